@@ -1,0 +1,1 @@
+"""The programs of the system, one folder each; the launcher starts them and nothing imports them."""

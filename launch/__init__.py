@@ -1,0 +1,1 @@
+"""Ready topologies, each runnable as it stands: ``spreeze-launch pendulum``."""

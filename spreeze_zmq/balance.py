@@ -1,0 +1,98 @@
+"""The balance of production and consumption: when a learner may pull, when it may update, and how stale its samples are.
+
+Pure arithmetic: no clock, no socket. The learners ask the gates; the waiting itself is done by the sockets, since a learner
+that does not pull lets the high-water mark block the samplers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class RatioGate:
+    """Holds ``trained = replay_ratio * received`` within a slack (samples-to-inserts, as in Reverb, 2102.04736).
+
+    All counts are transitions. Production may run ahead of the ratio by ``slack``; consumption never does. The two gates cannot
+    both be shut: whoever cannot update may always pull.
+
+    Attributes:
+        replay_ratio: transitions trained on for each transition received.
+        batch_size: transitions that one update trains on.
+        learning_starts: transitions that must have been received before the first update.
+        slack: transitions that may have been received beyond what the ratio asks for.
+        received: transitions received since the replay was last empty.
+        trained: transitions trained on since then.
+    """
+
+    replay_ratio: float
+    batch_size: int
+    learning_starts: int
+    slack: int
+    received: int = 0
+    trained: int = 0
+
+    @property
+    def may_update(self) -> bool:
+        """Whether one more batch keeps consumption within the ratio."""
+        if self.received < max(self.learning_starts, 1):
+            return False
+        return self.trained + self.batch_size <= self.replay_ratio * self.received
+
+    @property
+    def may_pull(self) -> bool:
+        """Whether production is not ahead of the ratio by more than the slack."""
+        ahead = self.replay_ratio * self.received - self.trained
+        return ahead <= self.replay_ratio * self.slack or not self.may_update
+
+    @property
+    def measured(self) -> float:
+        """Transitions trained on for each one received; 0 before the first."""
+        return self.trained / self.received if self.received else 0.0
+
+
+@dataclass
+class DelayGate:
+    """Lets the actor follow the critic: one actor update for each ``policy_delay`` critic updates (TD3, 1802.09477).
+
+    The actor may be ahead of the last critic that it has seen by ``slack`` critic updates, since messages come in batches.
+    """
+
+    policy_delay: int
+    slack: int
+    critic_updates: int = 0
+    actor_updates: int = 0
+
+    @property
+    def may_update(self) -> bool:
+        """Whether one more actor update stays within the slack."""
+        if self.critic_updates == 0:
+            return False
+        return (self.actor_updates + 1) * self.policy_delay <= self.critic_updates + self.slack
+
+
+@dataclass
+class LagHistogram:
+    """How many policy versions old the received transitions were; exact, since versions are small integers."""
+
+    transitions: Counter[int] = field(default_factory=Counter)
+
+    def add(self, lag: int, transitions: int) -> None:
+        """Count ``transitions`` made ``lag`` versions ago; a policy that came back from a checkpoint counts as 0."""
+        self.transitions[max(0, lag)] += transitions
+
+    def quantile(self, q: float) -> int:
+        """Smallest lag that at least the share ``q`` of the transitions does not exceed; 0 where there are none."""
+        need = math.ceil(q * self.transitions.total())
+        seen = 0
+        for lag in sorted(self.transitions):
+            seen += self.transitions[lag]
+            if seen >= need:
+                return lag
+        return 0
+
+    def summary(self) -> dict[str, int]:
+        """``{"p50", "p99", "max"}`` in policy versions."""
+        return {"p50": self.quantile(0.5), "p99": self.quantile(0.99), "max": max(self.transitions, default=0)}

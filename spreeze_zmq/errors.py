@@ -1,0 +1,87 @@
+"""Every error that the system raises on purpose, in one tree.
+
+    SpreezeError                exit code 1: the run failed
+    ├── InputError              exit code 2: the user's input is at fault; one clear message, no traceback
+    │   ├── TopologyError       every mistake of one topology at once
+    │   ├── InvalidEnvironment  an environment that cannot be made, or that a policy cannot act in
+    │   └── CheckpointError     nothing complete to go on from, or parts that do not fit
+    ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
+    ├── WireError               a message that was refused; the reader counts it and goes on
+    ├── ChannelError            an endpoint that cannot be bound or reached
+    ├── PeerTimeout             a wait ran past its deadline; names who waited for whom
+    └── ComponentFailed         a process of the run crashed more often than it may
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class SpreezeError(Exception):
+    """Base of all; ``exit_code`` is what a command ends with when it is not handled."""
+
+    exit_code = 1
+
+
+class InputError(SpreezeError):
+    """The user's input is at fault; the message says what, where, what was expected and how to mend it."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake of a topology: ``place`` is a dotted key or a file, ``hint`` how to mend it."""
+
+    place: str
+    problem: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}" + (f" ({self.hint})" if self.hint else "")
+
+
+class TopologyError(InputError):
+    """All mistakes of one topology, each on a line of its own."""
+
+    def __init__(self, source: str, mistakes: Sequence[Mistake]):
+        self.source = source
+        self.mistakes = tuple(mistakes)
+        count = f"{len(self.mistakes)} mistake" + ("s" if len(self.mistakes) != 1 else "")
+        super().__init__(f"{source}: {count}\n" + "\n".join(f"  {mistake}" for mistake in self.mistakes))
+
+
+class InvalidEnvironment(InputError):
+    """An environment that cannot be made, or whose spaces no policy here can act in."""
+
+
+class CheckpointError(InputError):
+    """No complete checkpoint where one was asked for, or one whose parts do not fit this run."""
+
+
+class EnvironmentFailure(SpreezeError):
+    """An environment raised, hung or returned NaN while it was stepped; names the environment and the step."""
+
+
+class WireError(SpreezeError):
+    """A message that the decoder refuses. ``reason`` is a short stable word to count by."""
+
+    def __init__(self, reason: str, detail: str):
+        self.reason = reason
+        super().__init__(f"{reason}: {detail}")
+
+
+class ChannelError(SpreezeError):
+    """An endpoint that cannot be bound or used: taken, too long, of the wrong kind."""
+
+
+class PeerTimeout(SpreezeError):
+    """A wait that ran past its deadline."""
+
+    def __init__(self, waiter: str, peer: str, what: str, waited_s: float):
+        super().__init__(f"{waiter} has waited {waited_s:.0f} s for {peer}: {what}")
+
+
+class ComponentFailed(SpreezeError):
+    """A process of the run crashed more often than its topology allows."""

@@ -1,0 +1,67 @@
+"""The rollout: the one carrier of experience, from samplers to learners, for on- and off-policy algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: The array fields of a rollout in the order in which they travel.
+ARRAY_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index", "log_prob")
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """``T`` steps of ``N`` environments, time-major, under one policy version.
+
+    A learner that asked for some fields only finds ``None`` in the others. ``obs[t + 1]`` is the observation that
+    followed ``action[t]``, except where an episode ended at ``t``: there it is the first one of the next episode, and the
+    episode's true final observation is the row of ``final_obs`` whose ``final_index`` is ``(t, n)``. A step that only
+    resets an environment is never stored.
+
+    Attributes:
+        sampler: name of the process that made it, such as ``"sampler-0"``.
+        incarnation: which life of that process; a restart gets another one.
+        sequence: counts the rollouts of one incarnation from 0; a gap is a loss.
+        produced: transitions that this incarnation has pushed on this channel, this rollout included.
+        policy_version: version of the policy that acted; 0 stands for uniformly random actions.
+        num_steps: ``T``.
+        num_envs: ``N``.
+        obs: ``[T + 1, N, *obs_shape]`` float32 or uint8.
+        action: ``[T, N, *action_shape]`` float32 (box) or int64 (discrete), in the environment's own units.
+        reward: ``[T, N]`` float32.
+        terminated: ``[T, N]`` bool; the episode ended in a state of value zero.
+        truncated: ``[T, N]`` bool; the episode was cut and its value must be bootstrapped from ``final_obs``.
+        final_obs: ``[K, *obs_shape]``; one row for each ended episode.
+        final_index: ``[K, 2]`` int32 of ``(t, n)``, sorted by ``t`` and then ``n``.
+        log_prob: ``[T, N]`` float32; only where the algorithm asks for it.
+    """
+
+    sampler: str
+    incarnation: int
+    sequence: int
+    produced: int
+    policy_version: int
+    num_steps: int
+    num_envs: int
+    obs: NDArray[np.float32] | NDArray[np.uint8] | None = None
+    action: NDArray[np.float32] | NDArray[np.int64] | None = None
+    reward: NDArray[np.float32] | None = None
+    terminated: NDArray[np.bool_] | None = None
+    truncated: NDArray[np.bool_] | None = None
+    final_obs: NDArray[np.float32] | NDArray[np.uint8] | None = None
+    final_index: NDArray[np.int32] | None = None
+    log_prob: NDArray[np.float32] | None = None
+
+    @property
+    def num_transitions(self) -> int:
+        """``T * N``."""
+        return self.num_steps * self.num_envs
+
+    def arrays(self, names: Iterable[str] = ARRAY_FIELDS) -> dict[str, NDArray[np.generic]]:
+        """The arrays among ``names`` that this rollout has, in travelling order."""
+        wanted = set(names)
+        present = {f.name: getattr(self, f.name) for f in fields(self) if f.name in wanted}
+        return {name: present[name] for name in ARRAY_FIELDS if present.get(name) is not None}
