@@ -1,0 +1,38 @@
+"""The wire: messages as bytes, versioned and pickle-free; it knows nothing of sockets."""
+
+from spreeze_zmq.wire.frames import (
+    DTYPES,
+    MAX_ARRAYS,
+    MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_MESSAGE_BYTES,
+    PROTOCOL_VERSION,
+    Buffer,
+    Message,
+    decode,
+    encode,
+)
+from spreeze_zmq.wire.kinds import FIELD_TYPES, KINDS, MAX_COUNT, ArraySpec, FieldSpec, KindSpec, check
+from spreeze_zmq.wire.rollouts import rollout_from, rollout_message
+
+__all__ = [
+    "DTYPES",
+    "FIELD_TYPES",
+    "KINDS",
+    "MAX_ARRAYS",
+    "MAX_COUNT",
+    "MAX_FRAME_BYTES",
+    "MAX_HEADER_BYTES",
+    "MAX_MESSAGE_BYTES",
+    "PROTOCOL_VERSION",
+    "ArraySpec",
+    "Buffer",
+    "FieldSpec",
+    "KindSpec",
+    "Message",
+    "check",
+    "decode",
+    "encode",
+    "rollout_from",
+    "rollout_message",
+]

@@ -1,0 +1,82 @@
+"""What must hold between the fields and arrays of one message, beyond their types and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.errors import WireError
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+def _expect_shape(place: str, array: NDArray[np.generic] | None, shape: tuple[int, ...]) -> None:
+    """The leading dimensions of ``array``, where there is one, are ``shape``."""
+    if array is not None and array.shape[: len(shape)] != shape:
+        raise WireError("wrong_shape", f"{place} has shape {array.shape}, expected {shape} to lead it")
+
+
+def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
+    """The shapes agree with T and N, and the final observations with the episodes that ended."""
+    steps, envs = fields["num_steps"], fields["num_envs"]
+    if steps < 1 or envs < 1:
+        raise WireError("wrong_shape", f"a rollout of {steps} steps and {envs} environments is empty")
+    _expect_shape("rollout.obs", arrays.get("obs"), (steps + 1, envs))
+    for name in ("action", "reward", "terminated", "truncated", "log_prob"):
+        _expect_shape(f"rollout.{name}", arrays.get(name), (steps, envs))
+    obs, final_obs = arrays.get("obs"), arrays.get("final_obs")
+    if obs is not None and final_obs is not None and final_obs.shape[1:] != obs.shape[2:]:
+        raise WireError("wrong_shape", f"rollout.final_obs is {final_obs.shape}, rollout.obs {obs.shape}")
+    if obs is not None and final_obs is not None and final_obs.dtype != obs.dtype:
+        raise WireError("wrong_dtype", f"rollout.final_obs is {final_obs.dtype}, rollout.obs {obs.dtype}")
+    index = arrays.get("final_index")
+    if index is not None:
+        _check_final_index(index, steps, envs, arrays)
+    elif final_obs is not None:
+        raise WireError("bad_final_index", "rollout.final_obs came without rollout.final_index")
+
+
+def _check_final_index(index: NDArray[np.generic], steps: int, envs: int, arrays: Arrays) -> None:
+    """``index`` is [K, 2] and names the ended steps, sorted by step and environment."""
+    final_obs, terminated, truncated = (arrays.get(n) for n in ("final_obs", "terminated", "truncated"))
+    if index.shape[1] != 2:
+        raise WireError("wrong_shape", f"rollout.final_index is {index.shape}, expected [K, 2]")
+    num_ended = index.shape[0]
+    if final_obs is not None and final_obs.shape[0] != num_ended:
+        raise WireError("bad_final_index", f"{final_obs.shape[0]} final observations for {num_ended} indices")
+    if terminated is not None and truncated is not None:
+        step, env = np.nonzero(np.logical_or(terminated, truncated))
+        same = len(step) == num_ended and (step == index[:, 0]).all() and (env == index[:, 1]).all()
+        if not same:
+            raise WireError(
+                "bad_final_index",
+                f"{num_ended} indices do not name, in order, the {len(step)} steps that ended",
+            )
+        return
+    places = index.astype(np.int64)
+    if bool((places < 0).any() or (places >= (steps, envs)).any()):
+        raise WireError("bad_final_index", f"an index is outside [0, {steps}) x [0, {envs})")
+    flat = places[:, 0] * envs + places[:, 1]
+    if bool((flat[1:] <= flat[:-1]).any()):
+        raise WireError("bad_final_index", "the indices are not strictly sorted by step and environment")
+
+
+def check_policy(fields: Mapping[str, Any], arrays: Arrays) -> None:
+    """Bounds come as a pair of one shape, and so do the observation statistics."""
+    for first, second in (("action_low", "action_high"), ("observation_mean", "observation_std")):
+        one, other = arrays.get(first), arrays.get(second)
+        if (one is None) != (other is None):
+            raise WireError("missing_array", f"policy has only one of {first!r} and {second!r}")
+        if one is not None and other is not None and one.shape != other.shape:
+            raise WireError("wrong_shape", f"policy.{first} is {one.shape}, policy.{second} {other.shape}")
+
+
+def check_episodes(fields: Mapping[str, Any], arrays: Arrays) -> None:
+    """As many lengths as returns."""
+    if arrays["returns"].shape != arrays["lengths"].shape:
+        raise WireError(
+            "wrong_shape", f"episodes has {len(arrays['returns'])} returns, {len(arrays['lengths'])} lengths"
+        )

@@ -1,0 +1,47 @@
+"""Between a rollout and the message that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.rollout import ARRAY_FIELDS, Rollout
+from spreeze_zmq.wire.frames import Message
+
+
+def rollout_message(rollout: Rollout, names: Iterable[str] = ARRAY_FIELDS) -> Message:
+    """A message with the arrays of ``rollout`` that are among ``names``, in travelling order, none copied."""
+    return Message(
+        kind="rollout",
+        fields={
+            "produced": rollout.produced,
+            "policy_version": rollout.policy_version,
+            "num_steps": rollout.num_steps,
+            "num_envs": rollout.num_envs,
+        },
+        arrays=rollout.arrays(names),
+        sender=rollout.sampler,
+        incarnation=rollout.incarnation,
+        sequence=rollout.sequence,
+    )
+
+
+def rollout_from(message: Message) -> Rollout:
+    """The rollout in a message that ``decode`` gave, which has checked its shapes against ``T`` and ``N``.
+
+    Raises:
+        WireError: the message is of another kind.
+    """
+    if message.kind != "rollout":
+        raise WireError("wrong_kind", f"a {message.kind} message where a rollout was expected")
+    fields = message.fields
+    return Rollout(
+        sampler=message.sender,
+        incarnation=message.incarnation,
+        sequence=message.sequence,
+        produced=fields["produced"],
+        policy_version=fields["policy_version"],
+        num_steps=fields["num_steps"],
+        num_envs=fields["num_envs"],
+        **{name: message.arrays[name] for name in ARRAY_FIELDS if name in message.arrays},
+    )
