@@ -1,0 +1,257 @@
+"""What all batched environments share: seeds, time limits, same-step autoreset, episode statistics, send and recv."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from ..errors import EnvironmentFailure
+
+Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+
+
+class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
+    """``num_envs`` environments that step together; a ``gymnasium.vector.VectorEnv`` in same-step autoreset mode.
+
+    An episode that ends at a step is reset within it: the returned observation is the first one of the next episode,
+    and the info holds what ended:
+
+    - ``final_obs``: ``[N, *obs]``, ``_final_obs``: ``[N]`` bool: the true final observations, in the rows of the mask;
+    - ``final_info`` (and ``_final_info``): the info of the last step, as arrays with their masks;
+    - ``episode``: ``{"r": [N] float64, "l": [N] int64}``, ``_episode``: return and length in steps of what ended.
+
+    Every array that is returned is fresh: the caller may keep it. A subclass steps (``_advance``) and resets
+    (``_restart``); everything else is here.
+
+    Attributes:
+        backend: which engine steps: ``mujoco``, ``numpy`` or ``gymnasium``.
+        backend_reason: why that one, in words.
+        max_episode_steps: steps after which an episode is truncated; ``None`` where the environment does it itself.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    backend = ""
+    backend_reason = ""
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        max_episode_steps: int | None,
+        seed: int,
+    ):
+        self.env_id = env_id
+        self.num_envs = num_envs
+        self.single_observation_space = observation_space
+        self.single_action_space = action_space
+        self.observation_space = batch_space(observation_space, num_envs)
+        self.action_space = batch_space(action_space, num_envs)
+        self.action_space.seed(seed)
+        self.max_episode_steps = max_episode_steps
+        self._first_seed: int | None = seed
+        self._action_dtype = action_space.dtype
+        self._action_shape = (num_envs, *(action_space.shape or ()))
+        self._num_steps = 0
+        self._length = np.zeros(num_envs, np.int64)
+        self._return = np.zeros(num_envs)
+        self._limit = np.iinfo(np.int64).max if max_episode_steps is None else max_episode_steps
+        self._floats = isinstance(observation_space, Box) and np.issubdtype(
+            observation_space.dtype, np.floating
+        )
+        self._stepped: Step | None = None
+        self._started = False
+
+    # What a subclass gives.
+
+    def _advance(self, actions: NDArray[Any]) -> Step:
+        """Step all environments, resetting none; fresh arrays."""
+        raise NotImplementedError
+
+    def _restart(
+        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Reset the environments of ``rows``; their first observations ``[len(rows), *obs]``, and a batched info."""
+        raise NotImplementedError
+
+    # What gymnasium.vector promises.
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begin new episodes.
+
+        Args:
+            seed: environment ``i`` is seeded with ``seed + i``, or with ``seed[i]``. Without one, the first reset takes
+                the seed given to ``make`` and later ones go on with the environments' own random states.
+            options: passed to each environment; ``reset_mask`` (``[N]`` bool) restricts the reset to some.
+
+        Returns:
+            The observations ``[N, *obs]`` (of the environments outside ``reset_mask``: zeros) and the info.
+        """
+        options = dict(options) if options else {}
+        mask = options.pop("reset_mask", None)
+        rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        if seed is None and not self._started:
+            seed = self._first_seed
+        seeds = self._seeds(seed)
+        self._started = True
+        self._stepped = None
+        self._length[rows] = 0
+        self._return[rows] = 0.0
+        first, info = self._restart(rows, [seeds[i] for i in rows], options or None)
+        obs = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
+        obs[rows] = first
+        self._check(obs, self._return)
+        return obs, info
+
+    def step(self, actions: NDArray[Any]) -> Step:
+        """One step of every environment; those whose episode ends are reset within it.
+
+        Args:
+            actions: ``[N, *action]`` in the environment's own units.
+
+        Returns:
+            Observations ``[N, *obs]``, rewards ``[N]`` float64, terminated ``[N]`` bool, truncated ``[N]`` bool, info.
+
+        Raises:
+            EnvironmentFailure: an environment raised, or gave NaN or infinity.
+        """
+        if not self._started:
+            raise EnvironmentFailure(f"{self.env_id}: call reset() before step()")
+        actions = np.asarray(actions, self._action_dtype)
+        if actions.shape != self._action_shape:
+            raise ValueError(
+                f"{self.env_id}: actions of shape {self._action_shape} expected, got {actions.shape}"
+            )
+        self._num_steps += 1
+        obs, reward, terminated, truncated, info = self._advance(actions)
+        self._length += 1
+        self._return += reward
+        if self.max_episode_steps is not None:
+            truncated = truncated | (self._length >= self._limit)
+        self._check(obs, reward)
+        ended = terminated | truncated
+        if ended.any():
+            obs, info = self._begin_next(obs, info, ended)
+        return obs, reward, terminated, truncated, info
+
+    def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
+        """Hand over actions; ``recv`` gives what came of them.
+
+        Args:
+            actions: ``[N, *action]``.
+            env_id: which environments they are for; here all, in any order.
+        """
+        if self._stepped is not None:
+            raise RuntimeError(f"{self.env_id}: send() twice without recv()")
+        actions = np.asarray(actions)
+        if env_id is not None:
+            ids = np.asarray(env_id)
+            if not np.array_equal(np.sort(ids), np.arange(self.num_envs)):
+                raise ValueError(
+                    f"{self.env_id}: actions for all of the {self.num_envs} environments expected"
+                )
+            actions = actions[np.argsort(ids)]
+        self._stepped = self.step(actions)
+
+    def recv(self) -> Step:
+        """What ``step`` returns, for the actions last sent; ``info["env_id"]`` tells which environment each row is."""
+        if self._stepped is None:
+            raise RuntimeError(f"{self.env_id}: recv() without send()")
+        result, self._stepped = self._stepped, None
+        result[4]["env_id"] = np.arange(self.num_envs)
+        return result
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.env_id}, num_envs={self.num_envs}, backend={self.backend})"
+
+    # What is shared.
+
+    def _begin_next(
+        self, final_obs: NDArray[Any], last: dict[str, Any], ended: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Reset what ended; the observations to go on from, and the info that keeps what ended."""
+        rows = ended.nonzero()[0]
+        returns, lengths = np.where(ended, self._return, 0.0), np.where(ended, self._length, 0)
+        self._return[rows] = 0.0
+        self._length[rows] = 0
+        first, begun = self._restart(rows, [None] * len(rows), None)
+        obs = final_obs.copy()
+        obs[rows] = first
+        self._check(obs, returns)
+        info = {
+            "final_obs": final_obs,
+            "_final_obs": ended,
+            "episode": {"r": returns, "l": lengths},
+            "_episode": ended,
+        }
+        if last:
+            info["final_info"], info["_final_info"] = select(last, ended), ended
+        return obs, {**overlay(last, begun, ended), **info}
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
+        if seed is None or isinstance(seed, (int, np.integer)):
+            return [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise ValueError(f"{self.env_id}: {self.num_envs} seeds expected, got {len(seed)}")
+        return seed
+
+    def _check(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> None:
+        """Refuse NaN and infinity. The sums are finite where all numbers are, and cost one pass without a mask."""
+        total = np.add.reduce(reward)
+        if self._floats:
+            total = total + np.add.reduce(obs, axis=None)
+        if total - total == 0.0:
+            return
+        good = np.isfinite(obs.reshape(self.num_envs, -1)).all(axis=1)
+        for what, rows in (("observation", ~good), ("reward", ~np.isfinite(reward))):
+            if rows.any():
+                row = int(rows.argmax())
+                value = obs[row] if what == "observation" else reward[row]
+                raise self._failure(row, f"gave the {what} {_shortened(value)}, which is not finite")
+
+    def _failure(self, row: int, what: str) -> EnvironmentFailure:
+        return EnvironmentFailure(
+            f"{self.env_id}: environment {row} of {self.num_envs} {what} (step {self._num_steps} of this batch,"
+            f" step {int(self._length[row])} of its episode)"
+        )
+
+    def _raised(self, row: int, where: str, error: Exception) -> EnvironmentFailure:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename}:{frame.lineno}"
+        return self._failure(row, f"raised in {where}: {type(error).__name__}: {error} [{place}]")
+
+
+def select(info: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:
+    """The info of the environments of ``mask`` alone."""
+    return {key: value & mask if key.startswith("_") else value for key, value in info.items()}
+
+
+def overlay(last: dict[str, Any], begun: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
+    """The info of a step in which some episodes ended: there it is that of the reset, elsewhere that of the step."""
+    info: dict[str, Any] = {}
+    for key in [key for key in {**last, **begun} if not key.startswith("_")]:
+        old, new = last.get(key), begun.get(key)
+        if old is None or isinstance(old, dict) or isinstance(new, dict):
+            info[key] = new if new is not None else old
+        else:
+            value = old.copy()
+            value[ended] = 0 if new is None else new[ended]
+            info[key] = value
+        was, now = last.get(f"_{key}", False), begun.get(f"_{key}", False)
+        info[f"_{key}"] = np.where(ended, now, was)
+    return info
+
+
+def _shortened(value: Any) -> str:
+    return np.array2string(np.asarray(value), threshold=8, precision=4)

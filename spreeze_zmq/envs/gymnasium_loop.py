@@ -1,0 +1,110 @@
+"""Any Gymnasium environment: a lean loop in this process that writes into one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.wrappers import TimeLimit
+from numpy.typing import NDArray
+
+from .batched import BatchedEnv, Step
+from .source import Source
+
+
+class GymnasiumLoop(BatchedEnv):
+    """``num_envs`` environments of ``gymnasium.make`` semantics, stepped one after the other.
+
+    The checking wrappers are left out, and the outermost time limit is kept for all of them in one array.
+
+    Args:
+        source: where the environments come from.
+        kwargs: arguments of each one's constructor.
+        num_envs: how many.
+        seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
+        step_info: whether to gather the infos of the environments' steps, which costs more than many a step itself.
+
+    Raises:
+        InvalidEnvironment: the environment cannot be made.
+    """
+
+    backend = "gymnasium"
+
+    def __init__(self, source: Source, kwargs: Mapping[str, Any], num_envs: int, seed: int, step_info: bool):
+        made = [source.make_one(kwargs, lean=True) for _ in range(num_envs)]
+        limit = getattr(made[0], "_max_episode_steps", None) if isinstance(made[0], TimeLimit) else None
+        self.envs = [env.env if isinstance(env, TimeLimit) else env for env in made]
+        first = self.envs[0]
+        super().__init__(source.env_id, num_envs, first.observation_space, first.action_space, limit, seed)
+        self.spec = made[0].spec
+        self.render_mode = first.render_mode
+        self.metadata = {**first.metadata, **type(self).metadata}
+        self._step_info = step_info
+        self._steps = [env.step for env in self.envs]
+        space = first.observation_space
+        self._obs_dtype = space.dtype if isinstance(space, Box) else np.dtype(object)
+        self._obs_shape = space.shape if isinstance(space, Box) else ()
+
+    def _advance(self, actions: NDArray[Any]) -> Step:
+        num_envs = self.num_envs
+        obs = np.empty((num_envs, *self._obs_shape), self._obs_dtype)
+        reward = np.empty(num_envs)
+        terminated, truncated = np.empty(num_envs, np.bool_), np.empty(num_envs, np.bool_)
+        info: dict[str, Any] = {}
+        gather = self._step_info
+        row = 0
+        try:
+            for row, step in enumerate(self._steps):
+                obs[row], reward[row], terminated[row], truncated[row], one = step(actions[row])
+                if gather and one:
+                    info = self._add_info(info, one, row)
+        except Exception as error:
+            raise self._raised(row, "step", error) from error
+        return obs, reward, terminated, truncated, info
+
+    def _restart(
+        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        first = np.empty((len(rows), *self._obs_shape), self._obs_dtype)
+        info: dict[str, Any] = {}
+        row = 0
+        try:
+            for k, row in enumerate(rows):
+                one, begun = self.envs[row].reset(seed=seeds[k], options=options)
+                if np.shape(one) != self._obs_shape and self._obs_dtype != object:
+                    raise ValueError(
+                        f"an observation of shape {np.shape(one)}, but its space says {self._obs_shape}"
+                    )
+                first[k] = one
+                if self._step_info and begun:
+                    info = self._add_info(info, begun, int(row))
+        except Exception as error:
+            raise self._raised(int(row), "reset", error) from error
+        return first, info
+
+    def render(self) -> tuple[Any, ...]:
+        """One frame of each environment."""
+        return tuple(env.render() for env in self.envs)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method (or read an attribute) of each environment."""
+        found = [env.get_wrapper_attr(name) for env in self.envs]
+        return tuple(value(*args, **kwargs) if callable(value) else value for value in found)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close each environment."""
+        for env in self.envs:
+            env.close()
+
+
+def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """The number of steps after which an environment's wrappers truncate an episode."""
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            return int(env._max_episode_steps)
+        env = env.env
+    return limit
