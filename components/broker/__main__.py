@@ -1,0 +1,203 @@
+"""Broker: hears everybody, keeps the run's record, and decides; no sample ever passes through it."""
+
+import json
+import logging
+import os
+import sys
+import time
+from typing import Any
+
+from spreeze_zmq.channels import Publisher, Puller
+from spreeze_zmq.checkpoint import Part, complete, prune
+from spreeze_zmq.component import Component, run
+from spreeze_zmq.metrics import Journal, TensorBoard, write_json
+from spreeze_zmq.run_record import LEARNERS, RunRecord
+from spreeze_zmq.wire import Message
+
+log = logging.getLogger("spreeze")
+
+#: How often summary.json, metrics.jsonl and TensorBoard are brought up to date.
+RECORD_INTERVAL_S = 1.0
+#: How long the end of a run waits for its last checkpoint.
+LAST_CHECKPOINT_S = 5.0
+CHECKPOINTS_KEPT = 2
+
+
+class Broker:
+    """Reports in; status, checkpoints, decisions and the run's files out."""
+
+    def __init__(self, component: Component) -> None:
+        self.component = component
+        self.plan = component.plan
+        self.reports: Puller = component.open("report")
+        self.control: Publisher = component.open("control")
+        self.began_s = time.monotonic() - (time.time() - component.folder.run_file.stat().st_mtime)
+        self.record = RunRecord(self.plan)
+        self.journal = Journal(component.folder.metrics)
+        self.tensorboard = TensorBoard(component.folder.path)
+        self.state = "starting"
+        self.exit_reason = ""
+        self.parts: dict[str, dict[str, Any]] = {}
+        self.next_checkpoint_s = self.checkpoint_interval_s
+        self.last_checkpoint, self.stop_by_s = "", 0.0
+        self.launcher_seen = self.stop_published = False
+        self.goes_on_from = component.folder.broker_state
+        if self.goes_on_from.exists():
+            self.record.restore(json.loads(self.goes_on_from.read_text()), self.now_s)
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.began_s
+
+    @property
+    def checkpoint_interval_s(self) -> float:
+        """Seconds between two checkpoints."""
+        return 60 * self.plan.run.checkpoint_minutes
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Tell everybody."""
+        self.control.publish(Message(kind, fields))
+
+    # --- what comes in ----------------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Enter every report that waits."""
+        while (message := self.reports.pull()) is not None:
+            handler = getattr(self, f"on_{message.kind}", None)
+            if handler is not None:
+                handler(message)
+
+    def on_hello(self, message: Message) -> None:
+        """A process is set up."""
+        self.record.take_hello(message.sender, message.incarnation, message.fields, self.now_s)
+
+    def on_report(self, message: Message) -> None:
+        """Figures of a process."""
+        self.record.take_report(message.sender, message.incarnation, message.fields, self.now_s)
+
+    def on_bye(self, message: Message) -> None:
+        """A process leaves by itself."""
+        self.record.take_bye(message.sender, message.incarnation, message.fields, self.now_s)
+
+    def on_episodes(self, message: Message) -> None:
+        """Episodes have ended."""
+        self.record.take_episodes(message.arrays["returns"], message.arrays["lengths"])
+
+    def on_evaluation(self, message: Message) -> None:
+        """A policy has been evaluated."""
+        self.record.take_evaluation(message.fields, self.now_s)
+        self.journal.write("evaluation", self.now_s, message.fields)
+        self.tensorboard.evaluation(message.fields)
+
+    def on_failure(self, message: Message) -> None:
+        """Something failed."""
+        self.record.take_failure(message.fields, self.now_s)
+        self.journal.write("failure", self.now_s, message.fields)
+
+    def on_exited(self, message: Message) -> None:
+        """The launcher saw a process end."""
+        self.record.lose(message.fields["name"], message.fields["how"])
+        self.record.restarts += message.fields["restarting"]
+
+    def on_workers(self, message: Message) -> None:
+        """The launcher has changed a count."""
+        self.launcher_seen = True
+        self.record.take_workers(**message.fields, now_s=self.now_s)
+
+    def on_stop_request(self, message: Message) -> None:
+        """Somebody asks for the end of the run."""
+        self.end(message.fields["reason"])
+
+    def on_stopping(self, message: Message) -> None:
+        """The launcher begins to stop these: those that it did not start must hear it too."""
+        self.say("stop", roles=message.fields["roles"], reason=self.exit_reason or "the launcher stops the run")
+
+    def on_part(self, message: Message) -> None:
+        """A learner has written its part of a checkpoint; with the last one it is complete."""
+        folder = message.fields["folder"]
+        parts = self.parts.setdefault(folder, {})
+        parts[message.sender] = message.fields["part"]
+        if len(parts) == len(LEARNERS):
+            state = {"t_s": self.now_s, "counts": self.record.counts, "best_return": self.record.best_return}
+            path = self.component.folder.checkpoints / folder
+            complete(path, [Part.from_dict(part) for part in parts.values()], state)
+            prune(self.component.folder.checkpoints, keep=CHECKPOINTS_KEPT)
+            del self.parts[folder]
+            if folder == self.last_checkpoint:
+                self.last_checkpoint = ""
+
+    # --- what follows -----------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> str:
+        """Ask the learners for a checkpoint; returns its folder's name."""
+        folder = f"{int(self.record.counts['env_steps']):012d}-{int(self.now_s * 1000):09d}"
+        self.next_checkpoint_s = self.now_s + self.checkpoint_interval_s
+        self.parts.clear()
+        self.say("checkpoint", folder=folder)
+        return folder
+
+    def decide(self) -> None:
+        """Checkpoint when due, end the run when a stop condition holds."""
+        if self.exit_reason:
+            if not self.stop_published and (not self.last_checkpoint or self.now_s >= self.stop_by_s):
+                self.stop_published = True
+                self.say("stop", roles=["launcher"] if self.launcher_seen else ["*"], reason=self.exit_reason)
+            return
+        if self.record.counts["critic_updates"] > 0:
+            self.state = "training"
+        elif self.record.counts["env_steps"] > 0:
+            self.state = "warming up"
+        if self.state == "training" and self.now_s >= self.next_checkpoint_s:
+            self.checkpoint()
+        self.end(self.record.stop_condition(self.now_s))
+
+    def end(self, reason: str) -> None:
+        """Begin the end: one last checkpoint, then the stop."""
+        if not reason or self.exit_reason:
+            return
+        log.info("the run ends: %s", reason)
+        learning = self.state == "training"
+        self.exit_reason, self.state = reason, "stopping"
+        self.last_checkpoint = self.checkpoint() if learning else ""
+        self.stop_by_s = self.now_s + LAST_CHECKPOINT_S
+
+    def show(self) -> None:
+        """Publish the status."""
+        self.say("status", **self.record.status(self.state, self.now_s))
+
+    def write(self, *, final: bool = False) -> None:
+        """Bring the run's files up to date."""
+        status = self.record.status(self.state, self.now_s)
+        self.journal.write("status", self.now_s, status)
+        self.tensorboard.status(status, self.record.gauges)
+        reason = self.exit_reason or ("" if not final else self.component.stop_reason)
+        write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
+        write_json(self.goes_on_from, self.record.to_dict())
+
+
+def main(component: Component) -> None:
+    """Listen, decide, show, write; until everybody else has left."""
+    broker = Broker(component)
+    component.ready()
+    show_s = write_s = 0.0
+    while component.running:
+        component.poll([broker.reports], timeout_s=0.1)
+        broker.listen()
+        broker.decide()
+        if broker.now_s >= show_s:
+            show_s = broker.now_s + component.options["status_interval_s"]
+            broker.show()
+        if broker.now_s >= write_s:
+            write_s = broker.now_s + RECORD_INTERVAL_S
+            broker.write()
+    while component.poll([broker.reports], timeout_s=0.1, draining=True):
+        broker.listen()
+    broker.write(final=True)
+    broker.goes_on_from.unlink()
+    if os.getppid() == 1:
+        log.warning("the launcher is gone; this run's sockets are removed")
+
+
+if __name__ == "__main__":
+    sys.exit(run("broker", main))

@@ -1,0 +1,154 @@
+"""Sampler: steps a batch of environments with the newest policy and pushes rollouts to the learners."""
+
+import sys
+import time
+import zlib
+from dataclasses import replace
+
+import numpy as np
+
+from spreeze_zmq import envs
+from spreeze_zmq.channels import Pusher, Subscriber
+from spreeze_zmq.component import Component, run
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.wire import rollout_message
+
+#: Episodes are reported together this often.
+EPISODES_INTERVAL_S = 0.5
+
+
+class Collector:
+    """Steps the environments and turns their steps into rollouts."""
+
+    def __init__(self, component: Component) -> None:
+        spec = component.environment
+        self.num_steps: int = component.options["rollout_steps"]
+        self.num_envs: int = component.options["envs"]
+        seed = np.random.SeedSequence([component.plan.run.seed, zlib.crc32(component.name.encode())])
+        self.envs = envs.make(
+            spec.id, self.num_envs, backend=component.options["backend"], seed=int(seed.generate_state(1)[0]), **spec.kwargs
+        )
+        self.rng = np.random.default_rng(seed)
+        self.obs_dtype = np.dtype(spec.obs_dtype)
+        self.obs, _ = self.envs.reset()
+        self.returns: list[float] = []
+        self.lengths: list[int] = []
+
+    def collect(self, policy: Policy) -> Rollout:
+        """``num_steps`` steps of every environment; fresh arrays, since ZeroMQ keeps those of the last rollout."""
+        shape = (self.num_steps, self.num_envs)
+        obs = np.empty((self.num_steps + 1, *self.obs.shape), self.obs_dtype)
+        reward = np.empty(shape, np.float32)
+        terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
+        actions, final_obs, final_index = [], [], []
+        obs[0] = self.obs
+        for t in range(self.num_steps):
+            action = policy.act(obs[t], self.rng)
+            actions.append(action)
+            obs[t + 1], reward[t], terminated[t], truncated[t], info = self.envs.step(action)
+            if "_final_obs" in info:
+                ended = np.flatnonzero(info["_final_obs"])
+                final_obs.append(info["final_obs"][ended])
+                final_index.extend((t, n) for n in ended)
+                self.returns.extend(info["episode"]["r"][ended])
+                self.lengths.extend(info["episode"]["l"][ended])
+        self.obs = obs[-1]
+        no_obs = np.empty((0, *obs.shape[2:]), self.obs_dtype)
+        return Rollout(
+            sampler="",
+            incarnation=0,
+            sequence=0,
+            produced=0,
+            policy_version=policy.version,
+            num_steps=self.num_steps,
+            num_envs=self.num_envs,
+            obs=obs,
+            action=np.stack(actions),
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=np.concatenate([no_obs, *final_obs], dtype=self.obs_dtype),
+            final_index=np.array(final_index, np.int32).reshape(-1, 2),
+        )
+
+
+class Outlet:
+    """Pushes rollouts to one learner, only the fields that it asks for, and counts them."""
+
+    def __init__(self, component: Component, channel: str) -> None:
+        self.component = component
+        self.pusher: Pusher = component.open(channel)
+        self.learner = component.plan.channels[channel].binds
+        self.fields = component.plan.channels[channel].fields
+        self.sequence = 0
+        self.produced = 0
+
+    def push(self, rollout: Rollout) -> None:
+        """Wait for a place as long as it takes; one that is told to stop meanwhile leaves the rollout unproduced."""
+        stamped = replace(
+            rollout,
+            sampler=self.component.name,
+            incarnation=self.component.incarnation,
+            sequence=self.sequence,
+            produced=self.produced + rollout.num_transitions,
+        )
+        message = rollout_message(stamped, self.fields)
+        while not self.pusher.try_push(message):
+            if not self.component.running:
+                return
+            self.component.poll(
+                writable=[self.pusher],
+                timeout_s=1.0,
+                charge="blocked",
+                waiting_for=f"{self.learner} to take a rollout ({self.pusher.endpoint})",
+            )
+        self.sequence += 1
+        self.produced += rollout.num_transitions
+
+
+def first_policy(component: Component, policies: Subscriber) -> Policy | None:
+    """The newest policy, as soon as there is one; None when told to stop first."""
+    while component.running:
+        message = policies.newest()
+        if message is not None:
+            return Policy.from_message(message.fields, message.arrays)
+        component.poll(
+            [policies], timeout_s=1.0, charge="starved", waiting_for=f"a policy from actor_learner ({policies.endpoint})"
+        )
+    return None
+
+
+def main(component: Component) -> None:
+    """Collect under the newest policy, push to every learner, report what ended."""
+    policies: Subscriber = component.open("policy")
+    outlets = [Outlet(component, channel) for channel in component.channels_named("experience.")]
+    component.figures["pushed"] = lambda: {outlet.learner: outlet.produced for outlet in outlets}
+    collector = Collector(component)
+    component.ready()
+    policy = first_policy(component, policies)
+    episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
+    while component.running and policy is not None:
+        if (message := policies.newest()) is not None:
+            policy = Policy.from_message(message.fields, message.arrays)
+        rollout = collector.collect(policy)
+        for outlet in outlets:
+            outlet.push(rollout)
+        component.poll()
+        if collector.returns and time.monotonic() >= episodes_due_s:
+            report_episodes(component, collector)
+            episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
+
+
+def report_episodes(component: Component, collector: Collector) -> None:
+    """Tell the broker which episodes have ended since the last time."""
+    arrays = {
+        "returns": np.array(collector.returns, np.float32),
+        "lengths": np.array(collector.lengths, np.int32),
+    }
+    component.report("episodes", {}, arrays)
+    collector.returns, collector.lengths = [], []
+
+
+if __name__ == "__main__":
+    sys.exit(run("sampler", main))

@@ -1,0 +1,260 @@
+"""What the broker knows of a run: every process's figures, the account of samples, the evaluations, and what follows from them.
+
+Pure bookkeeping: messages and times go in; status, summary and stop conditions come out. It holds no socket and reads no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.account import SampleAccount
+from spreeze_zmq.metrics import Rates
+from spreeze_zmq.topology.plan import Plan
+
+#: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
+EPISODES_WINDOW = 100
+#: Seconds that a displayed rate covers.
+RATE_WINDOW_S = 5.0
+
+#: The counters of the learners that are shown, with their rates.
+COUNTS = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
+LEARNERS = ("critic_learner", "actor_learner")
+
+
+@dataclass
+class Process:
+    """The newest figures of one life of one process."""
+
+    role: str
+    incarnation: int
+    heard_s: float
+    ready_s: float | None = None
+    gone: str = ""
+    figures: dict[str, Any] = field(default_factory=dict)
+    earlier_clock: dict[str, float] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+
+    def take(self, figures: dict[str, Any], now_s: float) -> None:
+        """Enter a report; the shares are those of the time since the last one."""
+        clock = {**figures["clock_s"], "cpu": figures["cpu_s"]}
+        spent = {name: clock[name] - self.earlier_clock.get(name, 0.0) for name in clock}
+        span = sum(spent[name] for name in figures["clock_s"])
+        if span > 0:
+            self.shares = {name: max(0.0, value) / span for name, value in spent.items()}
+        self.figures, self.earlier_clock, self.heard_s = figures, clock, now_s
+
+
+class RunRecord:
+    """The run as its broker sees it. Every time is in seconds since the run began."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.processes: dict[str, Process] = {}
+        self.accounts = {role: SampleAccount() for role in LEARNERS}
+        self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
+        self.at_start: dict[str, float] = {}
+        self.gauges: dict[str, float] = {}
+        self.policy_lag = {"p50": 0, "p99": 0, "max": 0}
+        self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
+        self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
+        self.num_episodes = 0
+        self.evaluations: list[dict[str, Any]] = []
+        self.workers: dict[str, list[list[Any]]] = {}
+        self.failures: list[dict[str, Any]] = []
+        self.restarts = 0
+        self.rates = Rates(RATE_WINDOW_S)
+
+    # --- what comes in ----------------------------------------------------------------------------------------------
+
+    def take_report(self, sender: str, incarnation: int, fields: dict[str, Any], now_s: float) -> None:
+        """Enter the figures of one process (``hello``, ``report`` and ``bye`` alike)."""
+        process = self.processes.get(sender)
+        if process is None or process.incarnation != incarnation:
+            process = self.processes[sender] = Process(fields["role"], incarnation, now_s)
+        if "clock_s" in fields:
+            process.take(fields, now_s)
+            self._take_figures(f"{sender}/{incarnation}", fields["role"], fields, now_s)
+
+    def take_hello(self, sender: str, incarnation: int, fields: dict[str, Any], now_s: float) -> None:
+        """A process is set up."""
+        self.take_report(sender, incarnation, fields, now_s)
+        self.processes[sender].ready_s = now_s
+
+    def take_bye(self, sender: str, incarnation: int, fields: dict[str, Any], now_s: float) -> None:
+        """A process leaves by itself; its last figures come with it."""
+        self.take_report(sender, incarnation, fields, now_s)
+        self.lose(sender, fields["reason"])
+
+    def lose(self, name: str, how: str) -> None:
+        """A process is gone, told by itself or by the launcher."""
+        process = self.processes.get(name)
+        if process is None or process.gone:
+            return
+        process.gone = how
+        for account in self.accounts.values():
+            account.close(f"{name}/{process.incarnation}")
+
+    def take_episodes(self, returns: NDArray[np.float32], lengths: NDArray[np.int32]) -> None:
+        """Episodes that ended while samples were collected."""
+        self.returns.extend(returns.tolist())
+        self.lengths.extend(lengths.tolist())
+        self.num_episodes += len(returns)
+
+    def take_evaluation(self, fields: dict[str, Any], now_s: float) -> None:
+        """The returns of one evaluation."""
+        self.evaluations.append({"t_s": now_s, **fields})
+
+    def take_failure(self, fields: dict[str, Any], now_s: float) -> None:
+        """Something failed; the first one is what the user is told in the end."""
+        self.failures.append({"t_s": now_s, **fields})
+
+    def take_workers(self, role: str, count: int, reason: str, now_s: float) -> None:
+        """The number of processes of a role has changed."""
+        history = self.workers.setdefault(role, [])
+        if not history or history[-1][1] != count:
+            history.append([round(now_s, 3), count, reason])
+
+    def _take_figures(self, life: str, role: str, fields: Mapping[str, Any], now_s: float) -> None:
+        for learner, transitions in fields.get("pushed", {}).items():
+            self.accounts[learner].report_pushed(life, transitions)
+        if "taken" in fields:
+            self.accounts[role].report_taken(life, fields["taken"])
+        self.policy_lag = fields.get("policy_lag", self.policy_lag)
+        self.gauges.update(fields["gauges"])
+        for name in COUNTS:
+            if name in fields["counters"]:
+                self.counts[name] = fields["counters"][name]
+                self.at_start.setdefault(name, self.counts[name])
+                self.rates.add(name, self.counts[name], now_s)
+
+    # --- what follows -----------------------------------------------------------------------------------------------
+
+    @property
+    def best_return(self) -> float | None:
+        """The best evaluated mean return."""
+        return max((e["mean_return"] for e in self.evaluations), default=None)
+
+    def stop_condition(self, now_s: float) -> str:
+        """Which stop condition of the topology holds, in words; empty while none does."""
+        stop = self.plan.run.stop
+        if stop.mean_return is not None and self.evaluations:
+            reached = self.evaluations[-1]["mean_return"]
+            if reached >= stop.mean_return:
+                return f"return {reached:.1f} >= {stop.mean_return:g}"
+        if stop.env_steps is not None and self.counts["env_steps"] >= stop.env_steps:
+            return f"env_steps {self.counts['env_steps']:.0f} >= {stop.env_steps}"
+        if stop.minutes is not None and now_s >= 60 * stop.minutes:
+            return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
+        return ""
+
+    def gained(self, name: str) -> float:
+        """What this run has added to a counter; a resumed one did not begin at 0."""
+        return self.counts[name] - self.at_start.get(name, 0)
+
+    def silent(self, now_s: float, timeout_s: float) -> list[str]:
+        """Processes that should report and have not for ``timeout_s``."""
+        return [n for n, p in self.processes.items() if not p.gone and now_s - p.heard_s > timeout_s]
+
+    def figures(self) -> dict[str, Any]:
+        """The numbers that status and summary share."""
+        return {
+            **{name: int(value) for name, value in self.counts.items()},
+            "replay_ratio": {
+                "target": self.plan.balance.replay_ratio,
+                "measured": self.gauges.get("replay_ratio", 0.0),
+            },
+            "policy_lag": self.policy_lag,
+        }
+
+    def status(self, state: str, now_s: float) -> dict[str, Any]:
+        """What a person is shown, and what the launcher acts on."""
+        workers: dict[str, dict[str, float]] = {}
+        for process in self.processes.values():
+            if process.gone:
+                continue
+            row = workers.setdefault(process.role, {"count": 0, "busy": 0.0, "blocked": 0.0, "starved": 0.0,
+                                                    "cpu_percent": 0.0, "rss_bytes": 0.0})
+            row["count"] += 1
+            for name in ("busy", "blocked", "starved"):
+                row[name] += process.shares.get(name, 0.0)
+            row["cpu_percent"] += 100 * process.shares.get("cpu", 0.0)
+            row["rss_bytes"] += process.figures.get("rss_bytes", 0)
+        for row in workers.values():
+            for name in ("busy", "blocked", "starved"):
+                row[name] /= row["count"]
+        samples = self.accounts["critic_learner"].totals()
+        best = max(self.evaluations, key=lambda e: e["mean_return"], default=None)
+        return {
+            "t_s": now_s,
+            "state": state,
+            **self.figures(),
+            **{f"{name}_per_s": self.rates.rate(name, now_s) for name in COUNTS},
+            "samples": vars(samples),
+            "workers": workers,
+            "episodes": {
+                "count": self.num_episodes,
+                "mean_return": float(np.mean(self.returns)) if self.returns else None,
+                "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
+            },
+            "evaluation": {"last": self.evaluations[-1] if self.evaluations else None, "best": best},
+            "stop": {
+                "return": self.plan.run.stop.mean_return,
+                "env_steps": self.plan.run.stop.env_steps,
+                "minutes": self.plan.run.stop.minutes,
+            },
+            "processes": {
+                name: {"ready": p.ready_s is not None, "waiting_for": p.figures.get("waiting_for", ""), "gone": p.gone}
+                for name, p in self.processes.items()
+            },
+        }
+
+    def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
+        """The contents of summary.json."""
+        totals = {role: account.totals(final=final) for role, account in self.accounts.items()}
+        return {
+            "exit_reason": exit_reason,
+            "wall_s": now_s,
+            "env": self.plan.run.env,
+            "algorithm": self.plan.run.algorithm,
+            "seed": self.plan.run.seed,
+            **self.figures(),
+            **{f"{name}_per_s": self.gained(name) / now_s if now_s > 0 else 0.0 for name in COUNTS},
+            "samples": vars(totals["critic_learner"]),
+            "samples_by_channel": {f"experience.{role}": vars(t) for role, t in totals.items()},
+            "workers": self.workers,
+            "evaluations": [
+                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]] for e in self.evaluations
+            ],
+            "best_return": self.best_return,
+            "episodes": self.num_episodes,
+            "restarts": self.restarts,
+            "failures": self.failures,
+        }
+
+    # --- a broker that is restarted ---------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; what reports cannot bring back."""
+        return {
+            "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
+            "num_episodes": self.num_episodes,
+            "evaluations": self.evaluations,
+            "workers": self.workers,
+            "failures": self.failures,
+            "restarts": self.restarts,
+            "lives": {name: [p.role, p.incarnation, p.gone] for name, p in self.processes.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any], now_s: float) -> None:
+        """Inverse of :meth:`to_dict`."""
+        self.accounts = {role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()}
+        self.num_episodes, self.evaluations = state["num_episodes"], state["evaluations"]
+        self.workers, self.failures, self.restarts = state["workers"], state["failures"], state["restarts"]
+        for name, (role, incarnation, gone) in state["lives"].items():
+            self.processes[name] = Process(role, incarnation, now_s, ready_s=now_s, gone=gone)

@@ -1,0 +1,99 @@
+"""The gates that keep production and consumption in their ratio, and the histogram of staleness."""
+
+import random
+
+import pytest
+
+from spreeze_zmq.balance import DelayGate, LagHistogram, RatioGate
+
+
+def test_nothing_is_trained_before_learning_starts():
+    """The first update waits for ``learning_starts`` transitions, however high the ratio."""
+    gate = RatioGate(replay_ratio=32, batch_size=256, learning_starts=1000, slack=64)
+    gate.received = 999
+    assert not gate.may_update
+    gate.received = 1000
+    assert gate.may_update
+
+
+def test_learning_starts_of_zero_still_waits_for_a_sample():
+    """An empty replay cannot be sampled."""
+    assert not RatioGate(8, 256, 0, 64).may_update
+
+
+def test_consumption_never_exceeds_the_ratio():
+    """With ratio 2, 300 received transitions allow two batches of 256 and no third."""
+    gate = RatioGate(2, 256, 0, 0, received=300)
+    updates = 0
+    while gate.may_update:
+        gate.trained += gate.batch_size
+        updates += 1
+    assert (updates, gate.trained) == (2, 512)
+
+
+def test_production_stops_when_it_is_ahead_by_more_than_the_slack():
+    """At ratio 8 a slack of 100 transitions is 800 trained ones."""
+    gate = RatioGate(8, 256, 0, 100, received=1000, trained=8 * 1000 - 800)
+    assert gate.may_pull
+    gate.received += 1
+    assert not gate.may_pull
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_two_gates_are_never_both_shut(seed):
+    """No schedule of rollouts and updates can deadlock, even with slack zero and batches larger than the ratio allows."""
+    rng = random.Random(seed)
+    gate = RatioGate(rng.choice([0.1, 0.5, 2, 8, 32]), rng.choice([1, 256, 8192]), rng.choice([0, 1000]), rng.choice([0, 64]))
+    for _ in range(2000):
+        choices = [name for name in ("may_pull", "may_update") if getattr(gate, name)]
+        assert choices
+        if rng.choice(choices) == "may_pull":
+            gate.received += rng.choice([1, 16, 256])
+        else:
+            gate.trained += gate.batch_size
+
+
+@pytest.mark.parametrize("ratio", [0.5, 2, 8, 32])
+def test_the_measured_ratio_comes_to_its_target(ratio):
+    """A learner that updates and pulls whenever it may ends within a batch and the slack of the stated ratio."""
+    gate = RatioGate(ratio, 256, 1000, 512)
+    for _ in range(20_000):
+        if gate.may_update:
+            gate.trained += 256
+        elif gate.may_pull:
+            gate.received += 256
+    assert gate.measured == pytest.approx(ratio, rel=0.02)
+
+
+def test_the_actor_follows_the_critic_at_its_delay():
+    """With policy_delay 2 and no slack, ten critic updates allow five actor updates."""
+    gate = DelayGate(policy_delay=2, slack=0)
+    assert not gate.may_update
+    gate.critic_updates = 10
+    while gate.may_update:
+        gate.actor_updates += 1
+    assert gate.actor_updates == 5
+
+
+def test_the_actor_may_be_ahead_by_its_slack_and_no_further():
+    """The slack is counted in critic updates."""
+    gate = DelayGate(policy_delay=1, slack=3, critic_updates=10)
+    while gate.may_update:
+        gate.actor_updates += 1
+    assert gate.actor_updates == 13
+
+
+def test_lag_quantiles_are_those_of_the_transitions():
+    """98 transitions of lag 1, one of 7, one of 30."""
+    lag = LagHistogram()
+    assert lag.summary() == {"p50": 0, "p99": 0, "max": 0}
+    for value, transitions in ((1, 98), (7, 1), (30, 1)):
+        lag.add(value, transitions)
+    assert lag.summary() == {"p50": 1, "p99": 7, "max": 30}
+
+
+def test_a_policy_that_came_back_from_a_checkpoint_counts_as_fresh():
+    """Its version is lower than that of rollouts under way; no negative lag is reported."""
+    lag = LagHistogram()
+    lag.add(-5, 10)
+    assert lag.summary() == {"p50": 0, "p99": 0, "max": 0}

@@ -1,0 +1,92 @@
+"""The house: imports point strictly down, and each dependency has its room."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "spreeze_zmq"
+
+#: Lower layers first; a module may import from its own layer only within its own package.
+LAYERS = (
+    {"errors", "rollout"},
+    {"wire", "envs", "algorithms", "replay", "policy", "balance", "account", "topology", "metrics", "checkpoint", "status"},
+    {"channels", "run_record"},
+    {"run_folder"},
+    {"component"},
+    {"learner", "supervisor"},
+    {"commands"},
+)
+#: What one room needs of another in the same layer: the plan holds the environment's spec and the algorithm's options.
+NEIGHBOURS = {("topology", "envs"), ("topology", "algorithms"), ("algorithms", "policy"), ("learner", "supervisor")}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path):
+    """The module or package directly below spreeze_zmq that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """Every module that a file imports, absolute, also inside functions."""
+    inside = path.relative_to(ROOT).with_suffix("").parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(inside[: len(inside) - node.level]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            yield module
+            if module == "spreeze_zmq":
+                yield from (f"spreeze_zmq.{alias.name}" for alias in node.names)
+
+
+def layer(name):
+    """Which layer a room lies in."""
+    found = [number for number, rooms in enumerate(LAYERS) if name in rooms]
+    assert found, f"{name} has no layer: give it one in this test"
+    return found[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_strictly_down(path):
+    """A module imports from lower layers and from its own package alone."""
+    here = room(path)
+    if here == "__init__":
+        return
+    for module in imports(path):
+        if not module.startswith("spreeze_zmq."):
+            continue
+        there = module.split(".")[1]
+        if there == here or (here, there) in NEIGHBOURS:
+            continue
+        assert there != "components", f"{path.name} imports a component"
+        assert layer(there) < layer(here), f"{path.relative_to(ROOT)} imports {module}, which is not below it"
+
+
+@pytest.mark.parametrize(
+    ("dependency", "rooms"),
+    [
+        ("zmq", {"channels", "commands"}),
+        ("torch", {"algorithms", "replay", "learner", "commands"}),
+        ("gymnasium", {"envs", "commands"}),
+        ("mujoco", {"envs", "commands"}),
+        ("tensorboard", {"metrics"}),
+        ("rich", {"status", "commands"}),
+    ],
+)
+def test_each_dependency_has_its_room(dependency, rooms):
+    """Only channels knows ZeroMQ, only learning knows torch; the benches compare with the bare library."""
+    users = {room(path) for path in MODULES for module in imports(path) if module.split(".")[0] == dependency}
+    assert users <= rooms
+
+
+def test_nothing_is_pickled():
+    """No module of the system imports pickle or asks another to use it."""
+    for path in (*MODULES, *(ROOT / "components").rglob("*.py")):
+        text = path.read_text()
+        assert "pickle" not in {module.split(".")[0] for module in imports(path)} if path in MODULES else True
+        assert "weights_only=False" not in text
+        assert "allow_pickle=True" not in text
