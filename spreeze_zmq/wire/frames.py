@@ -251,8 +251,8 @@ def _describe(entry: object) -> tuple[str, np.dtype[np.generic], list[int]]:
 
 
 def _view(frame: Buffer, dtype: np.dtype[np.generic], shape: list[int]) -> NDArray[Any]:
-    array = np.frombuffer(frame, dtype).reshape(shape)
+    array = np.frombuffer(frame, dtype)
     if not array.flags.aligned:
         array = array.copy()
     array.flags.writeable = False
-    return array
+    return array.reshape(shape)

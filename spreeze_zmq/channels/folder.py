@@ -1,0 +1,209 @@
+"""Where a run's ipc sockets lie and who may bind them: a private folder for each run, a lock for each end.
+
+ZeroMQ lets a second process bind an ipc path and silently steals it from the first, and its socket files
+outlive a SIGKILL. So a run's folder, and each endpoint in it, belongs to whoever holds a ``flock`` beside it;
+the kernel lets go of that with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from spreeze_zmq.errors import ChannelError
+
+#: The longest path of a unix socket that Linux takes, in bytes.
+MAX_IPC_BYTES = 107
+#: Room kept in a run's folder for the name of a channel.
+MAX_CHANNEL_BYTES = 40
+_MAX_NAME_BYTES = 24
+_LOCK = "lock"
+_UNFINISHED = ".new-"
+_UNFINISHED_AGE_S = 60.0
+
+
+class Claim:
+    """One path held by this process alone until ``release`` or its death."""
+
+    def __init__(self, path: Path, lock_path: Path, descriptor: int) -> None:
+        self.path = path
+        self._lock_path = lock_path
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def take(cls, path: Path, lock_path: Path | None = None) -> Claim:
+        """Hold ``path``, by a lock at ``lock_path`` (``PATH.lock``) that holds the process's id.
+
+        Raises:
+            ChannelError: another process, which the message names, holds it; or the lock cannot be written.
+        """
+        lock_path = lock_path or path.with_name(path.name + ".lock")
+        try:
+            descriptor = _lock(lock_path)
+        except OSError as error:
+            raise ChannelError(f"{lock_path}: cannot be locked: {error.strerror}") from error
+        if descriptor is None:
+            raise ChannelError(
+                f"{path} is taken by process {_holder(lock_path)}; stop that one or choose another endpoint"
+            )
+        return cls(path, lock_path, descriptor)
+
+    def release(self) -> None:
+        """Remove the socket and its lock, then let go."""
+        if self._descriptor is None:
+            return
+        for path in (self.path, self._lock_path):
+            if not path.is_dir():
+                path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+        self._descriptor = None
+
+
+def _lock(path: Path, *, create: bool = True) -> int | None:
+    """An open descriptor of ``path`` with its lock held; None where another one holds it."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    while True:
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _still_there(path, descriptor):  # its holder removed it between our opening and locking
+                os.close(descriptor)
+                continue
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _still_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _holder(lock_path: Path) -> str:
+    try:
+        return lock_path.read_text() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+class SocketFolder:
+    """The ipc sockets of one run, in a folder of mode 0700 that its owner holds a lock on."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def create(cls, name: str) -> SocketFolder:
+        """A new folder for the run ``name``, below ``$XDG_RUNTIME_DIR`` or, where that is unfit, ``/tmp``.
+
+        Raises:
+            ChannelError: every place is too deep for a socket's path, or is not ours alone.
+        """
+        short = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:_MAX_NAME_BYTES] or "run"
+        unfit = []
+        for place in _places():
+            path = place / f"{short}-{secrets.token_hex(4)}"
+            longest = len(os.fsencode(path)) + 1 + MAX_CHANNEL_BYTES
+            if longest > MAX_IPC_BYTES:
+                unfit.append(
+                    f"{place}: sockets in it would have paths of {longest} bytes, at most {MAX_IPC_BYTES}"
+                )
+                continue
+            try:
+                _own(place)
+                return cls(path, _create_locked(path))
+            except (OSError, ChannelError) as error:
+                unfit.append(f"{place}: {error}")
+        raise ChannelError("no place for the run's sockets: " + "; ".join(unfit))
+
+    @classmethod
+    def sweep(cls) -> list[Path]:
+        """Remove the folders of runs that are dead (nobody holds their lock); returns them."""
+        removed = []
+        for path in _folders():
+            if path.name.startswith(_UNFINISHED) and time.time() - path.lstat().st_mtime < _UNFINISHED_AGE_S:
+                continue
+            try:
+                descriptor = _lock(path / _LOCK, create=False)
+            except OSError:
+                descriptor = None
+            if descriptor is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(descriptor)
+                removed.append(path)
+        return removed
+
+    def endpoint(self, channel: str) -> str:
+        """The ipc endpoint of ``channel`` in this folder."""
+        return ipc_endpoint(self.path / channel)
+
+    def remove(self) -> None:
+        """Remove the folder with everything in it, then let go of its lock. Only its owner may."""
+        if self._descriptor is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def ipc_endpoint(path: Path) -> str:
+    """The endpoint of a socket at ``path``.
+
+    Raises:
+        ChannelError: the path is longer than unix sockets allow.
+    """
+    num_bytes = len(os.fsencode(path))
+    if num_bytes > MAX_IPC_BYTES:
+        raise ChannelError(
+            f"{path}: the path of a socket has at most {MAX_IPC_BYTES} bytes, this one {num_bytes}; "
+            "choose a shorter one"
+        )
+    return f"ipc://{path}"
+
+
+def _places() -> Iterator[Path]:
+    """Folders of this user that hold the folders of runs, best first."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    for parent in (runtime, "/tmp"):
+        if os.path.isabs(parent) and os.path.isdir(parent):
+            yield Path(parent) / f"spreeze-{os.getuid()}"
+
+
+def _folders() -> Iterator[Path]:
+    for place in _places():
+        if place.is_dir() and not place.is_symlink():
+            yield from (path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
+
+
+def _own(place: Path) -> None:
+    """Make ``place``, or check that it is a real folder of ours that nobody else can enter."""
+    place.mkdir(mode=0o700, exist_ok=True)
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ChannelError("exists, but is not a folder of this user with mode 0700")
+
+
+def _create_locked(path: Path) -> int:
+    """Make ``path`` so that its lock is held before anybody, sweeping, can see it under its name."""
+    unfinished = path.with_name(_UNFINISHED + path.name)
+    unfinished.mkdir(mode=0o700)
+    descriptor = _lock(unfinished / _LOCK)
+    if descriptor is None:
+        raise ChannelError(f"{unfinished} was locked by another process")
+    unfinished.rename(path)
+    return descriptor

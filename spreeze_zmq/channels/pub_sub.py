@@ -1,0 +1,135 @@
+"""PUB and SUB: the newest message to everybody, and nobody waits for a slow reader."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+import zmq
+
+from spreeze_zmq.channels.sockets import Channel
+from spreeze_zmq.wire import KINDS, Message
+
+
+class Publisher(Channel):
+    """The sending end. It never waits: what a subscriber has no place for is lost to that subscriber.
+
+    The latest message of each retained kind is kept and sent again when somebody subscribes, so that who
+    joins late has it at once. It therefore owns the arrays that it was given: large ones are read-only from
+    then on.
+    """
+
+    _type = zmq.XPUB
+
+    def __init__(self, endpoint: str, **options: object) -> None:
+        self._published = 0
+        self._latest: dict[str, Message] = {}
+        super().__init__(endpoint, **options)  # type: ignore[arg-type]
+
+    def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
+        super()._set_options(high_water_mark, socket_buffer_bytes, linger_s)
+        self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # every subscription is told, not only the first of all
+
+    def publish(self, message: Message) -> None:
+        """Send ``message`` to every subscriber.
+
+        Raises:
+            WireError: the message cannot travel.
+        """
+        stamped = self._stamp(message, self._published)
+        self._send(stamped)
+        self._published += 1
+        if KINDS[stamped.kind].retained:
+            self._latest[stamped.kind] = stamped
+
+    def serve(self) -> None:
+        """Answer those who have subscribed since the last call with the latest messages, in their order."""
+        subscribed = False
+        while (frames := self._receive_frames()) is not None:
+            subscribed |= len(frames[0]) > 0 and frames[0][0] == 1
+        if subscribed:
+            for message in sorted(self._latest.values(), key=lambda kept: kept.sequence):
+                self._send(replace(message, repeat=True))
+
+
+class Subscriber(Channel):
+    """The receiving end: ``newest`` for weights, ``receive`` for messages that each matter.
+
+    What it has had already (same sender, incarnation, no later sequence) is passed over, so that a message
+    repeated for somebody else does no harm.
+
+    PUB drops the newest, not the oldest, where a queue is full: a reader that was away finds old messages,
+    and the last one published may be lost to it. ``newest`` notices a queue that had filled up and subscribes
+    once more, which makes the publisher send its latest again.
+
+    Attributes:
+        missed: messages that were published and never came, counted from the gaps in the sequence.
+        repeated: messages that came again and were passed over.
+    """
+
+    _type = zmq.SUB
+
+    def __init__(self, endpoint: str, *, high_water_mark: int = 1000, **options: object) -> None:
+        self.missed = 0
+        self.repeated = 0
+        self._high_water_mark = high_water_mark
+        self._last: Message | None = None
+        self._heard_live = False
+        super().__init__(endpoint, high_water_mark=high_water_mark, **options)  # type: ignore[arg-type]
+        self.ask_again()
+
+    def receive(self) -> Message | None:
+        """The next message; None where none waits."""
+        while (message := self._receive()) is not None:
+            if self._is_news(message):
+                return message
+        return None
+
+    def newest(self, settle_s: float = 0.05) -> Message | None:
+        """The last of the messages that wait; None where there is no news.
+
+        Args:
+            settle_s: after the queue had filled up, the longest wait for the publisher to send its latest
+                again.
+        """
+        newest, drained = self._drain()
+        if drained < self._high_water_mark:
+            return newest
+        self.ask_again()
+        deadline_s = time.monotonic() + settle_s
+        while (left_s := deadline_s - time.monotonic()) > 0 and self.socket.poll(
+            math.ceil(1000 * left_s), zmq.POLLIN
+        ):
+            later, _ = self._drain()
+            newest = later or newest
+            if later is not None and later.repeat:
+                break
+        return newest
+
+    def ask_again(self) -> None:
+        """Make the publisher send the latest message of each retained kind again."""
+        self.socket.setsockopt(zmq.SUBSCRIBE, b"")
+
+    def _drain(self) -> tuple[Message | None, int]:
+        newest, drained = None, 0
+        while (message := self._receive()) is not None:
+            drained += 1
+            if self._is_news(message):
+                newest = message
+        return newest, drained
+
+    def _is_news(self, message: Message) -> bool:
+        last = self._last
+        if last is not None and (last.sender, last.incarnation) == (message.sender, message.incarnation):
+            if message.sequence <= last.sequence:
+                self.repeated += 1
+                return False
+            if self._heard_live:
+                self.missed += message.sequence - last.sequence - 1
+        else:
+            self._heard_live = False
+        # What is repeated on joining leaves out the kinds that are not retained: no gap, only the past.
+        self._heard_live = self._heard_live or not message.repeat
+        self._last = message
+        return True

@@ -1,0 +1,59 @@
+"""PUSH and PULL: every message to one peer, and backpressure where that peer does not take it."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import zmq
+
+from spreeze_zmq.channels.sockets import Channel
+from spreeze_zmq.wire import Message
+
+
+class Pusher(Channel):
+    """The sending end. What it is given it has sent for good, also when the peer restarts before taking it.
+
+    Arrays of :data:`~spreeze_zmq.channels.ZERO_COPY_BYTES` or more are sent from their own memory and are
+    read-only from then on; make new ones for the next message.
+
+    Between a pusher and a puller that takes nothing lie the queues of both ends and what the kernel holds: at
+    most ``2 * high_water_mark + 1`` messages and, over ipc, about 208 KiB more (Linux's default
+    ``wmem_default``; small messages cost it about 1 KiB extra each). Measured with a high-water mark of 2: 5
+    messages of 300 KB, 7 of 20 KB, 100 of 1 KB.
+    """
+
+    _type = zmq.PUSH
+    _sent = 0
+
+    def try_push(self, message: Message) -> bool:
+        """Send ``message``, or return False at once where the peer leaves no place.
+
+        Raises:
+            WireError: the message cannot travel.
+        """
+        if not int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT:
+            return False
+        if not self._send(self._stamp(message, self._sent)):
+            return False
+        self._sent += 1
+        return True
+
+    def push(self, message: Message, timeout_s: float) -> bool:
+        """Send ``message`` as soon as there is a place; False where there is none for ``timeout_s``."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self.try_push(message):
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not self.socket.poll(math.ceil(1000 * left_s), zmq.POLLOUT):
+                return False
+        return True
+
+
+class Puller(Channel):
+    """The receiving end. Peers are served in turn, each message whole."""
+
+    _type = zmq.PULL
+
+    def pull(self) -> Message | None:
+        """The next message; None where none waits. A malformed one is counted, logged and passed over."""
+        return self._receive()

@@ -1,0 +1,229 @@
+"""One end of a channel: a ZeroMQ socket with every option written out, its counts, and what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zmq
+from numpy.typing import NDArray
+
+from spreeze_zmq.channels.folder import Claim, ipc_endpoint
+from spreeze_zmq.errors import ChannelError, WireError
+from spreeze_zmq.wire import MAX_FRAME_BYTES, Message, decode, encode
+
+log = logging.getLogger("spreeze")
+
+#: Frames of at least this size are sent from the memory of their array; below it a copy costs less than the
+#: bookkeeping.
+ZERO_COPY_BYTES = 64 * 1024
+#: A refusal of one reason is logged at once, and then again at most this often.
+REFUSAL_LOG_INTERVAL_S = 60.0
+
+_LOOPBACK = ("127.", "localhost:", "[::1]:")
+_KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
+_RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
+_HANDSHAKE_MS = 5000
+_BACKLOG = 1024
+
+
+@dataclass
+class Counts:
+    """What one end of a channel has seen; ``refused`` by reason."""
+
+    messages: int = 0
+    bytes: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+class Channel:
+    """One end of a channel. It belongs to the thread that opened it.
+
+    Args:
+        endpoint: ``ipc://PATH`` or, on loopback, ``tcp://HOST:PORT``.
+        sender: name of this process, in every message that it sends.
+        incarnation: which life of that process.
+        bind: this end binds the endpoint; else it connects, and goes on trying until the other end is there.
+        kinds: the kinds of message that travel here; empty for all.
+        high_water_mark: messages queued at this end for, or from, each peer.
+        socket_buffer_bytes: SNDBUF and RCVBUF; 0 leaves the system's own. ZeroMQ applies it to tcp only.
+        linger_s: how long what was sent may take to leave after ``close``.
+
+    Attributes:
+        counts: messages and bytes that passed, and refusals.
+
+    Raises:
+        ChannelError: the endpoint is taken, too long, of another transport or beyond loopback.
+    """
+
+    _type: int
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        sender: str = "",
+        incarnation: int = 0,
+        bind: bool = False,
+        kinds: Collection[str] = (),
+        high_water_mark: int = 1000,
+        socket_buffer_bytes: int = 0,
+        linger_s: float = 1.0,
+    ) -> None:
+        self.sender = sender
+        self.incarnation = incarnation
+        self.kinds = frozenset(kinds)
+        self.counts = Counts()
+        self._next_log_s: dict[str, float] = {}
+        path = _checked(endpoint)
+        self._claim = Claim.take(path) if bind and path is not None else None
+        self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(self._type)
+        self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
+        try:
+            if bind:
+                self.socket.bind(endpoint)
+            else:
+                self.socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            taken = "; another process has it" if error.errno == errno.EADDRINUSE else ""
+            verb = "bound" if bind else "connected to"
+            raise ChannelError(f"{endpoint} cannot be {verb}: {error.strerror}{taken}") from error
+        #: The endpoint; where a tcp port was left to the system (``:*``), the one that it chose.
+        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT) if bind else endpoint
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.endpoint})"
+
+    def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
+        socket = self.socket
+        socket.sndhwm = socket.rcvhwm = high_water_mark
+        if socket_buffer_bytes:
+            socket.sndbuf = socket.rcvbuf = socket_buffer_bytes
+        socket.linger = math.ceil(1000 * linger_s)
+        socket.sndtimeo = socket.rcvtimeo = 0  # waiting is the poller's work, which has a deadline
+        socket.maxmsgsize = MAX_FRAME_BYTES  # a larger frame disconnects; encode refuses to send one
+        socket.ipv6 = False
+        socket.immediate = False  # what is pushed before the peer is there waits for it
+        socket.backlog = _BACKLOG
+        socket.handshake_ivl = _HANDSHAKE_MS
+        socket.reconnect_ivl, socket.reconnect_ivl_max = _RECONNECT_MS, _RECONNECT_MAX_MS
+        socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, _KEEPALIVE_IDLE_S
+        socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT
+        socket.copy_threshold = ZERO_COPY_BYTES
+
+    def refuse(self, error: WireError) -> None:
+        """Count a message that is of no use, and log why, rarely enough that a flood stays readable."""
+        self.counts.refused[error.reason] += 1
+        now_s = time.monotonic()
+        if now_s >= self._next_log_s.get(error.reason, 0.0):
+            self._next_log_s[error.reason] = now_s + REFUSAL_LOG_INTERVAL_S
+            count = self.counts.refused[error.reason]
+            log.warning("%s refused a message (%d so far): %s", self.endpoint, count, error)
+
+    def close(self) -> None:
+        """Close the socket; what was sent goes on leaving for ``linger_s``."""
+        self.socket.close()
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
+    def _stamp(self, message: Message, sequence: int) -> Message:
+        """``message`` as this end's number ``sequence``, its large arrays given over to ZeroMQ."""
+        if self.kinds and message.kind not in self.kinds:
+            raise WireError("wrong_kind", f"a {message.kind} message does not travel on {self.endpoint}")
+        return replace(
+            message,
+            arrays={name: given_over(array) for name, array in message.arrays.items()},
+            sender=self.sender,
+            incarnation=self.incarnation,
+            sequence=sequence,
+        )
+
+    def _send(self, message: Message) -> bool:
+        """Send without waiting; False where there is no place."""
+        frames = encode(message)
+        last = len(frames) - 1
+        try:
+            for position, frame in enumerate(frames):
+                self.socket.send(frame, zmq.SNDMORE if position < last else 0, copy=False)
+        except zmq.Again:
+            return False
+        self.counts.messages += 1
+        self.counts.bytes += sum(map(len, frames))
+        return True
+
+    def _receive(self) -> Message | None:
+        """The next message that is not refused; None where none waits."""
+        while (frames := self._receive_frames()) is not None:
+            self.counts.messages += 1
+            self.counts.bytes += sum(map(len, frames))
+            try:
+                message = decode(frames)
+                if self.kinds and message.kind not in self.kinds:
+                    raise WireError("wrong_kind", f"a {message.kind} message on {self.endpoint}")
+            except WireError as error:
+                self.refuse(error)
+                continue
+            return message
+        return None
+
+    def _receive_frames(self) -> list[memoryview] | None:
+        try:
+            frame = self.socket.recv(copy=False)
+        except zmq.Again:
+            return None
+        frames = [frame.buffer]
+        while frame.more:
+            frame = self.socket.recv(copy=False)
+            frames.append(frame.buffer)
+        return frames
+
+
+def given_over(array: NDArray[Any]) -> NDArray[Any]:
+    """``array`` such that nobody can write to it while ZeroMQ still reads it.
+
+    A small array is copied when it is sent and needs nothing. A large one whose memory NumPy owns is frozen,
+    with the arrays that it is a view of: a later write raises ValueError instead of changing what is under
+    way. A large one in memory of somebody else (a torch tensor, a mapped file) cannot be frozen and is
+    copied, unless that memory is read-only. (Another view of the same memory that was made before stays
+    writable.)
+    """
+    if not isinstance(array, np.ndarray) or array.nbytes < ZERO_COPY_BYTES:
+        return array
+    views: list[Any] = [array]
+    while isinstance(base := views[-1].base, np.ndarray):
+        views.append(base)
+    if base is not None and views[-1].flags.writeable:
+        return array.copy()
+    for view in views:
+        view.flags.writeable = False
+    return array
+
+
+def terminate() -> None:
+    """Close this process's context, after what was sent has left or its linger time is over."""
+    zmq.Context.instance().destroy()
+
+
+def _checked(endpoint: str) -> Path | None:
+    """The path of an ipc endpoint, None for a tcp one that stays on this machine."""
+    transport, _, address = endpoint.partition("://")
+    if transport == "ipc" and address.startswith("/"):
+        ipc_endpoint(Path(address))
+        return Path(address)
+    if transport == "tcp":
+        if not address.startswith(_LOOPBACK):
+            raise ChannelError(
+                f"{endpoint}: tcp stays on loopback (127.0.0.1), since messages are not encrypted"
+            )
+        return None
+    raise ChannelError(f"{endpoint!r} is no endpoint; expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")
