@@ -1,0 +1,265 @@
+"""``spreeze-launch TOPOLOGY``: validate, start every process, supervise, show, and leave nothing behind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq import channels, topology
+from spreeze_zmq.checkpoint import Checkpoint, latest
+from spreeze_zmq.errors import CheckpointError, InputError
+from spreeze_zmq.run_folder import RunFolder, settle
+from spreeze_zmq.status import StatusView
+from spreeze_zmq.supervisor import Exited, GaveUp, ProcessSpec, Supervisor, last_words
+from spreeze_zmq.topology.plan import Plan
+from spreeze_zmq.topology.table import ROLES
+from spreeze_zmq.wire import Message
+
+#: How long the broker may take from a request to end the run until it says so (it waits for the last checkpoint).
+BROKER_ANSWERS_S = 8.0
+#: Stopped together, in this order: who produces first, who keeps the books last.
+STOP_ORDER = (("sampler", "evaluator"), ("actor_learner", "critic_learner"), ("broker",))
+#: glibc gives large freed blocks back to the kernel at once, and every update would fault its pages in again.
+KEEP_FREED_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "268435456",
+    "MALLOC_TRIM_THRESHOLD_": "268435456",
+    "MALLOC_TOP_PAD_": "67108864",
+}
+
+
+class Launch:
+    """One run: its processes, and the launcher's own two channels."""
+
+    def __init__(self, plan: Plan, folder: RunFolder, view: StatusView) -> None:
+        self.folder, self.view = folder, view
+        self.plan, self.sockets = settle(plan, folder)
+        self.incarnation = secrets.randbelow(2**53 - 1) + 1
+        self.supervisor = Supervisor()
+        self.status: dict[str, Any] = {}
+        self.control = channels.open_channel(self.plan.channels["control"], "sub", "launcher", self.incarnation)
+        self.reports = channels.open_channel(self.plan.channels["report"], "push", "launcher", self.incarnation)
+        self.poller = channels.Poller()
+        self.counts: dict[str, int] = {}
+        self.started_s: dict[str, float] = {}
+        self.stop_reason = ""
+        self.failure = ""
+        self.interrupts = 0
+
+    # --- starting ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start every process, broker first; nobody waits for another to be ready, their sockets do."""
+        for role in ROLES:
+            component = self.plan.components.get(role)
+            if component is None or not component.launched:
+                self.view.note(f"{role}: its place is left free; join with: python components/{role} {self.folder.run_file}")
+                continue
+            self.scale(role, component.count.initial, "as the topology says")
+
+    def scale(self, role: str, count: int, reason: str) -> None:
+        """Bring the number of processes of a role to ``count``."""
+        before = self.counts.get(role, 0)
+        for index in range(before, count):
+            self.supervisor.start(self.spec(role, index))
+            self.started_s[f"{role}-{index}"] = time.monotonic()
+        self.supervisor.stop([f"{role}-{index}" for index in range(count, before)])
+        self.counts[role] = count
+        self.tell("workers", role=role, count=count, reason=reason)
+
+    def spec(self, role: str, index: int) -> ProcessSpec:
+        """How a process of this role is started."""
+        component = self.plan.components[role]
+        name = f"{role}-{index}"
+        return ProcessSpec(
+            name=name,
+            role=role,
+            command=(*component.command, str(self.folder.run_file), str(index)),
+            environment=KEEP_FREED_MEMORY if role.endswith("learner") else {},
+            log_path=self.folder.logs / f"{name}.log",
+            nice=component.nice,
+            threads=component.threads,
+            stop_grace_s=component.stop_grace_s,
+            max_restarts=component.max_restarts,
+            restart_window_s=component.restart_window_s,
+            parent_death_signal=signal.SIGTERM if role == "broker" else signal.SIGKILL,
+        )
+
+    # --- the run ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Until a stop condition, the user, or a failure ends it; returns the exit code."""
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        try:
+            self.start()
+            while not self.stop_reason:
+                self.pump(0.1)
+                self.watch()
+                if self.interrupts:
+                    self.ask_to_stop("interrupted by the user")
+        finally:
+            self.finish()
+        return 1 if self.failure else 0
+
+    def pump(self, timeout_s: float) -> None:
+        """Hear the broker, show its status, carry out what it decides."""
+        self.poller.wait([self.control], [], timeout_s=timeout_s)
+        while (message := self.control.receive()) is not None:
+            if message.kind == "status":
+                self.status = message.fields
+                self.view.update(message.fields)
+            elif message.kind == "stop" and "launcher" in message.fields["roles"]:
+                self.stop_reason = self.stop_reason or message.fields["reason"]
+            elif message.kind == "scale":
+                self.scale(**message.fields)
+
+    def watch(self) -> None:
+        """Restart what crashed, end the run when something crashes too often or never gets ready."""
+        for event in self.supervisor.poll():
+            self.on_event(event)
+        processes: Mapping[str, Any] = self.status.get("processes", {})
+        for name in list(self.started_s):
+            waited_s = time.monotonic() - self.started_s[name]
+            process = processes.get(name, {})
+            if process.get("ready"):
+                del self.started_s[name]
+            elif waited_s > self.plan.components[name.rpartition("-")[0]].start_timeout_s:
+                self.started_s[name] = time.monotonic()
+                self.fail(name, f"not ready after {waited_s:.0f} s; {process.get('waiting_for') or 'it has not said why'}")
+                self.supervisor.kill(name)
+        for name in self.status.get("silent", ()):
+            self.fail(name, "has not reported for longer than heartbeat_timeout_s; it is killed and started again")
+            self.supervisor.kill(name)
+
+    def on_event(self, event: Any) -> None:
+        """Tell the broker and the user what happened to a process."""
+        if isinstance(event, Exited) and not event.expected:
+            words = last_words(self.folder.logs / f"{event.name}.log")
+            self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
+            self.started_s[event.name] = time.monotonic()
+            self.fail(event.name, f"{event.how}\n{words}")
+        elif isinstance(event, Exited):
+            self.tell("exited", name=event.name, how=event.how, restarting=False)
+        elif isinstance(event, GaveUp):
+            self.failure = self.failure or f"{event.name} crashed too often"
+            self.stop_reason = f"{event.name} crashed too often"
+
+    def fail(self, name: str, what: str) -> None:
+        """Note one failure; the first one is what the user reads last."""
+        log = self.folder.logs / f"{name}.log"
+        summary = what.splitlines()[0]
+        self.tell("failure", name=name, summary=summary, traceback=what)
+        self.view.note(f"{name}: {summary} ({log})")
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """One message to the broker; it queues while the broker starts."""
+        self.reports.try_push(Message(kind, fields))
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Let the broker end the run in its own way: last checkpoint, then the stop. Not for ever, though."""
+        self.view.note(f"stopping: {reason} (once more to stop at once)")
+        self.tell("stop_request", reason=reason)
+        deadline_s = time.monotonic() + BROKER_ANSWERS_S
+        while not self.stop_reason and time.monotonic() < deadline_s and self.interrupts < 2:
+            self.pump(0.1)
+            self.watch()
+        self.stop_reason = self.stop_reason or reason
+
+    def finish(self) -> None:
+        """Stop everybody in reverse order, remove the sockets, and say how it went."""
+        for group in STOP_ORDER:
+            names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
+            if "broker" not in group:
+                self.tell("stopping", roles=list(group))
+            self.supervisor.stop(names)
+            while self.supervisor.alive(names):
+                self.pump(0.02)
+                for event in self.supervisor.poll():
+                    self.on_event(event)
+                if self.interrupts > 1:
+                    for name in names:
+                        self.supervisor.kill(name)
+        self.view.close()
+        self.control.close()
+        self.reports.close()
+        channels.terminate()
+        self.sockets.remove()
+        self.report_end()
+
+    def report_end(self) -> None:
+        """The last lines: what was reached, where it lies, and the first failure."""
+        summary: dict[str, Any] = {}
+        if self.folder.summary.exists():
+            summary = json.loads(self.folder.summary.read_text())
+        best = summary.get("best_return")
+        reached = f"best return {best:.1f}" if best is not None else "nothing evaluated"
+        print(f"{self.stop_reason or 'failed'}: {reached} after {summary.get('wall_s', 0):.1f} s", file=sys.stderr)
+        print(f"run folder: {self.folder.path}", file=sys.stderr)
+        failures = summary.get("failures", [])
+        if failures:
+            first = failures[0]
+            print(f"first failure, {first['t_s']:.1f} s: {first['name']}: {first['summary']}", file=sys.stderr)
+            print(first["traceback"], file=sys.stderr)
+            print(f"its log: {self.folder.logs / (first['name'] + '.log')}", file=sys.stderr)
+
+    def _on_signal(self, *_: object) -> None:
+        self.interrupts += 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Launch one topology; returns 0 when a stop condition or the user ended the run, 1 when it failed, 2 for bad input."""
+    arguments = _parser().parse_args(argv)
+    try:
+        plan = topology.load(arguments.topology, arguments.set, without=arguments.without)
+        if arguments.graph:
+            print(topology.graph(plan))
+            return 0
+        if arguments.check:
+            print(f"{arguments.topology}: nothing to mend")
+            return 0
+        if arguments.resume:
+            plan = plan.resuming(_checkpoint(Path(arguments.resume)).path)
+        folder = RunFolder.create(plan.name, arguments.run_dir)
+        return Launch(plan, folder, StatusView()).run()
+    except InputError as error:
+        print(f"spreeze-launch: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("spreeze-launch", description=__doc__)
+    parser.add_argument("topology", metavar="TOPOLOGY", help="a .toml file, or the name of a shipped one")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="ROLE", help="do not start this role; its place is left free"
+    )
+    parser.add_argument("--check", action="store_true", help="validate only; start nothing")
+    parser.add_argument("--graph", action="store_true", help="print processes and channels; start nothing")
+    parser.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/NAME-TIME)")
+    parser.add_argument("--resume", metavar="RUN", help="go on from the last complete checkpoint of that run's folder")
+    return parser
+
+
+def _checkpoint(run: Path) -> Checkpoint:
+    """The last complete checkpoint of a run's folder.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    found = latest(RunFolder(run).checkpoints)
+    if found is None:
+        raise CheckpointError(f"--resume {run}: no complete checkpoint in {RunFolder(run).checkpoints}")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

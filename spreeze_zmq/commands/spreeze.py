@@ -1,0 +1,37 @@
+"""``spreeze``: what can be done besides launching a run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from spreeze_zmq import __version__
+from spreeze_zmq.commands import bench, evaluate
+from spreeze_zmq.errors import SpreezeError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns its exit code, 2 for bad input."""
+    parser = argparse.ArgumentParser("spreeze", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module, text in (
+        ("eval", evaluate, "play the best policy of a run again"),
+        ("bench", bench, "this machine's limits beside what we reach"),
+    ):
+        subparser = commands.add_parser(name, help=text, description=module.__doc__)
+        module.add_arguments(subparser)
+        subparser.set_defaults(main=module.main)
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.main(arguments))
+    except SpreezeError as error:
+        print(f"spreeze {arguments.command}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
