@@ -45,7 +45,15 @@ CHANNELS: dict[str, ChannelSpec] = {
     ),
     "critic": ChannelSpec("pub_sub", "critic_learner", "pub", ("actor_learner",), ("critic",), 4),
     "report": ChannelSpec(
-        "push_pull", "broker", "pull", ("*",), ("hello", "report", "episodes", "evaluation", "failure", "bye"), 1000
+        "push_pull",
+        "broker",
+        "pull",
+        ("*",),
+        (
+            *("hello", "report", "bye", "episodes", "evaluation", "failure", "part"),
+            *("exited", "workers", "stop_request", "stopping"),
+        ),
+        1000,
     ),
     "control": ChannelSpec(
         "pub_sub", "broker", "pub", ("*",), ("status", "stop", "pause", "checkpoint", "scale", "set"), 1000

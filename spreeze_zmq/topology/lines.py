@@ -1,0 +1,76 @@
+"""On which line each key of a TOML text stands; ``tomllib`` reads the values and forgets the lines."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from spreeze_zmq.topology.mistakes import Key
+
+_NAME = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+_KEY = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
+_HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*({_KEY})[ \t]*\]\]?")
+_PAIR = re.compile(rf"[ \t]*({_KEY})[ \t]*=")
+# What a value consists of; strings and comments come first, so that brackets and newlines in them do not count.
+_TOKEN = re.compile(
+    r'"{3}(?:[^\\]|\\.)*?"{3,5}'
+    r"|'{3}.*?'{3,5}"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'"
+    r"|\#[^\n]*"
+    r"|[\[{]|[\]}]|\n|[^\"'#\[\]{}\n]+|.",
+    re.DOTALL,
+)
+
+
+def lines_of(text: str) -> dict[Key, int]:
+    """Line number, from 1, of each table header and each key outside inline tables, in a text that is valid TOML."""
+    lines: dict[Key, int] = {}
+    table: Key = ()
+    position, line = 0, 1
+    while position < len(text):
+        header, pair = _HEADER.match(text, position), _PAIR.match(text, position)
+        if header:
+            table = split_key(header[1])
+            _note(lines, table, line)
+        elif pair:
+            _note(lines, table + split_key(pair[1]), line)
+        end = _statement_end(text, (header or pair).end() if header or pair else position)  # type: ignore[union-attr]
+        line += text.count("\n", position, end)
+        position = end
+    return lines
+
+
+def split_key(text: str) -> Key:
+    """``a."b.c".d`` as its names.
+
+    Raises:
+        tomllib.TOMLDecodeError: it is no TOML key.
+    """
+    names: list[str] = []
+    level = tomllib.loads(f"{text} = 0")
+    while isinstance(level, dict):
+        if len(level) != 1:
+            raise tomllib.TOMLDecodeError(f"not one key: {text}")
+        name, level = next(iter(level.items()))
+        names.append(name)
+    return tuple(names)
+
+
+def _note(lines: dict[Key, int], key: Key, line: int) -> None:
+    """A dotted key also begins the tables on its way."""
+    for length in range(1, len(key) + 1):
+        lines.setdefault(key[:length], line)
+
+
+def _statement_end(text: str, position: int) -> int:
+    """Where the next statement begins: after the newline that no bracket or string encloses."""
+    depth = 0
+    for token in _TOKEN.finditer(text, position):
+        if token[0] in ("[", "{"):
+            depth += 1
+        elif token[0] in ("]", "}"):
+            depth -= 1
+        elif token[0] == "\n" and depth <= 0:
+            return token.end()
+    return len(text)

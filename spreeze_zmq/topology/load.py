@@ -1,0 +1,155 @@
+"""``load``: a topology file and the command line's overrides become a plan, or all their mistakes at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.errors import InvalidEnvironment, TopologyError
+from spreeze_zmq.topology.mistakes import Mistakes, one_of, suggestion
+from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
+from spreeze_zmq.topology.plan import BalancePlan, Plan, RunPlan, StopPlan
+from spreeze_zmq.topology.processes import check_without, component_plans, read_components
+from spreeze_zmq.topology.resolve import available_cores
+from spreeze_zmq.topology.schema import read_table, show
+from spreeze_zmq.topology.source import Source, read_source
+from spreeze_zmq.topology.wiring import read_channels
+
+if TYPE_CHECKING:
+    from spreeze_zmq.algorithms import Algorithm
+
+
+def load(
+    source: str | os.PathLike[str],
+    overrides: Iterable[str] = (),
+    *,
+    without: Collection[str] = (),
+    cores: int | None = None,
+) -> Plan:
+    """Read, validate and resolve a topology.
+
+    Args:
+        source: a file, or the name of a shipped topology (``"pendulum"``, ``"launch/pendulum.toml"``).
+        overrides: ``"run.seed=2"`` and the like, later ones winning; values are TOML, bare words are texts.
+        without: roles whose processes are not launched; their places stay free for ones started by hand.
+        cores: what "auto" counts and threads are made for; this machine's by default.
+
+    Raises:
+        TopologyError: holds every mistake, each with its place.
+    """
+    read = read_source(source, overrides)
+    mistakes = read.mistakes
+    tables = _tables(read)
+    run = read_table(RUN, tables["run"], ("run",), mistakes, _owner)
+    balance = _read_balance(tables["balance"], mistakes)
+    algorithm = _find_algorithm(run["algorithm"], mistakes)
+    options = _read_algorithm(algorithm, tables["algorithm"], mistakes)
+    declared = read_components(tables["components"], read.path.parent, mistakes)
+    check_without(without, mistakes)
+    channels = read_channels(
+        tables["channels"],
+        {role: found.file.channels for role, found in declared.items()},
+        _rollout_fields(algorithm),
+        mistakes,
+    )
+    name = _run_name(run["name"], read)
+    environment = _probe(run["env"], run["env_kwargs"], algorithm, mistakes)
+    if mistakes.found or environment is None:
+        raise TopologyError(read.shown, mistakes.found)
+    return Plan(
+        name=name,
+        topology_file=str(read.path),
+        run=_run_plan(run),
+        environment=environment,
+        algorithm={"name": run["algorithm"], **options},
+        balance=balance,
+        components=component_plans(declared, without, cores or available_cores()),
+        channels=channels,
+    )
+
+
+def _tables(read: Source) -> dict[str, Any]:
+    for name in read.values:
+        if name not in TABLES:
+            near = suggestion(name, TABLES)
+            read.mistakes.add((name,), "unknown key", _owner(name) or near)
+    return {name: read.values.get(name, {}) for name in TABLES}
+
+
+def _owner(name: str) -> str:
+    """Where a key belongs that was written in the wrong table; empty where there is no such key."""
+    owners = {"run": RUN, "balance": BALANCE, "algorithm": dataclass_options(algorithms.get("sac").options)}
+    found = [f"{table}.{name}" for table, options in owners.items() if name in {option.name for option in options}]
+    return f'did you mean "{found[0]}"?' if found else ""
+
+
+def _read_balance(table: Any, mistakes: Mistakes) -> BalancePlan:
+    values = read_table(BALANCE, table, ("balance",), mistakes, _owner)
+    if values["mode"] != "free":
+        problem = f'the mode "{values["mode"]}" is not there yet'
+        mistakes.add(("balance", "mode"), problem, 'write "free", which is what runs have today')
+    if values["max_policy_lag"] == "none":
+        values["max_policy_lag"] = None
+    return BalancePlan(**values)
+
+
+def _find_algorithm(name: str, mistakes: Mistakes) -> Algorithm | None:
+    known = algorithms.names()
+    if name in known:
+        return algorithms.get(name)
+    mistakes.add(("run", "algorithm"), f"expected one of {one_of(known)}, got {show(name)}", suggestion(name, known))
+    return None
+
+
+def _read_algorithm(algorithm: Algorithm | None, table: Any, mistakes: Mistakes) -> dict[str, Any]:
+    if algorithm is None:
+        return {}
+    return read_table(dataclass_options(algorithm.options), table, ("algorithm",), mistakes, _owner)
+
+
+def _rollout_fields(algorithm: Algorithm | None) -> Mapping[str, tuple[str, ...]]:
+    if algorithm is None:
+        return {}
+    return {"critic_learner": tuple(algorithm.critic_fields), "actor_learner": tuple(algorithm.actor_fields)}
+
+
+def _run_name(name: str | None, read: Source) -> str:
+    """The run's folder is named after it, so it must be a plain file name."""
+    if name is not None and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name) is None:
+        read.mistakes.add(("run", "name"), f"{show(name)} cannot name a folder", "use letters, digits, dots, - and _")
+    return name or re.sub(r"[^A-Za-z0-9._-]", "_", read.path.stem)
+
+
+def _probe(
+    env: str | None, env_kwargs: Mapping[str, Any], algorithm: Algorithm | None, mistakes: Mistakes
+) -> EnvironmentSpec | None:
+    """Make the environment once, so that a wrong one is known before anything starts."""
+    if env is None:
+        return None
+    try:
+        spec = envs.probe(env, env_kwargs)
+    except InvalidEnvironment as error:
+        mistakes.add(("run", "env"), str(error))
+        return None
+    if algorithm is not None and spec.action_kind not in algorithm.action_kinds:
+        kinds = " or ".join(algorithm.action_kinds)
+        problem = f"{env} has {spec.action_kind} actions, and {algorithm.name} acts in {kinds} ones"
+        mistakes.add(("run", "env"), problem, "choose another environment or algorithm")
+    return spec
+
+
+def _run_plan(run: Mapping[str, Any]) -> RunPlan:
+    stop = dict(run["stop"])
+    return RunPlan(
+        env=run["env"],
+        env_kwargs=run["env_kwargs"],
+        algorithm=run["algorithm"],
+        seed=run["seed"],
+        stop=StopPlan(stop.get("return"), stop.get("env_steps"), stop.get("minutes")),
+        checkpoint_minutes=run["checkpoint_minutes"],
+        save_replay=run["save_replay"],
+    )

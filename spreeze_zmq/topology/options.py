@@ -1,0 +1,114 @@
+"""The keys that every topology may hold: tables of options, and the algorithm's own from its dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from spreeze_zmq.topology.schema import Option
+
+#: The tables of a topology.
+TABLES = ("run", "algorithm", "balance", "components", "channels")
+
+STOP = (
+    Option("return", "float", help="stop when an evaluation's mean return is at least this"),
+    Option("env_steps", "int", minimum=1, help="stop after this many transitions have been sampled"),
+    Option("minutes", "float", above=0, help="stop after this wall time"),
+)
+
+RUN = (
+    Option("env", "str", required=True, help='a Gymnasium id, or "module:Id-v0" or "module:callable"'),
+    Option("env_kwargs", "table", {}, help="keyword arguments of the environment"),
+    Option("algorithm", "str", "sac", help="the algorithm's name"),
+    Option("seed", "int", 0, minimum=0, maximum=2**32 - 1, help="the seed from which all others are drawn"),
+    Option("stop", "table", {}, options=STOP, help="when to stop, whichever comes first; never without it"),
+    Option("name", "str", help="what the run's folder is named after; the topology file's name by default"),
+    Option("checkpoint_minutes", "float", 5.0, above=0, help="time between checkpoints"),
+    Option("save_replay", "bool", False, help="whether checkpoints hold the replay too"),
+)
+
+#: The modes that a topology may name; those after the first are announced and not there yet.
+BALANCE_MODES = ("free", "bounded", "lockstep")
+
+BALANCE = (
+    Option("mode", "str", "free", choices=BALANCE_MODES, help="how closely production and consumption are tied"),
+    Option("replay_ratio", "float", 8.0, above=0, help="transitions trained on per transition sampled"),
+    Option("max_policy_lag", "int", "none", minimum=0, words=("none",), help="versions that a policy may be behind"),
+    Option("slack_rollouts", "int", 2, minimum=1, help="rollouts that production may run ahead of the ratio"),
+)
+
+CHANNEL = (
+    Option("endpoint", "str", help='"tcp://127.0.0.1:5555" or "ipc:///absolute/path"; ipc in the run\'s own folder'),
+    Option("high_water_mark", "int", minimum=1, help="messages queued at each end"),
+    Option("socket_buffer_bytes", "int", minimum=0, help="kernel buffer of each end; 0 leaves the system's own"),
+)
+
+_NICE = {"evaluator": 5}
+
+
+def component_options(role: str) -> tuple[Option, ...]:
+    """The options that a component of this role has whatever its program is."""
+    return (
+        Option("use", "str", role, help='a shipped component\'s name, or "./folder" beside the topology file'),
+        Option("count", "count", "auto", help="how many processes, or the range in which the number may move"),
+        Option("threads", "int", "auto", minimum=1, words=("auto",), help="threads of numerical libraries in each"),
+        Option("nice", "int", _NICE.get(role, 0), minimum=0, maximum=19, help="19 is the lowest priority"),
+        Option("max_restarts", "int", 3, minimum=0, help="crashes in the window that are mended before the run stops"),
+        Option("restart_window_s", "duration", 60.0, above=0, help="the window of max_restarts"),
+        Option("start_timeout_s", "duration", 30.0, above=0, help="deadline from its start until it is ready"),
+        Option("stop_grace_s", "duration", 5.0, above=0, help="from the request to stop until it is killed"),
+    )
+
+
+def dataclass_options(kind: Any) -> tuple[Option, ...]:
+    """The options of an algorithm: one for each field of its frozen dataclass.
+
+    A field's metadata may hold ``help``, ``minimum``, ``above``, ``maximum``, ``choices`` and ``auto``
+    (``"auto"`` is taken besides values of the type).
+    """
+    hints = get_type_hints(kind)
+    return tuple(_field_option(field, hints[field.name]) for field in dataclasses.fields(kind))
+
+
+def _field_option(field: dataclasses.Field[Any], hint: Any) -> Option:
+    metadata = field.metadata
+    required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    words = ("auto",) if metadata.get("auto") else ()
+    members = [hint]
+    if get_origin(hint) in (Union, UnionType):
+        members = [member for member in get_args(hint) if not words or (member is not str and get_origin(member) != Literal)]
+    if NoneType in members:
+        words += ("none",)
+    member = next(member for member in members if member is not NoneType)
+    choices = metadata.get("choices") or (get_args(member) if get_origin(member) is Literal else ())
+    return Option(
+        field.name,
+        _type_name(member),
+        None if required else _as_written(default),
+        help=metadata.get("help", ""),
+        minimum=metadata.get("minimum"),
+        above=metadata.get("above"),
+        maximum=metadata.get("maximum"),
+        choices=tuple(choices),
+        words=words,
+        required=required,
+    )
+
+
+def _type_name(kind: Any) -> str:
+    origin = get_origin(kind)
+    if origin is Literal:
+        return _type_name(type(get_args(kind)[0]))
+    if origin in (tuple, list, Sequence):
+        return {int: "ints", str: "strs"}[get_args(kind)[0]]
+    names = {bool: "bool", int: "int", float: "float", str: "str", dict: "table"}
+    return names[origin or kind]
+
+
+def _as_written(default: Any) -> Any:
+    if default is None:
+        return "none"
+    return list(default) if isinstance(default, tuple) else default

@@ -1,0 +1,257 @@
+"""The plan: a topology with every default filled in, as run.json carries it to components in any language."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.errors import ChannelError, InputError
+
+#: The version of run.json; a program refuses another one.
+FORMAT = 1
+
+#: The longest path of a unix socket that Linux takes, in bytes.
+MAX_IPC_BYTES = 107
+
+
+@dataclass(frozen=True)
+class StopPlan:
+    """When the run ends of itself, whichever comes first; ``None`` for never.
+
+    Attributes:
+        mean_return: an evaluation's mean return; ``return`` in files.
+        env_steps: transitions sampled.
+        minutes: wall time.
+    """
+
+    mean_return: float | None = None
+    env_steps: int | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What is trained, and until when."""
+
+    env: str
+    env_kwargs: dict[str, Any]
+    algorithm: str
+    seed: int
+    stop: StopPlan
+    checkpoint_minutes: float
+    save_replay: bool
+    resume_from: str | None = None
+
+
+@dataclass(frozen=True)
+class BalancePlan:
+    """The stated ratio of consumption to production.
+
+    Attributes:
+        mode: ``free``.
+        replay_ratio: transitions trained on per transition sampled.
+        max_policy_lag: versions that a rollout's policy may be behind; ``None`` for any.
+        slack_rollouts: rollouts by which production may run ahead of the ratio.
+    """
+
+    mode: str
+    replay_ratio: float
+    max_policy_lag: int | None
+    slack_rollouts: int
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many processes a role has at the start, and within which range the number may move."""
+
+    initial: int
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True)
+class ComponentPlan:
+    """One role of the run.
+
+    Attributes:
+        use: the component's name, or path, as the topology wrote it.
+        folder: its folder, absolute.
+        command: program and arguments; the run file and the process's index are appended.
+        launched: the launcher starts it; else its place is left free for one started by hand.
+        count: processes.
+        threads: threads of numerical libraries in each process.
+        nice: scheduling priority, 0 normal to 19 lowest.
+        max_restarts: crashes within ``restart_window_s`` that are mended before the run stops.
+        restart_window_s: see ``max_restarts``.
+        start_timeout_s: deadline from start to ready.
+        stop_grace_s: from the request to stop until SIGKILL.
+        channels: end of each channel that it uses: ``push``, ``pull``, ``pub`` or ``sub``.
+        options: the component's own.
+    """
+
+    use: str
+    folder: str
+    command: tuple[str, ...]
+    launched: bool
+    count: Count
+    threads: int
+    nice: int
+    max_restarts: int
+    restart_window_s: float
+    start_timeout_s: float
+    stop_grace_s: float
+    channels: dict[str, str]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ChannelPlan:
+    """One channel of the run; see ``topology.table.ChannelSpec``.
+
+    ``endpoint`` is ``None`` until the plan is placed; ``fields`` are the rollout's arrays that travel, empty for all
+    channels but those of experience.
+    """
+
+    pattern: str
+    endpoint: str | None
+    binds: str
+    connects: tuple[str, ...]
+    kinds: tuple[str, ...]
+    high_water_mark: int
+    socket_buffer_bytes: int
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run, every default filled in.
+
+    Attributes:
+        name: what the run's folder is named after.
+        topology_file: where it was read from, absolute.
+        run: what is trained, and until when.
+        environment: the spaces and limits that ``run.env`` turned out to have.
+        algorithm: ``name`` and every option of the algorithm.
+        balance: the ratio and its bounds.
+        components: by role, in the order of starting.
+        channels: by name.
+        run_dir: the run's folder, absolute; empty until placed.
+        socket_dir: the folder of ipc endpoints, absolute; empty until placed.
+    """
+
+    name: str
+    topology_file: str
+    run: RunPlan
+    environment: EnvironmentSpec
+    algorithm: dict[str, Any]
+    balance: BalancePlan
+    components: dict[str, ComponentPlan]
+    channels: dict[str, ChannelPlan]
+    run_dir: str = ""
+    socket_dir: str = ""
+
+    def placed(self, run_dir: Path, socket_dir: Path) -> Plan:
+        """This plan in its folders: every endpoint that the topology left open is an ipc one in ``socket_dir``.
+
+        Raises:
+            ChannelError: an endpoint's path is longer than unix sockets allow.
+        """
+        socket_dir = socket_dir.absolute()
+        channels = {}
+        for name, channel in self.channels.items():
+            path = socket_dir / name
+            if channel.endpoint is None and len(bytes(path)) > MAX_IPC_BYTES:
+                raise ChannelError(f"{path}: a socket's path has at most {MAX_IPC_BYTES} bytes, not {len(bytes(path))}")
+            channels[name] = replace(channel, endpoint=channel.endpoint or f"ipc://{path}")
+        return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)
+
+    def resuming(self, checkpoint: Path) -> Plan:
+        """This plan going on from a run's folder or checkpoint."""
+        return replace(self, run=replace(self.run, resume_from=str(checkpoint.absolute())))
+
+    def to_json(self) -> str:
+        """The text of run.json."""
+        return json.dumps({"format": FORMAT, **_plain(self)}, indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """The plan that ``to_json`` wrote.
+
+        Raises:
+            InputError: the text is no plan, or one of another format.
+        """
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"not a run file: {error}") from None
+        found = values.get("format") if isinstance(values, dict) else None
+        if found != FORMAT:
+            raise InputError(f"not a run file of format {FORMAT}: format is {found!r}")
+        plan: Plan = _typed(cls, values, "run file")
+        return plan
+
+    @classmethod
+    def read(cls, path: str | Path) -> Plan:
+        """Read a run.json.
+
+        Raises:
+            InputError: it cannot be read or is no plan.
+        """
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read: {error}") from None
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+
+#: Field names that are no Python names, as files write them.
+_WRITTEN = {"mean_return": "return"}
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as tables that JSON takes."""
+    if isinstance(value, EnvironmentSpec):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {_WRITTEN.get(field.name, field.name): _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _typed(kind: Any, value: Any, place: str) -> Any:
+    """The dataclass ``kind`` from its table; deep, by the types of its fields."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if kind is EnvironmentSpec:
+        return EnvironmentSpec.from_dict(value)
+    if is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise InputError(f"{place}: a table was expected, got {value!r}")
+        hints = get_type_hints(kind)
+        missing = [name for name in hints if _WRITTEN.get(name, name) not in value]
+        if missing:
+            raise InputError(f"{place}: {', '.join(missing)} missing")
+        written = {name: _WRITTEN.get(name, name) for name in hints}
+        return kind(**{name: _typed(hints[name], value[key], f"{place}: {key}") for name, key in written.items()})  # type: ignore[operator]
+    if origin in (Union, UnionType):
+        return None if value is None and type(None) in arguments else _typed(arguments[0], value, place)
+    expected = origin or kind
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, list if expected is tuple else expected):
+        raise InputError(f"{place}: {expected.__name__} was expected, got {value!r}")
+    if expected is tuple:
+        return tuple(_typed(arguments[0], item, place) for item in value)
+    if expected is dict:
+        return {name: _typed(arguments[1], item, f"{place}: {name}") for name, item in value.items()}
+    return value

@@ -1,0 +1,159 @@
+"""Components of a run: their programs found, their options checked, "auto" turned into numbers of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.topology import resolve
+from spreeze_zmq.topology.component_file import ComponentFile, find_component, read_component_file, shipped_components
+from spreeze_zmq.topology.mistakes import Key, Mistakes, one_of, suggestion
+from spreeze_zmq.topology.options import component_options
+from spreeze_zmq.topology.plan import ComponentPlan
+from spreeze_zmq.topology.schema import Option, read_table, show
+from spreeze_zmq.topology.table import ROLES
+
+#: Roles that have one process, and why.
+SINGLE = {
+    "broker": "one broker keeps the books of a run",
+    "critic_learner": "several learners come later",
+    "actor_learner": "several learners come later",
+    "evaluator": "one evaluator names the best policy",
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One role as the topology and its component.toml declare it, nothing resolved yet."""
+
+    use: str
+    file: ComponentFile
+    common: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+
+def read_components(table: Any, beside: Path, mistakes: Mistakes) -> dict[str, Declared]:
+    """Every role of the run, by role; a role that the topology does not name has its defaults.
+
+    A role with a mistake in its program is left out.
+
+    Args:
+        table: ``[components]`` as written.
+        beside: the folder that ``use = "./folder"`` starts from.
+        mistakes: where to note them.
+    """
+    if not isinstance(table, Mapping):
+        mistakes.add(("components",), f"expected a table, got {show(table)}", "write [components.ROLE]")
+        return {}
+    for role in table:
+        if role not in ROLES:
+            mistakes.add(("components", role), "unknown component", _role_hint(role))
+    declared = {role: _read_component(role, table.get(role, {}), beside, mistakes) for role in ROLES}
+    return {role: found for role, found in declared.items() if found is not None}
+
+
+def _role_hint(name: str) -> str:
+    if name in shipped_components():
+        return f'a component takes the place of its role: write use = "{name}" there'
+    return suggestion(name, ROLES)
+
+
+def _read_component(role: str, table: Any, beside: Path, mistakes: Mistakes) -> Declared | None:
+    key = ("components", role)
+    common = component_options(role)
+    use = table.get("use", role) if isinstance(table, Mapping) else role
+    file = _read_program(role, use, beside, key, mistakes) if isinstance(use, str) and use else None
+    if file is None:
+        known = {option.name for option in common}
+        if isinstance(table, Mapping):
+            table = {name: value for name, value in table.items() if name in known}
+        read_table(common, table, key, mistakes)
+        return None
+    values = read_table((*common, *file.options), table, key, mistakes, lambda name: _other_owner(name, role))
+    own = {option.name: values.pop(option.name) for option in file.options}
+    _check_count(role, values["count"], key, mistakes)
+    _check_devices(file.options, own, key, mistakes)
+    return Declared(use, file, values, own)
+
+
+def _read_program(role: str, use: str, beside: Path, key: Key, mistakes: Mistakes) -> ComponentFile | None:
+    folder = find_component(use, beside)
+    if folder is None:
+        names = shipped_components()
+        near = suggestion(use, names)
+        listed = f"shipped: {', '.join(names)}; or a path such as ./my_folder"
+        is_path = "/" in use or use.startswith(".")
+        problem = f"no component.toml in {beside / use}" if is_path else f"no component is called {show(use)}"
+        mistakes.add((*key, "use"), problem, f"{near}; {listed}" if near.startswith("did") else listed)
+        return None
+    file = read_component_file(folder, mistakes)
+    if file is not None and file.role != role:
+        problem = f"{show(use)} is a {file.role} and cannot be the {role}"
+        mistakes.add((*key, "use"), problem, f"use it in [components.{file.role}]")
+        return None
+    return file
+
+
+def _other_owner(name: str, role: str) -> str:
+    """Which other components have an option of this name."""
+    silent = Mistakes()
+    owners = []
+    for folder in map(find_component, ROLES, [Path()] * len(ROLES)):
+        file = read_component_file(folder, silent) if folder else None
+        if file and file.role != role and any(option.name == name for option in file.options):
+            owners.append(f"components.{file.role}")
+    return f"it is an option of {' and '.join(owners)}" if owners else ""
+
+
+def _check_count(role: str, count: int | list[int] | str, key: Key, mistakes: Mistakes) -> None:
+    """The one place that says which roles have several processes."""
+    if role in SINGLE and count not in ("auto", 1, [1, 1]):
+        mistakes.add((*key, "count"), f"expected 1 for a {role}, got {show(count)}", SINGLE[role])
+
+
+def _check_devices(options: tuple[Option, ...], values: Mapping[str, Any], key: Key, mistakes: Mistakes) -> None:
+    for option in options:
+        if option.type == "device":
+            problem = resolve.device_problem(
+                values[option.name], resolve.num_cuda_devices(), resolve.torch_has_cuda()
+            )
+            if problem:
+                mistakes.add((*key, option.name), problem, 'write "cpu" or "auto"')
+
+
+def check_without(without: Collection[str], mistakes: Mistakes) -> None:
+    """Roles whose place is left free must exist."""
+    for role in without:
+        if role not in ROLES:
+            mistakes.add_at(f"--without {role}", f"unknown component; expected one of {one_of(ROLES)}", suggestion(role, ROLES))
+
+
+def component_plans(declared: Mapping[str, Declared], without: Collection[str], cores: int) -> dict[str, ComponentPlan]:
+    """The components with every "auto" resolved for a machine of ``cores`` cores."""
+    counts = {role: resolve.resolve_count(role, found.common["count"], cores) for role, found in declared.items()}
+    plans: dict[str, ComponentPlan] = {}
+    for role, found in declared.items():
+        common = dict(found.common) | {
+            "use": found.use,
+            "count": counts[role],
+            "threads": resolve.resolve_threads(role, found.common["threads"], cores, counts["sampler"].initial),
+        }
+        plans[role] = ComponentPlan(
+            folder=str(found.file.folder),
+            command=found.file.command,
+            launched=role not in without,
+            channels=dict(found.file.channels),
+            options=_resolved_options(role, found),
+            **common,
+        )
+    return plans
+
+
+def _resolved_options(role: str, found: Declared) -> dict[str, Any]:
+    devices = {option.name for option in found.file.options if option.type == "device"}
+    return {
+        name: resolve.resolve_device(role, value, resolve.usable_devices()) if name in devices else value
+        for name, value in found.options.items()
+    }

@@ -1,0 +1,98 @@
+"""The rules by which "auto" becomes a number or a device of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+from spreeze_zmq.topology.plan import Count
+
+LEARNERS = ("critic_learner", "actor_learner")
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def resolve_count(role: str, written: int | list[int] | str, cores: int) -> Count:
+    """How many processes to begin with, and within which range.
+
+    Samplers take what the two learners leave of the cores; of every other role there is one.
+    """
+    automatic = max(1, cores - len(LEARNERS)) if role == "sampler" else 1
+    if isinstance(written, int):
+        return Count(written, written, written)
+    if isinstance(written, str):
+        return Count(automatic, 1, cores if role == "sampler" else 1)
+    low, high = written
+    return Count(min(max(automatic, low), high), low, high)
+
+
+def resolve_threads(role: str, written: int | str, cores: int, num_samplers: int) -> int:
+    """Threads of each process: the learners share what the samplers leave, everything else is single-threaded."""
+    if isinstance(written, int):
+        return written
+    return max(1, (cores - num_samplers) // len(LEARNERS)) if role in LEARNERS else 1
+
+
+def resolve_device(role: str, written: str, num_devices: int) -> str:
+    """The learners on two GPUs where there are two, else both on the first, else on the CPU."""
+    if written == "cuda":
+        return "cuda:0"
+    if written != "auto":
+        return written
+    if num_devices == 0:
+        return "cpu"
+    return f"cuda:{1 if role == 'actor_learner' and num_devices > 1 else 0}"
+
+
+def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
+    """Why this machine has no such device; empty where it has."""
+    if not written.startswith("cuda"):
+        return ""
+    index = int(written.partition(":")[2] or 0)
+    if index < num_devices:
+        return "" if torch_has_cuda else f'"{written}" needs a torch with CUDA; the one installed here has none'
+    amount = f"{num_devices or 'no'} CUDA device{'s' if num_devices != 1 else ''}"
+    return f'"{written}" is absent: this machine has {amount}'
+
+
+@cache
+def num_cuda_devices() -> int:
+    """NVIDIA GPUs that this process may use, seen without importing torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        present = len(os.listdir("/proc/driver/nvidia/gpus"))
+    except OSError:
+        present = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*"))
+    if visible is None or present == 0:
+        return present
+    listed: list[str] = []
+    for name in filter(None, map(str.strip, visible.split(","))):
+        if name.startswith("-") or (name.isdecimal() and int(name) >= present):
+            break  # CUDA hides everything from the first invalid one on
+        listed.append(name)
+    return len(listed)
+
+
+@cache
+def torch_has_cuda() -> bool:
+    """Whether the torch installed here was built with CUDA; read from its version file, since importing it is slow."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    try:
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    except OSError:
+        return True
+    return re.search(r"^cuda\b[^=]*=\s*None", text, re.MULTILINE) is None
+
+
+
+def usable_devices() -> int:
+    """CUDA devices that the installed torch can use."""
+    return num_cuda_devices() if torch_has_cuda() else 0

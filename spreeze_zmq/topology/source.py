@@ -1,0 +1,193 @@
+"""Finding and reading a topology file, and laying the command line's ``--set`` over it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import spreeze_zmq
+from spreeze_zmq.errors import Mistake, TopologyError
+from spreeze_zmq.topology.lines import lines_of, split_key
+from spreeze_zmq.topology.mistakes import Key, Mistakes, Places, dotted, suggestion
+
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """A topology's values before any check: as written, overrides laid over them.
+
+    Attributes:
+        path: the file, absolute.
+        shown: the file's name in messages.
+        values: the nested tables.
+        mistakes: the collector that knows the place of each key; malformed overrides are already in it.
+    """
+
+    path: Path
+    shown: str
+    values: dict[str, Any]
+    mistakes: Mistakes
+
+
+@cache
+def shipped_folder(name: str) -> Path:
+    """The folder of the shipped ``components`` or ``launch``: of a wheel, an editable install or a plain checkout."""
+    spec = importlib.util.find_spec(f"spreeze_zmq.{name}")
+    found = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(found[0] if found else Path(spreeze_zmq.__file__).parent.parent / name).absolute()
+
+
+def shipped_topologies() -> list[str]:
+    """The bare names of the topologies that come with the package."""
+    return sorted(path.stem for path in shipped_folder("launch").glob("*.toml"))
+
+
+def read_source(source: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Source:
+    """Read a topology by path or bare name and lay the overrides (``"run.seed=2"``) over it.
+
+    Raises:
+        TopologyError: there is no such file, or it is no TOML.
+    """
+    shown = os.fspath(source)
+    path = _find(shown)
+    text = read_text(path, shown)
+    values = parse_toml(text, shown)
+    places = Places(path.name, lines_of(text))
+    overridden: set[Key] = set()
+    mistakes = Mistakes()
+    for override in overrides:
+        key = _lay_over(values, override, mistakes)
+        if key is not None:
+            overridden.add(key)
+    mistakes.places = Places(places.file, places.lines, frozenset(overridden))
+    return Source(path.absolute(), shown, values, mistakes)
+
+
+def read_text(path: Path, shown: str) -> str:
+    """The text of a file that a person named.
+
+    Raises:
+        TopologyError: it cannot be read, is no file, too large or not UTF-8; one clear line.
+    """
+    problem, hint = "", ""
+    try:
+        if path.is_dir():
+            problem, hint = "is a folder; a .toml file was expected", ""
+        elif not path.exists():
+            problem, hint = "no such file", _missing_hint(shown)
+        elif not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            problem = "is no topology: a .toml file of at most 1 MB was expected"
+        else:
+            return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        problem, hint = f"is not UTF-8 text (byte {error.start})", "save the file as UTF-8"
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+    raise TopologyError(shown, [Mistake(shown, problem, hint)])
+
+
+def parse_toml(text: str, shown: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises:
+        TopologyError: its syntax is wrong; says the line.
+    """
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise TopologyError(shown, [Mistake(shown, f"not valid TOML: {error or 'nested too deep'}")]) from None
+
+
+def _find(shown: str) -> Path:
+    """A file as given; else the shipped topology of that name (``pendulum``, ``launch/pendulum.toml``)."""
+    path = Path(shown).expanduser()
+    try:
+        if path.is_file():
+            return path
+    except (OSError, ValueError):
+        return path
+    parts = path.parts
+    if len(parts) == 1 or (len(parts) == 2 and parts[0] == "launch"):
+        shipped = shipped_folder("launch") / f"{path.name.removesuffix('.toml')}.toml"
+        if shipped.is_file():
+            return shipped
+    return path
+
+
+def _missing_hint(shown: str) -> str:
+    if "/" in shown and not shown.startswith("launch/"):
+        return ""
+    return "of the shipped topologies, " + suggestion(Path(shown).stem, shipped_topologies())
+
+
+def _lay_over(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key | None:
+    """Put one ``a.b=value`` into ``values``; its key, or ``None`` if it is malformed."""
+    place = f"--set {override}"
+    name, equals, text = override.partition("=")
+    if not equals or not text.strip():
+        mistakes.add_at(place, "expected KEY=VALUE", "as in --set run.seed=2")
+        return None
+    try:
+        if "\n" in name or "#" in name:
+            raise tomllib.TOMLDecodeError
+        key = split_key(name)
+        value = _value_of(text.strip())
+    except (tomllib.TOMLDecodeError, RecursionError):
+        problem = "the key is malformed" if _is_value(text) else "the value is malformed"
+        mistakes.add_at(place, problem, "as in run.seed=2, run.env=Ant-v5 or components.sampler.count=[1, 8]")
+        return None
+    table = values
+    for length, part in enumerate(key[:-1], start=1):
+        below = table.setdefault(part, {})
+        if not isinstance(below, dict):
+            mistakes.add_at(place, f"{dotted(key[:length])} holds a value and no keys")
+            return None
+        table = below
+    table[key[-1]] = value
+    return key
+
+
+def _value_of(text: str) -> Any:
+    """A TOML value; a bare word is a text, so that ``run.env=HalfCheetah-v5`` needs no quotes within quotes."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+        if "\n" not in text:
+            return parsed["value"]
+    except tomllib.TOMLDecodeError:
+        if text[0] in "[{\"'":
+            raise
+    return text
+
+
+def _is_value(text: str) -> bool:
+    try:
+        _value_of(text.strip())
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return False
+    return True
+
+
+def flat_tables(table: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[Key, Any]]:
+    """The tables of ``names`` that may hold dots, written nested or quoted: ``name -> (key, value)``.
+
+    ``[channels.experience.critic_learner]`` and ``[channels."experience.critic_learner"]`` are the same channel.
+    """
+    names = list(names)
+    found: dict[str, tuple[Key, Any]] = {}
+    pending: list[tuple[Key, Any]] = [((name,), value) for name, value in table.items()]
+    while pending:
+        key, value = pending.pop(0)
+        name = ".".join(key)
+        is_prefix = any(known.startswith(name + ".") for known in names)
+        if name not in names and is_prefix and isinstance(value, Mapping):
+            pending += [((*key, below), deeper) for below, deeper in value.items()]
+        else:
+            found.setdefault(name, (key, value))
+    return found

@@ -1,0 +1,119 @@
+"""Channels of a run: the table's, with the topology's endpoints, each bound once."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from spreeze_zmq.topology.mistakes import Key, Mistakes, suggestion
+from spreeze_zmq.topology.options import CHANNEL
+from spreeze_zmq.topology.plan import MAX_IPC_BYTES, ChannelPlan
+from spreeze_zmq.topology.schema import Unfit, read_table, show
+from spreeze_zmq.topology.source import flat_tables
+from spreeze_zmq.topology.table import CHANNELS, ROLES
+
+_TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)")
+_FORMS = '"tcp://127.0.0.1:5555" or "ipc:///absolute/path"'
+
+
+def read_channels(
+    table: Any, ends: Mapping[str, Mapping[str, str]], rollout_fields: Mapping[str, tuple[str, ...]], mistakes: Mistakes
+) -> dict[str, ChannelPlan]:
+    """The run's channels; unknown names, bad endpoints and endpoints bound twice are noted.
+
+    Args:
+        table: ``[channels]`` as written.
+        ends: by role, the end of each channel that its component uses.
+        rollout_fields: by role, the arrays that it asks of a rollout.
+        mistakes: where to note them.
+    """
+    if not isinstance(table, Mapping):
+        mistakes.add(("channels",), f"expected a table, got {show(table)}")
+        return {}
+    written: dict[str, dict[str, Any]] = {}
+    bound: dict[str, tuple[str, Key]] = {}
+    for name, (key, values) in flat_tables(table, CHANNELS).items():
+        if name not in CHANNELS:
+            mistakes.add(("channels", *key), "unknown channel", suggestion(name, CHANNELS))
+            continue
+        written[name] = read_table(CHANNEL, values, ("channels", *key), mistakes)
+        if written[name]["endpoint"] is not None:
+            _bind(name, written[name]["endpoint"], ("channels", *key, "endpoint"), bound, mistakes)
+    return {
+        name: _channel(name, written.get(name, {}), ends, rollout_fields.get(spec.binds, ()))
+        for name, spec in CHANNELS.items()
+    }
+
+
+def _channel(
+    name: str, written: Mapping[str, Any], ends: Mapping[str, Mapping[str, str]], rollout_fields: tuple[str, ...]
+) -> ChannelPlan:
+    spec = CHANNELS[name]
+    given = {key: value for key, value in written.items() if value is not None}
+    return ChannelPlan(
+        pattern=spec.pattern,
+        endpoint=given.get("endpoint"),
+        binds=spec.binds,
+        connects=tuple(role for role in ROLES if role != spec.binds and name in ends.get(role, {})),
+        kinds=spec.kinds,
+        high_water_mark=given.get("high_water_mark", spec.high_water_mark),
+        socket_buffer_bytes=given.get("socket_buffer_bytes", spec.socket_buffer_bytes),
+        fields=rollout_fields if name.startswith("experience.") else (),
+    )
+
+
+def _bind(name: str, endpoint: str, key: Key, bound: dict[str, tuple[str, Key]], mistakes: Mistakes) -> None:
+    try:
+        same = check_endpoint(endpoint)
+    except Unfit as unfit:
+        mistakes.add(key, unfit.problem, unfit.hint)
+        return
+    if same in bound:
+        other, other_key = bound[same]
+        problem = f"{endpoint} is bound twice: by {CHANNELS[name].binds} for {name}, and by {CHANNELS[other].binds} for {other}"
+        mistakes.add(key, problem, f"give one of them another endpoint; the other is at {mistakes.places.of(other_key)}")
+    bound.setdefault(same, (name, key))
+
+
+def check_endpoint(endpoint: str) -> str:
+    """The endpoint in the one form by which equal ones are found.
+
+    Raises:
+        Unfit: malformed, too long for a unix socket, or beyond this machine.
+    """
+    if endpoint.startswith("ipc://"):
+        return _check_ipc(endpoint)
+    match = _TCP.fullmatch(endpoint)
+    if match is None:
+        hint = "sockets of other kinds do not join processes" if endpoint.startswith(("inproc:", "udp:")) else ""
+        raise Unfit(f"{show(endpoint)} is no endpoint; expected {_FORMS}", hint)
+    host, port = match["host"], int(match["port"])
+    if not 1 <= port <= 65535:
+        raise Unfit(f"{show(endpoint)} has the port {port}; expected one from 1 to 65535, which every process can know")
+    if not _is_loopback(host):
+        raise Unfit(
+            f"{show(endpoint)} reaches beyond this machine, which needs CURVE keys; they come with several machines",
+            f"write tcp://127.0.0.1:{port}",
+        )
+    return f"tcp://{'127.0.0.1' if host == 'localhost' else host}:{port}"
+
+
+def _check_ipc(endpoint: str) -> str:
+    path = endpoint.removeprefix("ipc://")
+    size = len(path.encode())
+    if not path.startswith("/") or path.endswith("/"):
+        raise Unfit(f"{show(endpoint)} is no absolute path of a socket; expected {_FORMS}")
+    if size > MAX_IPC_BYTES:
+        raise Unfit(f"the path has {size} bytes, and a unix socket's at most {MAX_IPC_BYTES}", "take a shorter one")
+    return "ipc://" + re.sub(r"/(\./|/)*", "/", path)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
