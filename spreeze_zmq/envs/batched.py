@@ -34,7 +34,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     Attributes:
         backend: which engine steps: ``mujoco``, ``numpy`` or ``gymnasium``.
         backend_reason: why that one, in words.
-        max_episode_steps: steps after which an episode is truncated; ``None`` where the environment does it itself.
+        max_episode_steps: steps after which this batch truncates an episode; ``None`` where it does not.
+        episode_limit: the same, or the limit that a wrapper within the environments keeps.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -58,6 +59,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.action_space = batch_space(action_space, num_envs)
         self.action_space.seed(seed)
         self.max_episode_steps = max_episode_steps
+        if not hasattr(self, "episode_limit"):
+            self.episode_limit = max_episode_steps
         self._first_seed: int | None = seed
         self._action_dtype = action_space.dtype
         self._action_shape = (num_envs, *(action_space.shape or ()))

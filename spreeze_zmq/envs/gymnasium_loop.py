@@ -18,14 +18,14 @@ from .source import Source
 class GymnasiumLoop(BatchedEnv):
     """``num_envs`` environments of ``gymnasium.make`` semantics, stepped one after the other.
 
-    The checking wrappers are left out, and the outermost time limit is kept for all of them in one array.
+    The checking wrappers are left out, and an outermost time limit is kept for all of them in one array.
 
     Args:
         source: where the environments come from.
         kwargs: arguments of each one's constructor.
         num_envs: how many.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        step_info: whether to gather the infos of the environments' steps, which costs more than many a step itself.
+        step_info: whether to gather the infos of the environments' steps, which costs more than many a step.
 
     Raises:
         InvalidEnvironment: the environment cannot be made.
@@ -34,12 +34,20 @@ class GymnasiumLoop(BatchedEnv):
     backend = "gymnasium"
 
     def __init__(self, source: Source, kwargs: Mapping[str, Any], num_envs: int, seed: int, step_info: bool):
-        made = [source.make_one(kwargs, lean=True) for _ in range(num_envs)]
-        limit = getattr(made[0], "_max_episode_steps", None) if isinstance(made[0], TimeLimit) else None
+        made = [source.make_one(kwargs) for _ in range(num_envs)]
+        first = made[0]
+        self.episode_limit = time_limit(first)
+        outermost = isinstance(first, TimeLimit)
         self.envs = [env.env if isinstance(env, TimeLimit) else env for env in made]
-        first = self.envs[0]
-        super().__init__(source.env_id, num_envs, first.observation_space, first.action_space, limit, seed)
-        self.spec = made[0].spec
+        super().__init__(
+            source.env_id,
+            num_envs,
+            first.observation_space,
+            first.action_space,
+            self.episode_limit if outermost else None,
+            seed,
+        )
+        self.spec = first.spec
         self.render_mode = first.render_mode
         self.metadata = {**first.metadata, **type(self).metadata}
         self._step_info = step_info
@@ -72,17 +80,15 @@ class GymnasiumLoop(BatchedEnv):
         info: dict[str, Any] = {}
         row = 0
         try:
-            for k, row in enumerate(rows):
+            for k, row in enumerate(rows.tolist()):
                 one, begun = self.envs[row].reset(seed=seeds[k], options=options)
-                if np.shape(one) != self._obs_shape and self._obs_dtype != object:
-                    raise ValueError(
-                        f"an observation of shape {np.shape(one)}, but its space says {self._obs_shape}"
-                    )
+                if self._obs_shape and np.shape(one) != self._obs_shape:
+                    raise ValueError(f"an observation of shape {np.shape(one)}, not {self._obs_shape}")
                 first[k] = one
                 if self._step_info and begun:
-                    info = self._add_info(info, begun, int(row))
+                    info = self._add_info(info, begun, row)
         except Exception as error:
-            raise self._raised(int(row), "reset", error) from error
+            raise self._raised(row, "reset", error) from error
         return first, info
 
     def render(self) -> tuple[Any, ...]:
@@ -101,10 +107,9 @@ class GymnasiumLoop(BatchedEnv):
 
 
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    """The number of steps after which an environment's wrappers truncate an episode."""
-    limit = env.spec.max_episode_steps if env.spec is not None else None
+    """The number of steps after which one of an environment's wrappers truncates an episode."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):
             return int(env._max_episode_steps)
         env = env.env
-    return limit
+    return None

@@ -1,4 +1,4 @@
-"""The two entry points of the environment engine; Gymnasium and MuJoCo are imported only when they are called."""
+"""The two entry points of the environment engine; they alone import Gymnasium and MuJoCo, when they are called."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ def probe(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> Environme
         env_kwargs: arguments of its constructor.
 
     Raises:
-        InvalidEnvironment: it cannot be made, or has spaces that no policy here can act in; one clear message.
+        InvalidEnvironment: it cannot be made, or no policy here can act in its spaces; one clear message.
     """
-    from .gymnasium_loop import time_limit
-    from .source import find
-
     kwargs = dict(env_kwargs or {})
-    env = find(env_id).make_one(kwargs)
+    env = make(env_id, 1, **kwargs)
     try:
-        return spec_of(env_id, kwargs, env.observation_space, env.action_space, time_limit(env))
+        spaces = env.single_observation_space, env.single_action_space
+        return spec_of(env_id, kwargs, *spaces, env.episode_limit)
     finally:
         env.close()
 
@@ -51,26 +49,37 @@ def make(
 
     Args:
         env_id: a registered id; ``module:id``, where importing the module registers it; ``module:callable``, which
-            returns a ``gymnasium.Env``.
+            returns a ``gymnasium.Env``; ``module:Class`` of a native task of one's own.
         num_envs: how many environments.
         batch_size: how many finished ones ``recv`` waits for; all of them.
         num_workers: processes to spread them over; 0 steps them in this one.
-        backend: one of ``BACKENDS``; ``auto`` takes the fastest that can do this environment, and
-            ``env.backend_reason`` says why.
+        backend: one of ``BACKENDS``; ``auto`` takes the fastest that can do this environment. The result's
+            ``backend`` and ``backend_reason`` tell which one and why.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        step_info: whether ``step`` gathers the environments' own infos; final observations and episode statistics are
-            given in any case.
+        step_info: whether ``step`` gathers the environments' own infos; final observations and episode
+            statistics are given in any case.
         kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
 
     Raises:
         InvalidEnvironment: it cannot be made in this way; says why.
     """
-    from .gymnasium_loop import GymnasiumLoop
+    _refuse(env_id, num_envs, batch_size, num_workers, backend)
     from .source import find
 
-    _refuse(env_id, num_envs, batch_size, num_workers, backend)
-    env = GymnasiumLoop(find(env_id), kwargs, num_envs, seed, step_info)
-    env.backend_reason = "no native task of this name"
+    source = find(env_id)
+    native, reason = source.native(kwargs)
+    if backend not in ("auto", "gymnasium") and (native is None or native.backend != backend):
+        have = reason if native is None else f"its native task runs on {native.backend}"
+        raise InvalidEnvironment(f"{env_id}: backend '{backend}' cannot do it: {have}")
+    if native is not None and (backend != "gymnasium" or source.is_own_task):
+        if backend == "gymnasium":
+            raise InvalidEnvironment(f"{env_id}: backend 'gymnasium' cannot do it: {reason}")
+        env = source.make_native(native, num_envs, kwargs, seed, step_info)
+    else:
+        from .gymnasium_loop import GymnasiumLoop
+
+        env = GymnasiumLoop(source, kwargs, num_envs, seed, step_info)
+    env.backend_reason = reason if backend == "auto" else "asked for"
     return env
 
 
@@ -83,5 +92,6 @@ def _refuse(env_id: str, num_envs: int, batch_size: int | None, num_workers: int
         raise InvalidEnvironment(f"{env_id}: num_workers is 0 for now: environments step in this process")
     if batch_size not in (None, num_envs):
         raise InvalidEnvironment(
-            f"{env_id}: batch_size is num_envs ({num_envs}) where environments step together, not {batch_size}"
+            f"{env_id}: environments of one process step together, so batch_size is num_envs ({num_envs}),"
+            f" not {batch_size}"
         )

@@ -1,4 +1,4 @@
-"""From a name in a topology to something that makes one environment: a registered id, or ``module:name`` of one's own."""
+"""From a name in a topology to what makes the environment: Gymnasium's registry, a module of the user's, a task."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from ..errors import InvalidEnvironment
+from .task import NativeEnv, Task
+from .tasks import NATIVE
+
+#: Arguments of the renderer of Gymnasium's MuJoCo environments: without a render mode they change nothing.
+_VIEW = ("camera_id", "camera_name", "default_camera_config", "height", "max_geom", "visual_options", "width")
 
 #: Arguments that ``gymnasium.make`` itself takes, besides those of the environment's constructor.
-_MAKE_ARGUMENTS = ("max_episode_steps", "disable_env_checker", "render_mode")
+_MAKE = ("max_episode_steps", "render_mode")
 
 
 @dataclass(frozen=True)
@@ -34,25 +40,70 @@ class Source:
     registered: EnvSpec | None = None
     factory: Callable[..., Any] | None = None
 
-    def make_one(self, kwargs: Mapping[str, Any], *, lean: bool = False) -> gymnasium.Env[Any, Any]:
-        """One environment, its time limit included.
+    @property
+    def is_own_task(self) -> bool:
+        """Whether it is a native task of the user's."""
+        return inspect.isclass(self.factory) and issubclass(self.factory, Task)
 
-        Args:
-            kwargs: arguments of its constructor, and ``max_episode_steps`` to override its time limit.
-            lean: leave out Gymnasium's checking wrappers.
+    def native(self, kwargs: Mapping[str, Any]) -> tuple[type[Task] | None, str]:
+        """The native task that does the same, or ``None``; and the reason in words."""
+        if self.is_own_task:
+            return self.factory, "a native task of one's own"  # type: ignore[return-value]
+        spec = self.registered
+        if spec is None or spec.id not in NATIVE:
+            return None, f"no native task does {self.env_id}"
+        if not str(spec.entry_point).startswith("gymnasium.envs.") or spec.additional_wrappers:
+            return None, f"the registered {spec.id} is not Gymnasium's own"
+        if kwargs.get("render_mode") is not None:
+            return None, "rendering needs Gymnasium's own environment"
+        module, name = NATIVE[spec.id]
+        if module != "classic" and find_spec("mujoco.batch") is None:
+            return None, "the native task needs mujoco 4.0 or newer"
+        task: type[Task] = getattr(importlib.import_module(f".tasks.{module}", __package__), name)
+        return task, f"{name} is a native task, the whole batch steps at once"
+
+    def make_native(
+        self, task: type[Task], num_envs: int, kwargs: Mapping[str, Any], seed: int, step_info: bool
+    ) -> NativeEnv:
+        """``num_envs`` environments of a native task.
 
         Raises:
             InvalidEnvironment: it could not be made; says why.
         """
+        default = self.registered.max_episode_steps if self.registered else task.max_episode_steps
+        limit = kwargs.get("max_episode_steps", default)
+        own = {name: value for name, value in kwargs.items() if name not in _MAKE}
+        if self.registered is not None:
+            own = {name: value for name, value in own.items() if name not in _VIEW}
         try:
-            if self.registered is not None:
-                spec = replace(self.registered, order_enforce=False) if lean else self.registered
-                return gymnasium.make(spec, disable_env_checker=True, **kwargs)
-            return self._call_factory(dict(kwargs))
+            made = task(**own)
+            return NativeEnv(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)
         except InvalidEnvironment:
             raise
         except Exception as error:
-            raise InvalidEnvironment(self._why_not(kwargs, error)) from error
+            raise InvalidEnvironment(self._why_not(task, own, error)) from error
+
+    def make_one(self, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+        """One environment with its time limit and without Gymnasium's checking wrappers.
+
+        Args:
+            kwargs: arguments of its constructor, and ``max_episode_steps`` to override its time limit.
+
+        Raises:
+            InvalidEnvironment: it could not be made; says why.
+        """
+        creator: Any = self.factory
+        try:
+            if self.registered is None:
+                return self._call_factory(dict(kwargs))
+            entry = self.registered.entry_point
+            creator = load_env_creator(entry) if isinstance(entry, str) else entry
+            spec = replace(self.registered, order_enforce=False, kwargs=dict(self.registered.kwargs))
+            return gymnasium.make(spec, disable_env_checker=True, **kwargs)
+        except InvalidEnvironment:
+            raise
+        except Exception as error:
+            raise InvalidEnvironment(self._why_not(creator, kwargs, error)) from error
 
     def _call_factory(self, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         assert self.factory is not None
@@ -62,45 +113,30 @@ class Source:
         env = self.factory(**kwargs)
         if not isinstance(env, gymnasium.Env):
             raise InvalidEnvironment(
-                f"{self.env_id}: it returned a {type(env).__module__}.{type(env).__qualname__}, expected a"
-                " gymnasium.Env"
+                f"{self.env_id}: it returned a {type(env).__module__}.{type(env).__qualname__}, not a gymnasium.Env"
             )
-        return env if limit is None else gymnasium.wrappers.TimeLimit(env, limit)
+        return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(env, limit)
 
-    def _why_not(self, kwargs: Mapping[str, Any], error: Exception) -> str:
+    def _why_not(self, creator: Any, kwargs: Mapping[str, Any], error: Exception) -> str:
         """One message for an environment whose constructor raised ``error``."""
-        accepted = self._accepted()
-        unknown = [name for name in kwargs if accepted and name not in accepted]
+        accepted = sorted({*_parameters(creator), "max_episode_steps"})
+        unknown = [name for name in kwargs if name not in accepted]
         if isinstance(error, TypeError) and unknown:
             near = difflib.get_close_matches(unknown[0], accepted, 1)
-            return (
-                f"{self.env_id}: it takes no argument {_listed(unknown)}"
-                + (f" (did you mean '{near[0]}'?)" if near else "")
-                + f"; it takes {', '.join(accepted)}"
-            )
-        message = f"{self.env_id}: it could not be made: {type(error).__name__}: {_one_line(error)}"
+            guess = f" (did you mean '{near[0]}'?)" if near else ""
+            return f"{self.env_id}: it takes no argument {_listed(unknown)}{guess}; it takes {', '.join(accepted)}"
         newer = _latest_version(self.registered)
+        message = f"{self.env_id}: it could not be made: {type(error).__name__}: {_one_line(error)}"
         return message + (f" (use {newer})" if newer else "")
-
-    def _accepted(self) -> list[str]:
-        creator: Any = self.factory
-        if self.registered is not None:
-            entry = self.registered.entry_point
-            try:
-                creator = load_env_creator(entry) if isinstance(entry, str) else entry
-            except Exception:  # the module of the entry point does not import: nothing is known
-                return []
-        names = _parameters(creator)
-        return sorted({*names, *(n for n in _MAKE_ARGUMENTS if self.registered is not None or n in names)})
 
 
 def find(env_id: str) -> Source:
     """What stands behind a name.
 
     Args:
-        env_id: ``HalfCheetah-v5``; ``my_package.my_module:Reach-v0``, where importing the module registers the id;
-            ``my_package.my_module:make_reach``, a callable that returns a ``gymnasium.Env``. Modules in the current
-            directory are found.
+        env_id: ``HalfCheetah-v5``; ``my_package.my_module:Reach-v0``, where importing the module registers the
+            id; ``my_package.my_module:make_reach``, a callable that returns a ``gymnasium.Env``, or a native
+            task's class. Modules in the current directory are found.
 
     Raises:
         InvalidEnvironment: there is nothing of this name; tells the nearest ones.
@@ -116,13 +152,12 @@ def find(env_id: str) -> Source:
     if name in gymnasium.registry:
         return Source(env_id, registered=gymnasium.registry[name])
     factory = getattr(module, name, None)
-    if callable(factory):
-        return Source(env_id, factory=factory)
-    if factory is not None:
-        raise InvalidEnvironment(
-            f"{env_id}: '{name}' of {module_name} is a {type(factory).__name__}, not callable"
-        )
-    raise InvalidEnvironment(_nothing_called(env_id, module, module_name, name))
+    if factory is None:
+        raise InvalidEnvironment(_nothing_called(env_id, module, module_name, name))
+    if not callable(factory):
+        kind = type(factory).__name__
+        raise InvalidEnvironment(f"{env_id}: '{name}' of module '{module_name}' is a {kind}, not a callable")
+    return Source(env_id, factory=factory)
 
 
 def _import(env_id: str, module_name: str) -> Any:
@@ -131,17 +166,17 @@ def _import(env_id: str, module_name: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
+        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise InvalidEnvironment(
-                f"{env_id}: there is no module '{error.name}' (searched in the current directory {os.getcwd()} and"
-                " in the installed packages)"
+                f"{env_id}: there is no module '{error.name}' (searched in the current directory {os.getcwd()}"
+                " and in the installed packages)"
             ) from error
         raise InvalidEnvironment(
             f"{env_id}: module '{module_name}' needs '{error.name}', which is not installed"
         ) from error
     except Exception as error:
         raise InvalidEnvironment(
-            f"{env_id}: importing '{module_name}' failed: {type(error).__name__}: {_one_line(error)}"
+            f"{env_id}: importing module '{module_name}' failed: {type(error).__name__}: {_one_line(error)}"
         ) from error
 
 
@@ -152,9 +187,9 @@ def _registered(env_id: str) -> EnvSpec:
     versions = _versions(env_id)
     if versions:
         return gymnasium.registry[versions[-1]]
-    names = list(gymnasium.registry)
-    bare = env_id.rpartition("-v")[0] or env_id
-    near = _versions(bare)[-1:] + difflib.get_close_matches(env_id, names, 4, 0.6)
+    matches = difflib.get_close_matches(env_id, list(gymnasium.registry), 8, 0.6)
+    near = [_latest_version(gymnasium.registry[match]) or match for match in matches]
+    near = [*_versions(env_id.rpartition("-v")[0])[-1:], *near]
     near = list(dict.fromkeys(near))[:3]
     hint = f"did you mean {_listed(near, 'or')}?" if near else "gymnasium.pprint_registry() lists all"
     raise InvalidEnvironment(
@@ -165,11 +200,10 @@ def _registered(env_id: str) -> EnvSpec:
 
 def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> str:
     own = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-    mine = [i for i, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(module_name)]
-    near = difflib.get_close_matches(name, own + mine, 3, 0.5)
-    return (
-        f"{env_id}: module '{module_name}' neither registers an environment '{name}' nor has a callable of that name"
-        + (f" (did you mean {_listed(near, 'or')}?)" if near else "")
+    own += [i for i, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(module_name)]
+    near = difflib.get_close_matches(name, own, 3, 0.5)
+    return f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name" + (
+        f" (did you mean {_listed(near, 'or')}?)" if near else ""
     )
 
 
@@ -180,6 +214,7 @@ def _versions(name: str) -> list[str]:
 
 
 def _latest_version(spec: EnvSpec | None) -> str | None:
+    """The newest version of a registered environment; ``None`` where this is it."""
     if spec is None or spec.version is None:
         return None
     latest = _versions(spec.id.rpartition("-v")[0])[-1]
@@ -187,16 +222,18 @@ def _latest_version(spec: EnvSpec | None) -> str | None:
 
 
 def _parameters(creator: Any) -> list[str]:
-    """Names of the arguments that a constructor takes, those that it passes on to its base classes included."""
-    constructors = (
-        [base.__init__ for base in inspect.getmro(creator)[:-1]] if inspect.isclass(creator) else [creator]
-    )
+    """Names of the arguments of a constructor, with those that it passes on to its base classes."""
+    if creator is None:
+        return []
+    bases = inspect.getmro(creator)[:-1] if inspect.isclass(creator) else ()
     names: list[str] = []
-    for constructor in constructors:
+    for constructor in [base.__dict__["__init__"] for base in bases if "__init__" in base.__dict__] or [
+        creator
+    ]:
         try:
             parameters = inspect.signature(constructor).parameters.values()
         except (TypeError, ValueError):  # builtins have none
-            return names
+            break
         names += [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break

@@ -1,1 +1,18 @@
-"""Native tasks: environments whose whole batch steps as array arithmetic, with Gymnasium's numbers."""
+"""Native tasks: Gymnasium's environments as array arithmetic over a batch, with Gymnasium's own numbers."""
+
+#: Gymnasium id -> (module of this package, class). Looked up by name, so that nothing is imported before it is needed.
+NATIVE = {
+    "Ant-v5": ("legged", "Ant"),
+    "CartPole-v1": ("classic", "CartPole"),
+    "HalfCheetah-v5": ("runners", "HalfCheetah"),
+    "Hopper-v5": ("runners", "Hopper"),
+    "Humanoid-v5": ("legged", "Humanoid"),
+    "HumanoidStandup-v5": ("legged", "HumanoidStandup"),
+    "InvertedDoublePendulum-v5": ("poles", "InvertedDoublePendulum"),
+    "InvertedPendulum-v5": ("poles", "InvertedPendulum"),
+    "Pendulum-v1": ("classic", "Pendulum"),
+    "Pusher-v5": ("arms", "Pusher"),
+    "Reacher-v5": ("arms", "Reacher"),
+    "Swimmer-v5": ("runners", "Swimmer"),
+    "Walker2d-v5": ("runners", "Walker2d"),
+}

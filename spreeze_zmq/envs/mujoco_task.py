@@ -1,0 +1,213 @@
+"""Tasks whose physics is MuJoCo's, stepped for the whole batch in native code."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+import mujoco
+import numpy as np
+from gymnasium.spaces import Box
+from mujoco.batch import Batch
+from numpy.typing import NDArray
+
+from ..errors import InvalidEnvironment
+from .task import Rows, Task
+
+Floats = NDArray[np.float64]
+
+#: What ``mj_rnePostConstraint`` computes, and no step does by itself.
+_POST_CONSTRAINT = ("cacc", "cfrc_ext", "cfrc_int")
+
+
+@dataclass(eq=False)
+class MujocoTask(Task):
+    """Base of a task over an MJCF model; a task of one's own is a small dataclass::
+
+        @dataclass(eq=False)
+        class Reach(MujocoTask):
+            xml_file: str = "reach.xml"          # beside this module
+            frame_skip: int = 5
+            noise: float = 0.1                   # its keyword arguments are its fields
+            max_episode_steps = 200
+            derived = ("site_xpos",)             # computed fields of MjData that it reads
+
+            def initial_state(self, rng):
+                return self.init_qpos + rng.uniform(-self.noise, self.noise, self.model.nq), self.init_qvel
+
+            def observe(self, rows):
+                return np.concatenate((self.qpos[rows], self.qvel[rows], self.site_xpos[rows, 0]), axis=1)
+
+            def outcome(self, action):
+                distance = np.linalg.norm(self.site_xpos[:, 0], axis=1)
+                return -distance, distance > 2.0, {"distance": distance}
+
+    Its name in a topology is ``my_module:Reach``. The fields of MjData are live arrays ``[N, ...]``. As after ``mj_step``,
+    the ``derived`` ones describe the state before the last substep; after a reset they are up to date.
+
+    Attributes:
+        xml_file: the MJCF file: a path from ``.``, ``/`` or ``~``, a file beside the task's module, or one of the models
+            that come with Gymnasium.
+        frame_skip: physics steps in one step of the environment.
+        derived: computed fields of MjData to bind as attributes. ``cfrc_ext``, ``cfrc_int`` and ``cacc`` are what
+            ``mj_rnePostConstraint`` gives after the step; they cost a copy of each simulation that touches something.
+        model: the MjModel.
+        batch: the ``mujoco.batch.Batch``.
+        dt: seconds of one step.
+        qpos: ``[N, nq]`` float64.
+        qvel: ``[N, nv]`` float64.
+        ctrl: ``[N, nu]`` float64.
+        init_qpos: ``[nq]``, the model's own.
+        init_qvel: ``[nv]`` zeros.
+    """
+
+    backend: ClassVar[str] = "mujoco"
+    derived: ClassVar[tuple[str, ...]] = ()
+
+    xml_file: str = ""
+    frame_skip: int = 1
+
+    @abstractmethod
+    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """``qpos`` ``[nq]`` and ``qvel`` ``[nv]`` that an episode begins with."""
+
+    def fields(self) -> tuple[str, ...]:
+        """The computed fields to bind; by default ``derived``."""
+        return self.derived
+
+    def prepare(self) -> None:
+        """Look up what is needed of the model, once it is loaded and its fields are bound."""
+
+    def before(self) -> None:
+        """Note what of the state before a step the outcome depends on."""
+
+    def allocate(self, num_envs: int) -> None:
+        """Load the model and bind its fields.
+
+        Raises:
+            InvalidEnvironment: the model's file is not there or cannot be compiled.
+        """
+        self.num_envs = num_envs
+        self.model = load_model(find_model(self.xml_file, type(self)))
+        self.init_qpos, self.init_qvel = self.model.qpos0.copy(), np.zeros(self.model.nv)
+        self.dt = self.model.opt.timestep * self.frame_skip
+        fields = self.fields()
+        self._post = tuple(name for name in fields if name in _POST_CONSTRAINT)
+        # one thread: the cores belong to the processes around this one; a persistent batch keeps the contacts of a
+        # step, from which the forces at its end are computed
+        self.batch = Batch(self.model, num_envs, nthread=1, persistent=bool(self._post))
+        self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
+        for name in fields:
+            setattr(self, name, self._bound(name))
+        if self._post:
+            self._allocate_post()
+        self.prepare()
+        low, high = self.model.actuator_ctrlrange.astype(np.float32).T
+        self.action_space = Box(low, high, dtype=np.float32)
+        obs = self.observe(slice(0, 1))
+        self.observation_space = Box(-np.inf, np.inf, obs.shape[1:], obs.dtype)
+        self._never = np.zeros(num_envs, np.bool_)
+
+    def begin(
+        self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
+    ) -> None:
+        """Reset the simulations ``rows`` and put them into their initial states."""
+        self.batch.reset(rows, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        for row, rng in zip(rows, rngs, strict=True):
+            self.qpos[row], self.qvel[row] = self.initial_state(rng)
+        self.batch.forward(rows)
+        for name in self._post:
+            getattr(self, name)[rows] = self._raw[name][rows]
+
+    def advance(self, action: NDArray[Any]) -> None:
+        """``frame_skip`` physics steps under one action."""
+        self.before()
+        self.ctrl[:] = action
+        self.batch.step(nstep=self.frame_skip)
+        if self._post:
+            self._post_constraint()
+
+    def never(self) -> NDArray[np.bool_]:
+        """``terminated`` of a task that never ends by itself."""
+        return self._never.copy()
+
+    def close(self) -> None:
+        """Free the simulations."""
+        del self.batch
+
+    def _bound(self, name: str) -> NDArray[Any]:
+        shape = getattr(self.batch._data, name).shape
+        if 0 in shape:  # a model without tendons, say: there is nothing to bind
+            return np.zeros((self.num_envs, *shape))
+        array: NDArray[Any] = self.batch.bind(name)
+        return array
+
+    def _allocate_post(self) -> None:
+        self._raw = {name: self.batch.bind(name) for name in self._post}
+        self._ncon, self._ne = self.batch.bind("ncon"), self.batch.bind("ne")
+        for name in self._post:
+            setattr(self, name, np.zeros_like(self._raw[name]))
+        self._scratch = mujoco.MjData(self.model)
+        self._only_contacts = self._post == ("cfrc_ext",)
+
+    def _post_constraint(self) -> None:
+        """Run ``mj_rnePostConstraint`` on what the step left behind, as Gymnasium's environments do.
+
+        No sensor can do this within the step: under the Runge-Kutta integrator sensors see the first of its four
+        stages, but the contacts that are left are those of the last. Where nothing touches, the forces are zero.
+        """
+        if self._only_contacts:
+            self.cfrc_ext: Floats
+            self.cfrc_ext.fill(0.0)
+            rows = (self._ncon + self._ne).ravel().nonzero()[0]
+        else:
+            rows = np.arange(self.num_envs)
+        data, model, batch = self._scratch, self.model, self.batch
+        for row in rows:
+            batch.get_data(row, data)
+            mujoco.mj_rnePostConstraint(model, data)
+            for name in self._post:
+                getattr(self, name)[row] = getattr(data, name)
+
+
+def find_model(xml_file: str, task: type) -> Path:
+    """The path of a task's MJCF file.
+
+    Raises:
+        InvalidEnvironment: it is nowhere; tells where it was searched.
+    """
+    if xml_file.startswith((".", "/", "~")):
+        candidates = [Path(xml_file).expanduser()]
+    else:
+        module = getattr(sys.modules.get(task.__module__), "__file__", None)
+        candidates = [Path(module).parent / xml_file] if module else []
+        candidates.append(_gymnasium_models() / xml_file)
+    for path in candidates:
+        if path.is_file():
+            return path
+    searched = " and ".join(str(path) for path in candidates)
+    raise InvalidEnvironment(f"{task.__name__}: there is no model file '{xml_file}' (searched {searched})")
+
+
+def load_model(path: Path) -> Any:
+    """Compile an MJCF file into an MjModel.
+
+    Raises:
+        InvalidEnvironment: MuJoCo refuses it.
+    """
+    try:
+        return mujoco.MjModel.from_xml_path(str(path))
+    except ValueError as error:
+        raise InvalidEnvironment(f"{path}: MuJoCo cannot compile this model: {error}") from error
+
+
+def _gymnasium_models() -> Path:
+    """Where Gymnasium keeps its models; found without importing its environments, which need a renderer's packages."""
+    spec = find_spec("gymnasium")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent / "envs" / "mujoco" / "assets"

@@ -1,0 +1,266 @@
+"""Gymnasium's bodies in space that observe contact forces: ``Ant``, ``Humanoid``, ``HumanoidStandup`` (v5)."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mujoco_task import Floats, MujocoTask
+from ..task import Rows
+from .runners import Outcome, within, xy_info
+
+
+@dataclass(eq=False)
+class Ant(MujocoTask):
+    """``Ant-v5``."""
+
+    xml_file: str = "ant.xml"
+    frame_skip: int = 5
+    forward_reward_weight: float = 1.0
+    ctrl_cost_weight: float = 0.5
+    contact_cost_weight: float = 5e-4
+    healthy_reward: float = 1.0
+    main_body: int | str = 1
+    terminate_when_unhealthy: bool = True
+    healthy_z_range: tuple[float, float] = (0.2, 1.0)
+    contact_force_range: tuple[float, float] = (-1.0, 1.0)
+    reset_noise_scale: float = 0.1
+    exclude_current_positions_from_observation: bool = True
+    include_cfrc_ext_in_observation: bool = True
+
+    xpos: Floats = field(init=False, repr=False)
+    cfrc_ext: Floats = field(init=False, repr=False)
+
+    def fields(self) -> tuple[str, ...]:
+        """The body's place, and the contact forces unless nothing asks for them."""
+        forces = self.include_cfrc_ext_in_observation or self.contact_cost_weight != 0
+        return ("xpos", "cfrc_ext") if forces else ("xpos",)
+
+    def prepare(self) -> None:
+        """Find the main body."""
+        self._body = self.model.body(self.main_body).id
+        self._forces = "cfrc_ext" in self.fields()
+
+    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Uniform noise on positions, normal noise on velocities."""
+        scale = self.reset_noise_scale
+        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
+        return qpos, self.init_qvel + scale * rng.standard_normal(self.model.nv)
+
+    def before(self) -> None:
+        """Keep the place from which velocities are measured."""
+        self._place_before = self.xpos[:, self._body, :2].copy()
+
+    def observe(self, rows: Rows) -> Floats:
+        """Positions, velocities, and the contact forces of each body clipped to their range."""
+        skipped = 2 if self.exclude_current_positions_from_observation else 0
+        parts = [self.qpos[rows, skipped:], self.qvel[rows]]
+        if self.include_cfrc_ext_in_observation:
+            forces = self.cfrc_ext[rows, 1:].clip(*self.contact_force_range)
+            parts.append(forces.reshape(len(forces), -1))
+        return np.concatenate(parts, axis=1)
+
+    def outcome(self, action: NDArray[Any]) -> Outcome:
+        """Forward velocity and health less effort and contact."""
+        velocity = (self.xpos[:, self._body, :2] - self._place_before) / self.dt
+        z, (low, high) = self.qpos[:, 2], self.healthy_z_range
+        finite = np.isfinite(self.qpos).all(axis=1) & np.isfinite(self.qvel).all(axis=1)
+        healthy = finite & (low <= z) & (z <= high)
+        forward = velocity[:, 0] * self.forward_reward_weight
+        survive = healthy * self.healthy_reward
+        ctrl_cost = self.ctrl_cost_weight * np.add.reduce(np.square(action), axis=1)
+        contact_cost = self._contact_cost()
+        parts = {
+            "x_velocity": velocity[:, 0],
+            "y_velocity": velocity[:, 1],
+            "reward_forward": forward,
+            "reward_ctrl": -ctrl_cost,
+            "reward_contact": -contact_cost,
+            "reward_survive": survive,
+        }
+        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
+        return forward + survive - (ctrl_cost + contact_cost), terminated, parts
+
+    def _contact_cost(self) -> Floats:
+        if not self._forces:
+            return np.zeros(self.num_envs)
+        forces = self.cfrc_ext.clip(*self.contact_force_range).reshape(self.num_envs, -1)
+        cost: Floats = self.contact_cost_weight * np.add.reduce(np.square(forces), axis=1)
+        return cost
+
+    def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """Where it is, and how far from the origin."""
+        return xy_info(self.qpos[rows])
+
+
+@dataclass(eq=False)
+class HumanBody(MujocoTask):
+    """What both humanoid tasks share: the observation of the whole body."""
+
+    frame_skip: int = 5
+    ctrl_cost_weight: float = 0.1
+    reset_noise_scale: float = 1e-2
+    exclude_current_positions_from_observation: bool = True
+    include_cinert_in_observation: bool = True
+    include_cvel_in_observation: bool = True
+    include_qfrc_actuator_in_observation: bool = True
+    include_cfrc_ext_in_observation: bool = True
+
+    cinert: Floats = field(init=False, repr=False)
+    cvel: Floats = field(init=False, repr=False)
+    qfrc_actuator: Floats = field(init=False, repr=False)
+    cfrc_ext: Floats = field(init=False, repr=False)
+    ten_length: Floats = field(init=False, repr=False)
+    ten_velocity: Floats = field(init=False, repr=False)
+
+    def fields(self) -> tuple[str, ...]:
+        """What is observed, what the info tells, and the contact forces unless nothing asks for them."""
+        asked = {
+            "cinert": self.include_cinert_in_observation,
+            "cvel": self.include_cvel_in_observation,
+            "qfrc_actuator": self.include_qfrc_actuator_in_observation,
+            "cfrc_ext": self.include_cfrc_ext_in_observation or self.contact_weight() != 0,
+        }
+        return (*(name for name, wanted in asked.items() if wanted), "ten_length", "ten_velocity")
+
+    @abstractmethod
+    def contact_weight(self) -> float:
+        """Weight of the cost of contact."""
+
+    def contact_cost(self, bounds: tuple[float, float]) -> Floats:
+        """``[N]``: the weighted square of all contact forces, clipped."""
+        if "cfrc_ext" not in self.fields():
+            return np.zeros(self.num_envs).clip(*bounds)
+        forces = self.cfrc_ext.reshape(self.num_envs, -1)
+        return (self.contact_weight() * np.add.reduce(np.square(forces), axis=1)).clip(*bounds)
+
+    def control_cost(self) -> Floats:
+        """``[N]``, from the controls in double precision."""
+        cost: Floats = self.ctrl_cost_weight * np.add.reduce(np.square(self.ctrl), axis=1)
+        return cost
+
+    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Uniform noise around the model's own state."""
+        scale = self.reset_noise_scale
+        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
+        return qpos, self.init_qvel + rng.uniform(-scale, scale, self.model.nv)
+
+    def observe(self, rows: Rows) -> Floats:
+        """Positions, velocities, and of each body (the world left out) what was asked for."""
+        skipped = 2 if self.exclude_current_positions_from_observation else 0
+        parts = [self.qpos[rows, skipped:], self.qvel[rows]]
+        if self.include_cinert_in_observation:
+            parts.append(_per_body(self.cinert[rows]))
+        if self.include_cvel_in_observation:
+            parts.append(_per_body(self.cvel[rows]))
+        if self.include_qfrc_actuator_in_observation:
+            parts.append(self.qfrc_actuator[rows, 6:])
+        if self.include_cfrc_ext_in_observation:
+            parts.append(_per_body(self.cfrc_ext[rows]))
+        return np.concatenate(parts, axis=1)
+
+    def tendon_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """Tendons, ``[n, ntendon]``."""
+        length, velocity = self.ten_length[rows], self.ten_velocity[rows]
+        return {"tendon_length": length.copy(), "tendon_velocity": velocity.copy()}
+
+
+@dataclass(eq=False)
+class Humanoid(HumanBody):
+    """``Humanoid-v5``."""
+
+    xml_file: str = "humanoid.xml"
+    forward_reward_weight: float = 1.25
+    contact_cost_weight: float = 5e-7
+    contact_cost_range: tuple[float, float] = (-math.inf, 10.0)
+    healthy_reward: float = 5.0
+    terminate_when_unhealthy: bool = True
+    healthy_z_range: tuple[float, float] = (1.0, 2.0)
+
+    xipos: Floats = field(init=False, repr=False)
+
+    def fields(self) -> tuple[str, ...]:
+        """The bodies' centres of mass too."""
+        return (*super().fields(), "xipos")
+
+    def contact_weight(self) -> float:
+        """Weight of the cost of contact."""
+        return self.contact_cost_weight
+
+    def prepare(self) -> None:
+        """Note the masses."""
+        self._mass = self.model.body_mass.copy()
+
+    def mass_centre(self) -> Floats:
+        """``[N, 2]``, in the plane."""
+        moment: Floats = np.einsum("b,nbj->nj", self._mass, self.xipos[:, :, :2])
+        return moment / self._mass.sum()
+
+    def before(self) -> None:
+        """Keep the centre of mass from which velocities are measured."""
+        self._centre_before = self.mass_centre()
+
+    def outcome(self, action: NDArray[Any]) -> Outcome:
+        """Velocity of the centre of mass and health less effort and contact."""
+        velocity = (self.mass_centre() - self._centre_before) / self.dt
+        healthy = within(self.qpos[:, 2], self.healthy_z_range)
+        forward = self.forward_reward_weight * velocity[:, 0]
+        survive = healthy * self.healthy_reward
+        ctrl_cost = self.control_cost()
+        contact_cost = self.contact_cost(self.contact_cost_range)
+        parts = {
+            "x_velocity": velocity[:, 0],
+            "y_velocity": velocity[:, 1],
+            "reward_survive": survive,
+            "reward_forward": forward,
+            "reward_ctrl": -ctrl_cost,
+            "reward_contact": -contact_cost,
+        }
+        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
+        return forward + survive - (ctrl_cost + contact_cost), terminated, parts
+
+    def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """Where it is, and its tendons."""
+        return {**xy_info(self.qpos[rows]), **self.tendon_info(rows)}
+
+
+@dataclass(eq=False)
+class HumanoidStandup(HumanBody):
+    """``HumanoidStandup-v5``; never terminates."""
+
+    xml_file: str = "humanoidstandup.xml"
+    uph_cost_weight: float = 1.0
+    impact_cost_weight: float = 0.5e-6
+    impact_cost_range: tuple[float, float] = (-math.inf, 10.0)
+
+    def contact_weight(self) -> float:
+        """Weight of the cost of contact."""
+        return self.impact_cost_weight
+
+    def outcome(self, action: NDArray[Any]) -> Outcome:
+        """Height less effort and impact. Gymnasium takes ``uph_cost_weight`` and does not use it; nor does this."""
+        height = self.qpos[:, 2] / self.model.opt.timestep
+        ctrl_cost = self.control_cost()
+        impact_cost = self.contact_cost(self.impact_cost_range)
+        parts = {"reward_linup": height, "reward_quadctrl": -ctrl_cost, "reward_impact": -impact_cost}
+        return height - ctrl_cost - impact_cost + 1.0, self.never(), parts
+
+    def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """Where it is, how much higher than at rest, and its tendons."""
+        qpos = self.qpos[rows]
+        place = {
+            "x_position": qpos[:, 0].copy(),
+            "y_position": qpos[:, 1].copy(),
+            "z_distance_from_origin": qpos[:, 2] - self.init_qpos[2],
+        }
+        return {**place, **self.tendon_info(rows)}
+
+
+def _per_body(values: Floats) -> Floats:
+    """``[n, (nbody - 1) * k]`` of ``[n, nbody, k]``: the world's row left out."""
+    return values[:, 1:].reshape(len(values), -1)

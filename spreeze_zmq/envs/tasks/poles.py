@@ -1,0 +1,78 @@
+"""Gymnasium's poles on a cart: ``InvertedPendulum`` and ``InvertedDoublePendulum`` (v5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mujoco_task import Floats, MujocoTask
+from ..task import Rows
+from .runners import Outcome
+
+
+@dataclass(eq=False)
+class InvertedPendulum(MujocoTask):
+    """``InvertedPendulum-v5``; terminates where the pole leans over 0.2 rad."""
+
+    xml_file: str = "inverted_pendulum.xml"
+    frame_skip: int = 2
+    reset_noise_scale: float = 0.01
+
+    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Uniform noise around the model's own state."""
+        scale = self.reset_noise_scale
+        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
+        return qpos, self.init_qvel + rng.uniform(-scale, scale, self.model.nv)
+
+    def observe(self, rows: Rows) -> Floats:
+        """``[n, nq + nv]``."""
+        return np.concatenate((self.qpos[rows], self.qvel[rows]), axis=1)
+
+    def outcome(self, action: NDArray[Any]) -> Outcome:
+        """One for each step that it stands."""
+        finite = np.isfinite(self.observe(slice(None))).all(axis=1)
+        terminated = ~finite | (np.abs(self.qpos[:, 1]) > 0.2)
+        reward = (~terminated).astype(np.int64)
+        return reward, terminated, {"reward_survive": reward}
+
+
+@dataclass(eq=False)
+class InvertedDoublePendulum(MujocoTask):
+    """``InvertedDoublePendulum-v5``; terminates where the tip sinks to a height of 1."""
+
+    derived: ClassVar[tuple[str, ...]] = ("site_xpos", "qfrc_constraint")
+
+    xml_file: str = "inverted_double_pendulum.xml"
+    frame_skip: int = 5
+    healthy_reward: float = 10.0
+    reset_noise_scale: float = 0.1
+
+    site_xpos: Floats = field(init=False, repr=False)
+    qfrc_constraint: Floats = field(init=False, repr=False)
+
+    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Uniform noise on positions, normal noise on velocities."""
+        scale = self.reset_noise_scale
+        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
+        return qpos, self.init_qvel + rng.standard_normal(self.model.nv) * scale
+
+    def observe(self, rows: Rows) -> Floats:
+        """The cart, sines and cosines of the poles, velocities and the force on the cart clipped to 10."""
+        qpos, angles = self.qpos[rows], self.qpos[rows, 1:]
+        velocity = self.qvel[rows].clip(-10.0, 10.0)
+        force = self.qfrc_constraint[rows, :1].clip(-10.0, 10.0)
+        return np.concatenate((qpos[:, :1], np.sin(angles), np.cos(angles), velocity, force), axis=1)
+
+    def outcome(self, action: NDArray[Any]) -> Outcome:
+        """Standing, less the tip's distance from its place and the poles' velocities."""
+        x, y = self.site_xpos[:, 0, 0], self.site_xpos[:, 0, 2]
+        v1, v2 = self.qvel[:, 1], self.qvel[:, 2]
+        terminated = y <= 1
+        distance = 0.01 * x**2 + (y - 2) ** 2
+        velocity = 1e-3 * v1**2 + 5e-3 * v2**2
+        survive = self.healthy_reward * ~terminated
+        parts = {"reward_survive": survive, "distance_penalty": -distance, "velocity_penalty": -velocity}
+        return survive - distance - velocity, terminated, parts
