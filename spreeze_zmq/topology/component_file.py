@@ -14,16 +14,18 @@ from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.topology.lines import lines_of
 from spreeze_zmq.topology.mistakes import Mistakes, Places, suggestion
 from spreeze_zmq.topology.options import component_options
-from spreeze_zmq.topology.schema import TYPES, Option, Unfit, read_table, show
+from spreeze_zmq.topology.schema import TYPES, Option, Unfit, show
 from spreeze_zmq.topology.source import flat_tables, parse_toml, read_text, shipped_folder
 from spreeze_zmq.topology.table import CHANNELS, ROLES
+from spreeze_zmq.topology.tables import read_table
+from spreeze_zmq.topology.values import check
 
 #: The end that talks to each end.
 OTHER_END = {"pull": "push", "push": "pull", "pub": "sub", "sub": "pub"}
 
 _FILE = (
     Option("role", "str", required=True, choices=ROLES, help="the job that it does"),
-    Option("command", "strs", required=True, minimum=1, help='program and arguments, as in ["python", "{folder}"]'),
+    Option("command", "strs", required=True, minimum=1, help='as in ["python", "{folder}"]'),
     Option("description", "str", "", help="one line of what it does"),
     Option("channels", "table", {}, help="the end of each channel that it uses"),
     Option("options", "table", {}, help="a table for each option of its own"),
@@ -76,7 +78,7 @@ def find_component(use: str, beside: Path) -> Path | None:
 
 
 def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | None:
-    """The component of this folder; ``None``, and each mistake noted with the file's path, where it has any."""
+    """The component of this folder; ``None`` where it has mistakes, each noted with the file's path."""
     path = folder / "component.toml"
     try:
         text = read_text(path, str(path))
@@ -119,18 +121,17 @@ def _read_channels(role: str | None, written: Mapping[str, Any], mistakes: Mista
         expected = end_of(role, name) if role else end
         if expected is None:
             spec = CHANNELS[name]
-            problem = f"a {role} has no end of {name}; it binds at {spec.binds} and connects to {', '.join(spec.connects)}"
-            mistakes.add(("channels", *key), problem)
+            users = ", ".join((spec.binds, *spec.connects))
+            mistakes.add(("channels", *key), f"a {role} has no end of this channel", f"those of it: {users}")
         elif end != expected:
             binder = CHANNELS[name].binds
             why = f"{binder} binds it already" if binder != role and end == CHANNELS[name].binder_end else ""
             mistakes.add(("channels", *key), f'expected "{expected}" for a {role}, got {show(end)}', why)
         else:
             ends[name] = expected
-    required = [name for name, spec in CHANNELS.items() if role and (spec.binds == role or "*" in spec.connects)]
-    for name in required:
-        if name not in found:
-            mistakes.add(("channels", name), f'missing; every {role} needs it as "{end_of(role or "", name)}"')
+    for name, spec in CHANNELS.items():
+        if role and name not in found and (spec.binds == role or "*" in spec.connects):
+            mistakes.add(("channels", name), f'missing; every {role} needs it as "{end_of(role, name)}"')
     return ends
 
 
@@ -148,11 +149,11 @@ def _read_option(name: str, declared: Any, mistakes: Mistakes) -> Option | None:
     values = read_table(_OPTION, declared, key, mistakes)
     if len(mistakes.found) > before:
         return None
-    lists = {"choices": tuple(values.pop("choices")), "words": tuple(values.pop("words"))}
-    option = Option(name, required="default" not in declared, **values, **lists)
+    values["choices"], values["words"] = tuple(values["choices"]), tuple(values["words"])
+    option = Option(name, required="default" not in declared, **values)
     if not option.required:
         try:
-            option.check(option.default)
+            check(option, option.default)
         except Unfit as unfit:
             mistakes.add((*key, "default"), unfit.problem, unfit.hint)
     return option

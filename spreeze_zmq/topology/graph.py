@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from spreeze_zmq.topology.plan import ChannelPlan, ComponentPlan, Count, Plan
 
-_ARROWS = {"push_pull": ("<==", "PUSH to PULL, waits when full"), "pub_sub": ("-->", "PUB to SUB, newest wins")}
+_ARROWS = {
+    "push_pull": ("<==", "PUSH to PULL, waits when full"),
+    "pub_sub": ("-->", "PUB to SUB, newest wins"),
+}
 
 
 def graph(plan: Plan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import Any
 
 from spreeze_zmq.topology.mistakes import Key
 
@@ -11,7 +12,7 @@ _NAME = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _KEY = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
 _HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*({_KEY})[ \t]*\]\]?")
 _PAIR = re.compile(rf"[ \t]*({_KEY})[ \t]*=")
-# What a value consists of; strings and comments come first, so that brackets and newlines in them do not count.
+# What a value consists of; strings and comments first, so that brackets and newlines in them do not count.
 _TOKEN = re.compile(
     r'"{3}(?:[^\\]|\\.)*?"{3,5}'
     r"|'{3}.*?'{3,5}"
@@ -24,7 +25,7 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> dict[Key, int]:
-    """Line number, from 1, of each table header and each key outside inline tables, in a text that is valid TOML."""
+    """Line number, from 1, of each table header and key, inline tables aside; the text is valid TOML."""
     lines: dict[Key, int] = {}
     table: Key = ()
     position, line = 0, 1
@@ -48,7 +49,7 @@ def split_key(text: str) -> Key:
         tomllib.TOMLDecodeError: it is no TOML key.
     """
     names: list[str] = []
-    level = tomllib.loads(f"{text} = 0")
+    level: Any = tomllib.loads(f"{text} = 0")
     while isinstance(level, dict):
         if len(level) != 1:
             raise tomllib.TOMLDecodeError(f"not one key: {text}")

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InvalidEnvironment, TopologyError
-from spreeze_zmq.topology.mistakes import Mistakes, one_of, suggestion
+from spreeze_zmq.errors import InputError, InvalidEnvironment, TopologyError
+from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
 from spreeze_zmq.topology.plan import BalancePlan, Plan, RunPlan, StopPlan
 from spreeze_zmq.topology.processes import check_without, component_plans, read_components
 from spreeze_zmq.topology.resolve import available_cores
-from spreeze_zmq.topology.schema import read_table, show
+from spreeze_zmq.topology.schema import show
 from spreeze_zmq.topology.source import Source, read_source
+from spreeze_zmq.topology.tables import read_table
 from spreeze_zmq.topology.wiring import read_channels
 
 if TYPE_CHECKING:
@@ -75,16 +76,17 @@ def load(
 def _tables(read: Source) -> dict[str, Any]:
     for name in read.values:
         if name not in TABLES:
-            near = suggestion(name, TABLES)
-            read.mistakes.add((name,), "unknown key", _owner(name) or near)
+            read.mistakes.add((name,), "unknown key", _owner(name) or suggestion(name, TABLES))
     return {name: read.values.get(name, {}) for name in TABLES}
 
 
 def _owner(name: str) -> str:
     """Where a key belongs that was written in the wrong table; empty where there is no such key."""
     owners = {"run": RUN, "balance": BALANCE, "algorithm": dataclass_options(algorithms.get("sac").options)}
-    found = [f"{table}.{name}" for table, options in owners.items() if name in {option.name for option in options}]
-    return f'did you mean "{found[0]}"?' if found else ""
+    for table, options in owners.items():
+        if any(option.name == name for option in options):
+            return f'did you mean "{table}.{name}"?'
+    return ""
 
 
 def _read_balance(table: Any, mistakes: Mistakes) -> BalancePlan:
@@ -101,14 +103,22 @@ def _find_algorithm(name: str, mistakes: Mistakes) -> Algorithm | None:
     known = algorithms.names()
     if name in known:
         return algorithms.get(name)
-    mistakes.add(("run", "algorithm"), f"expected one of {one_of(known)}, got {show(name)}", suggestion(name, known))
+    problem = f"expected one of {one_of(known)}, got {show(name)}"
+    mistakes.add(("run", "algorithm"), problem, did_you_mean(name, known))
     return None
 
 
 def _read_algorithm(algorithm: Algorithm | None, table: Any, mistakes: Mistakes) -> dict[str, Any]:
     if algorithm is None:
         return {}
-    return read_table(dataclass_options(algorithm.options), table, ("algorithm",), mistakes, _owner)
+    before = len(mistakes.found)
+    values = read_table(dataclass_options(algorithm.options), table, ("algorithm",), mistakes, _owner)
+    if len(mistakes.found) == before:
+        try:
+            algorithms.options_from(algorithm.options, values)
+        except InputError as error:
+            mistakes.add(("algorithm",), str(error))
+    return values
 
 
 def _rollout_fields(algorithm: Algorithm | None) -> Mapping[str, tuple[str, ...]]:
@@ -120,7 +130,8 @@ def _rollout_fields(algorithm: Algorithm | None) -> Mapping[str, tuple[str, ...]
 def _run_name(name: str | None, read: Source) -> str:
     """The run's folder is named after it, so it must be a plain file name."""
     if name is not None and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name) is None:
-        read.mistakes.add(("run", "name"), f"{show(name)} cannot name a folder", "use letters, digits, dots, - and _")
+        hint = "use letters, digits, dots, - and _"
+        read.mistakes.add(("run", "name"), f"{show(name)} cannot name a folder", hint)
     return name or re.sub(r"[^A-Za-z0-9._-]", "_", read.path.stem)
 
 
@@ -132,13 +143,11 @@ def _probe(
         return None
     try:
         spec = envs.probe(env, env_kwargs)
+        if algorithm is not None:
+            algorithm.check(spec)
     except InvalidEnvironment as error:
         mistakes.add(("run", "env"), str(error))
         return None
-    if algorithm is not None and spec.action_kind not in algorithm.action_kinds:
-        kinds = " or ".join(algorithm.action_kinds)
-        problem = f"{env} has {spec.action_kind} actions, and {algorithm.name} acts in {kinds} ones"
-        mistakes.add(("run", "env"), problem, "choose another environment or algorithm")
     return spec
 
 

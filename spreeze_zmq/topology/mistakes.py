@@ -22,8 +22,8 @@ def nearest(word: str, names: Iterable[str]) -> str | None:
     by_folded = {name.casefold(): name for name in names}
     folded = word.casefold()
     found = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
-    if not found:
-        found = [name for name in by_folded if len(folded) > 2 and (name.startswith(folded) or folded.startswith(name))]
+    if not found and len(folded) > 2:
+        found = [name for name in by_folded if name.startswith(folded) or folded.startswith(name)]
     return by_folded[found[0]] if found else None
 
 
@@ -32,11 +32,16 @@ def one_of(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """A hint that gives the nearest right name; empty where none is near."""
+    near = nearest(word, names)
+    return f'did you mean "{near}"?' if near else ""
+
+
 def suggestion(word: str, names: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest right one, else all of them."""
     names = list(names)
-    near = nearest(word, names)
-    return f'did you mean "{near}"?' if near else f"known: {', '.join(names)}"
+    return did_you_mean(word, names) or f"known: {', '.join(names)}"
 
 
 @dataclass(frozen=True)

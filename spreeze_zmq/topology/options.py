@@ -33,16 +33,16 @@ RUN = (
 BALANCE_MODES = ("free", "bounded", "lockstep")
 
 BALANCE = (
-    Option("mode", "str", "free", choices=BALANCE_MODES, help="how closely production and consumption are tied"),
+    Option("mode", "str", "free", choices=BALANCE_MODES, help="how closely both sides are tied"),
     Option("replay_ratio", "float", 8.0, above=0, help="transitions trained on per transition sampled"),
-    Option("max_policy_lag", "int", "none", minimum=0, words=("none",), help="versions that a policy may be behind"),
+    Option("max_policy_lag", "int", "none", minimum=0, words=("none",), help="in versions"),
     Option("slack_rollouts", "int", 2, minimum=1, help="rollouts that production may run ahead of the ratio"),
 )
 
 CHANNEL = (
-    Option("endpoint", "str", help='"tcp://127.0.0.1:5555" or "ipc:///absolute/path"; ipc in the run\'s own folder'),
+    Option("endpoint", "str", help='"tcp://127.0.0.1:5555" or "ipc:///absolute/path"'),
     Option("high_water_mark", "int", minimum=1, help="messages queued at each end"),
-    Option("socket_buffer_bytes", "int", minimum=0, help="kernel buffer of each end; 0 leaves the system's own"),
+    Option("socket_buffer_bytes", "int", minimum=0, help="kernel buffer; 0 for the system's own"),
 )
 
 _NICE = {"evaluator": 5}
@@ -51,13 +51,21 @@ _NICE = {"evaluator": 5}
 def component_options(role: str) -> tuple[Option, ...]:
     """The options that a component of this role has whatever its program is."""
     return (
-        Option("use", "str", role, help='a shipped component\'s name, or "./folder" beside the topology file'),
-        Option("count", "count", "auto", help="how many processes, or the range in which the number may move"),
-        Option("threads", "int", "auto", minimum=1, words=("auto",), help="threads of numerical libraries in each"),
+        Option("use", "str", role, help='a shipped component, or "./folder" beside the topology'),
+        Option("count", "count", "auto", help="how many processes, or their range"),
+        Option("threads", "int", "auto", minimum=1, words=("auto",), help="of numerical libraries, in each"),
         Option("nice", "int", _NICE.get(role, 0), minimum=0, maximum=19, help="19 is the lowest priority"),
-        Option("max_restarts", "int", 3, minimum=0, help="crashes in the window that are mended before the run stops"),
+        Option(
+            "max_restarts",
+            "int",
+            3,
+            minimum=0,
+            help="crashes in the window that are mended before the run stops",
+        ),
         Option("restart_window_s", "duration", 60.0, above=0, help="the window of max_restarts"),
-        Option("start_timeout_s", "duration", 30.0, above=0, help="deadline from its start until it is ready"),
+        Option(
+            "start_timeout_s", "duration", 30.0, above=0, help="deadline from its start until it is ready"
+        ),
         Option("stop_grace_s", "duration", 5.0, above=0, help="from the request to stop until it is killed"),
     )
 
@@ -76,10 +84,10 @@ def _field_option(field: dataclasses.Field[Any], hint: Any) -> Option:
     metadata = field.metadata
     required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-    words = ("auto",) if metadata.get("auto") else ()
+    words: tuple[str, ...] = ("auto",) if metadata.get("auto") else ()
     members = [hint]
     if get_origin(hint) in (Union, UnionType):
-        members = [member for member in get_args(hint) if not words or (member is not str and get_origin(member) != Literal)]
+        members = [member for member in get_args(hint) if not words or not _is_text(member)]
     if NoneType in members:
         words += ("none",)
     member = next(member for member in members if member is not NoneType)
@@ -96,6 +104,11 @@ def _field_option(field: dataclasses.Field[Any], hint: Any) -> Option:
         words=words,
         required=required,
     )
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether a member of a union only stands for the word "auto"."""
+    return kind is str or get_origin(kind) is Literal
 
 
 def _type_name(kind: Any) -> str:

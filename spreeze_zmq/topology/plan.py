@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ChannelError, InputError
@@ -113,8 +112,8 @@ class ComponentPlan:
 class ChannelPlan:
     """One channel of the run; see ``topology.table.ChannelSpec``.
 
-    ``endpoint`` is ``None`` until the plan is placed; ``fields`` are the rollout's arrays that travel, empty for all
-    channels but those of experience.
+    ``endpoint`` is ``None`` until the plan is placed; ``fields`` are the rollout's arrays that travel on a channel
+    of experience, empty elsewhere.
     """
 
     pattern: str
@@ -156,7 +155,7 @@ class Plan:
     socket_dir: str = ""
 
     def placed(self, run_dir: Path, socket_dir: Path) -> Plan:
-        """This plan in its folders: every endpoint that the topology left open is an ipc one in ``socket_dir``.
+        """This plan in its folders; endpoints that the topology left open are ipc ones in ``socket_dir``.
 
         Raises:
             ChannelError: an endpoint's path is longer than unix sockets allow.
@@ -166,7 +165,7 @@ class Plan:
         for name, channel in self.channels.items():
             path = socket_dir / name
             if channel.endpoint is None and len(bytes(path)) > MAX_IPC_BYTES:
-                raise ChannelError(f"{path}: a socket's path has at most {MAX_IPC_BYTES} bytes, not {len(bytes(path))}")
+                raise ChannelError(f"{path}: a unix socket's path has at most {MAX_IPC_BYTES} bytes")
             channels[name] = replace(channel, endpoint=channel.endpoint or f"ipc://{path}")
         return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)
 
@@ -219,7 +218,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, EnvironmentSpec):
         return value.to_dict()
     if is_dataclass(value):
-        return {_WRITTEN.get(field.name, field.name): _plain(getattr(value, field.name)) for field in fields(value)}
+        return {
+            _WRITTEN.get(field.name, field.name): _plain(getattr(value, field.name))
+            for field in fields(value)
+        }
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -228,30 +230,38 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(kind: Any, value: Any, place: str) -> Any:
-    """The dataclass ``kind`` from its table; deep, by the types of its fields."""
+    """A value of the annotated type ``kind`` from its JSON; deep."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
     if kind is EnvironmentSpec:
         return EnvironmentSpec.from_dict(value)
     if is_dataclass(kind):
-        if not isinstance(value, Mapping):
-            raise InputError(f"{place}: a table was expected, got {value!r}")
-        hints = get_type_hints(kind)
-        missing = [name for name in hints if _WRITTEN.get(name, name) not in value]
-        if missing:
-            raise InputError(f"{place}: {', '.join(missing)} missing")
-        written = {name: _WRITTEN.get(name, name) for name in hints}
-        return kind(**{name: _typed(hints[name], value[key], f"{place}: {key}") for name, key in written.items()})  # type: ignore[operator]
-    if origin in (Union, UnionType):
-        return None if value is None and type(None) in arguments else _typed(arguments[0], value, place)
-    expected = origin or kind
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        return _dataclass_of(kind, value, place)
+    if origin is UnionType:
+        return None if value is None else _typed(arguments[0], value, place)
+    if origin is tuple:
+        return tuple(_typed(arguments[0], item, place) for item in _expect(list, value, place))
+    if origin is dict:
+        items = _expect(dict, value, place).items()
+        return {name: _typed(arguments[1], item, f"{place}: {name}") for name, item in items}
+    if kind is float and type(value) is int:
         return float(value)
-    if not isinstance(value, list if expected is tuple else expected):
-        raise InputError(f"{place}: {expected.__name__} was expected, got {value!r}")
-    if expected is tuple:
-        return tuple(_typed(arguments[0], item, place) for item in value)
-    if expected is dict:
-        return {name: _typed(arguments[1], item, f"{place}: {name}") for name, item in value.items()}
+    return _expect(kind, value, place)
+
+
+def _dataclass_of(kind: Any, value: Any, place: str) -> Any:
+    table = _expect(dict, value, place)
+    arguments = {}
+    for name, hint in get_type_hints(kind).items():
+        written = _WRITTEN.get(name, name)
+        if written not in table:
+            raise InputError(f"{place}: {written} is missing")
+        arguments[name] = _typed(hint, table[written], f"{place}: {written}")
+    return kind(**arguments)
+
+
+def _expect(kind: Any, value: Any, place: str) -> Any:
+    if type(value) is not kind:
+        raise InputError(f"{place}: {kind.__name__} was expected, got {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""Components of a run: their programs found, their options checked, "auto" turned into numbers of this machine."""
+"""Components of a run: programs found, options checked, "auto" turned into this machine's numbers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.topology import resolve
-from spreeze_zmq.topology.component_file import ComponentFile, find_component, read_component_file, shipped_components
-from spreeze_zmq.topology.mistakes import Key, Mistakes, one_of, suggestion
+from spreeze_zmq.topology.component_file import (
+    ComponentFile,
+    find_component,
+    read_component_file,
+    shipped_components,
+)
+from spreeze_zmq.topology.mistakes import Key, Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import component_options
 from spreeze_zmq.topology.plan import ComponentPlan
-from spreeze_zmq.topology.schema import Option, read_table, show
+from spreeze_zmq.topology.schema import Option, show
 from spreeze_zmq.topology.table import ROLES
+from spreeze_zmq.topology.tables import read_table
 
 #: Roles that have one process, and why.
 SINGLE = {
@@ -82,11 +88,11 @@ def _read_program(role: str, use: str, beside: Path, key: Key, mistakes: Mistake
     folder = find_component(use, beside)
     if folder is None:
         names = shipped_components()
-        near = suggestion(use, names)
         listed = f"shipped: {', '.join(names)}; or a path such as ./my_folder"
+        near = did_you_mean(use, names)
         is_path = "/" in use or use.startswith(".")
         problem = f"no component.toml in {beside / use}" if is_path else f"no component is called {show(use)}"
-        mistakes.add((*key, "use"), problem, f"{near}; {listed}" if near.startswith("did") else listed)
+        mistakes.add((*key, "use"), problem, f"{near} {listed}".strip())
         return None
     file = read_component_file(folder, mistakes)
     if file is not None and file.role != role:
@@ -110,15 +116,16 @@ def _other_owner(name: str, role: str) -> str:
 def _check_count(role: str, count: int | list[int] | str, key: Key, mistakes: Mistakes) -> None:
     """The one place that says which roles have several processes."""
     if role in SINGLE and count not in ("auto", 1, [1, 1]):
-        mistakes.add((*key, "count"), f"expected 1 for a {role}, got {show(count)}", SINGLE[role])
+        mistakes.add((*key, "count"), f"expected 1 process of {role}, got {show(count)}", SINGLE[role])
 
 
-def _check_devices(options: tuple[Option, ...], values: Mapping[str, Any], key: Key, mistakes: Mistakes) -> None:
+def _check_devices(
+    options: tuple[Option, ...], values: Mapping[str, Any], key: Key, mistakes: Mistakes
+) -> None:
     for option in options:
         if option.type == "device":
-            problem = resolve.device_problem(
-                values[option.name], resolve.num_cuda_devices(), resolve.torch_has_cuda()
-            )
+            device = values[option.name]
+            problem = resolve.device_problem(device, resolve.num_cuda_devices(), resolve.torch_has_cuda())
             if problem:
                 mistakes.add((*key, option.name), problem, 'write "cpu" or "auto"')
 
@@ -127,18 +134,25 @@ def check_without(without: Collection[str], mistakes: Mistakes) -> None:
     """Roles whose place is left free must exist."""
     for role in without:
         if role not in ROLES:
-            mistakes.add_at(f"--without {role}", f"unknown component; expected one of {one_of(ROLES)}", suggestion(role, ROLES))
+            problem = f"unknown component; expected one of {one_of(ROLES)}"
+            mistakes.add_at(f"--without {role}", problem, did_you_mean(role, ROLES))
 
 
-def component_plans(declared: Mapping[str, Declared], without: Collection[str], cores: int) -> dict[str, ComponentPlan]:
+def component_plans(
+    declared: Mapping[str, Declared], without: Collection[str], cores: int
+) -> dict[str, ComponentPlan]:
     """The components with every "auto" resolved for a machine of ``cores`` cores."""
-    counts = {role: resolve.resolve_count(role, found.common["count"], cores) for role, found in declared.items()}
+    counts = {
+        role: resolve.resolve_count(role, found.common["count"], cores) for role, found in declared.items()
+    }
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
         common = dict(found.common) | {
             "use": found.use,
             "count": counts[role],
-            "threads": resolve.resolve_threads(role, found.common["threads"], cores, counts["sampler"].initial),
+            "threads": resolve.resolve_threads(
+                role, found.common["threads"], cores, counts["sampler"].initial
+            ),
         }
         plans[role] = ComponentPlan(
             folder=str(found.file.folder),

@@ -33,7 +33,7 @@ def resolve_count(role: str, written: int | list[int] | str, cores: int) -> Coun
 
 
 def resolve_threads(role: str, written: int | str, cores: int, num_samplers: int) -> int:
-    """Threads of each process: the learners share what the samplers leave, everything else is single-threaded."""
+    """Threads of each process: the learners share what the samplers leave, all else is single-threaded."""
     if isinstance(written, int):
         return written
     return max(1, (cores - num_samplers) // len(LEARNERS)) if role in LEARNERS else 1
@@ -56,7 +56,9 @@ def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
         return ""
     index = int(written.partition(":")[2] or 0)
     if index < num_devices:
-        return "" if torch_has_cuda else f'"{written}" needs a torch with CUDA; the one installed here has none'
+        return (
+            "" if torch_has_cuda else f'"{written}" needs a torch with CUDA, and the one installed has none'
+        )
     amount = f"{num_devices or 'no'} CUDA device{'s' if num_devices != 1 else ''}"
     return f'"{written}" is absent: this machine has {amount}'
 
@@ -68,7 +70,9 @@ def num_cuda_devices() -> int:
     try:
         present = len(os.listdir("/proc/driver/nvidia/gpus"))
     except OSError:
-        present = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*"))
+        present = sum(
+            re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*")
+        )
     if visible is None or present == 0:
         return present
     listed: list[str] = []
@@ -81,7 +85,7 @@ def num_cuda_devices() -> int:
 
 @cache
 def torch_has_cuda() -> bool:
-    """Whether the torch installed here was built with CUDA; read from its version file, since importing it is slow."""
+    """Whether the torch installed here was built with CUDA, by its version file: importing it is slow."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return False
@@ -90,7 +94,6 @@ def torch_has_cuda() -> bool:
     except OSError:
         return True
     return re.search(r"^cuda\b[^=]*=\s*None", text, re.MULTILINE) is None
-
 
 
 def usable_devices() -> int:

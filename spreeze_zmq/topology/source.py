@@ -38,7 +38,7 @@ class Source:
 
 @cache
 def shipped_folder(name: str) -> Path:
-    """The folder of the shipped ``components`` or ``launch``: of a wheel, an editable install or a plain checkout."""
+    """The shipped ``components`` or ``launch``: of a wheel, an editable install or a plain checkout."""
     spec = importlib.util.find_spec(f"spreeze_zmq.{name}")
     found = list(spec.submodule_search_locations or ()) if spec else []
     return Path(found[0] if found else Path(spreeze_zmq.__file__).parent.parent / name).absolute()
@@ -102,7 +102,9 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise TopologyError(shown, [Mistake(shown, f"not valid TOML: {error or 'nested too deep'}")]) from None
+        raise TopologyError(
+            shown, [Mistake(shown, f"not valid TOML: {error or 'nested too deep'}")]
+        ) from None
 
 
 def _find(shown: str) -> Path:
@@ -155,7 +157,7 @@ def _lay_over(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key 
 
 
 def _value_of(text: str) -> Any:
-    """A TOML value; a bare word is a text, so that ``run.env=HalfCheetah-v5`` needs no quotes within quotes."""
+    """A TOML value; a bare word is a text: ``run.env=Ant-v5`` needs no quotes within quotes."""
     try:
         parsed = tomllib.loads(f"value = {text}")
         if "\n" not in text:
@@ -177,7 +179,7 @@ def _is_value(text: str) -> bool:
 def flat_tables(table: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[Key, Any]]:
     """The tables of ``names`` that may hold dots, written nested or quoted: ``name -> (key, value)``.
 
-    ``[channels.experience.critic_learner]`` and ``[channels."experience.critic_learner"]`` are the same channel.
+    ``[channels.experience.critic_learner]`` and ``[channels."experience.critic_learner"]`` are the same.
     """
     names = list(names)
     found: dict[str, tuple[Key, Any]] = {}

@@ -14,8 +14,8 @@ class ChannelSpec:
     """One channel of the table.
 
     Attributes:
-        pattern: ``push_pull`` (every message to one peer, blocks at the high-water mark) or ``pub_sub`` (to all, drops
-            at a slow subscriber; late joiners are sent the latest message of ``latest_kind`` again).
+        pattern: ``push_pull`` (every message to one peer, blocks at the high-water mark) or ``pub_sub`` (to
+            all, drops at a slow subscriber; late joiners are sent the latest message again).
         binds: the role whose process binds the endpoint.
         binder_end: which end of the pattern the binder holds.
         connects: the roles whose processes connect; ``*`` for every other one.

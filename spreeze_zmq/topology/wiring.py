@@ -10,16 +10,20 @@ from typing import Any
 from spreeze_zmq.topology.mistakes import Key, Mistakes, suggestion
 from spreeze_zmq.topology.options import CHANNEL
 from spreeze_zmq.topology.plan import MAX_IPC_BYTES, ChannelPlan
-from spreeze_zmq.topology.schema import Unfit, read_table, show
+from spreeze_zmq.topology.schema import Unfit, show
 from spreeze_zmq.topology.source import flat_tables
 from spreeze_zmq.topology.table import CHANNELS, ROLES
+from spreeze_zmq.topology.tables import read_table
 
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)")
 _FORMS = '"tcp://127.0.0.1:5555" or "ipc:///absolute/path"'
 
 
 def read_channels(
-    table: Any, ends: Mapping[str, Mapping[str, str]], rollout_fields: Mapping[str, tuple[str, ...]], mistakes: Mistakes
+    table: Any,
+    ends: Mapping[str, Mapping[str, str]],
+    rollout_fields: Mapping[str, tuple[str, ...]],
+    mistakes: Mistakes,
 ) -> dict[str, ChannelPlan]:
     """The run's channels; unknown names, bad endpoints and endpoints bound twice are noted.
 
@@ -48,7 +52,10 @@ def read_channels(
 
 
 def _channel(
-    name: str, written: Mapping[str, Any], ends: Mapping[str, Mapping[str, str]], rollout_fields: tuple[str, ...]
+    name: str,
+    written: Mapping[str, Any],
+    ends: Mapping[str, Mapping[str, str]],
+    rollout_fields: tuple[str, ...],
 ) -> ChannelPlan:
     spec = CHANNELS[name]
     given = {key: value for key, value in written.items() if value is not None}
@@ -72,8 +79,8 @@ def _bind(name: str, endpoint: str, key: Key, bound: dict[str, tuple[str, Key]],
         return
     if same in bound:
         other, other_key = bound[same]
-        problem = f"{endpoint} is bound twice: by {CHANNELS[name].binds} for {name}, and by {CHANNELS[other].binds} for {other}"
-        mistakes.add(key, problem, f"give one of them another endpoint; the other is at {mistakes.places.of(other_key)}")
+        problem = f"{endpoint} is bound for {name} and for {other}, at {mistakes.places.of(other_key)}"
+        mistakes.add(key, problem, "give one of them another endpoint")
     bound.setdefault(same, (name, key))
 
 
@@ -87,14 +94,13 @@ def check_endpoint(endpoint: str) -> str:
         return _check_ipc(endpoint)
     match = _TCP.fullmatch(endpoint)
     if match is None:
-        hint = "sockets of other kinds do not join processes" if endpoint.startswith(("inproc:", "udp:")) else ""
-        raise Unfit(f"{show(endpoint)} is no endpoint; expected {_FORMS}", hint)
+        raise Unfit(f"{show(endpoint)} is no endpoint; expected {_FORMS}")
     host, port = match["host"], int(match["port"])
     if not 1 <= port <= 65535:
-        raise Unfit(f"{show(endpoint)} has the port {port}; expected one from 1 to 65535, which every process can know")
+        raise Unfit(f"{show(endpoint)}: the port is from 1 to 65535, so that every process knows it")
     if not _is_loopback(host):
         raise Unfit(
-            f"{show(endpoint)} reaches beyond this machine, which needs CURVE keys; they come with several machines",
+            f"{show(endpoint)} reaches beyond this machine: CURVE keys are needed, and come with several machines",
             f"write tcp://127.0.0.1:{port}",
         )
     return f"tcp://{'127.0.0.1' if host == 'localhost' else host}:{port}"
@@ -106,7 +112,9 @@ def _check_ipc(endpoint: str) -> str:
     if not path.startswith("/") or path.endswith("/"):
         raise Unfit(f"{show(endpoint)} is no absolute path of a socket; expected {_FORMS}")
     if size > MAX_IPC_BYTES:
-        raise Unfit(f"the path has {size} bytes, and a unix socket's at most {MAX_IPC_BYTES}", "take a shorter one")
+        raise Unfit(
+            f"the path has {size} bytes; a unix socket's has at most {MAX_IPC_BYTES}", "take a shorter one"
+        )
     return "ipc://" + re.sub(r"/(\./|/)*", "/", path)
 
 
