@@ -1,0 +1,159 @@
+"""What learners know of an algorithm: two halves, each a pure function over its state and a batch.
+
+A half has no socket, file or clock. It draws its random numbers from a generator of its own, which is part of its
+state, so that a run goes on from a checkpoint exactly where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.errors import InvalidEnvironment
+
+if TYPE_CHECKING:
+    import torch
+
+Parameters = NDArray[np.float32]
+
+
+class Environment(Protocol):
+    """What an algorithm must know of the environment; ``spreeze_zmq.envs.EnvironmentSpec`` fits."""
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]: ...
+    @property
+    def obs_dtype(self) -> str: ...
+    @property
+    def action_kind(self) -> str: ...
+    @property
+    def action_shape(self) -> tuple[int, ...]: ...
+    @property
+    def action_low(self) -> NDArray[np.float32] | None: ...
+    @property
+    def action_high(self) -> NDArray[np.float32] | None: ...
+
+
+class Batch(Protocol):
+    """Transitions to learn from; ``spreeze_zmq.replay.Batch`` fits.
+
+    ``obs`` and ``next_obs`` ``[B, *obs_shape]``, ``action`` ``[B, *action_shape]`` in the environment's own units,
+    ``reward`` ``[B]`` the discounted sum of up to ``n`` rewards, ``discount`` ``[B]`` the factor of the value at
+    ``next_obs`` (gamma to the number of steps; 0 after termination).
+    """
+
+    @property
+    def obs(self) -> torch.Tensor: ...
+    @property
+    def action(self) -> torch.Tensor: ...
+    @property
+    def reward(self) -> torch.Tensor: ...
+    @property
+    def discount(self) -> torch.Tensor: ...
+    @property
+    def next_obs(self) -> torch.Tensor: ...
+
+
+class CriticHalf(Protocol):
+    """The half that learns values."""
+
+    num_updates: int
+
+    def load_policy(self, parameters: Parameters, extras: Mapping[str, float]) -> None:
+        """Take a published policy: its flat parameters ``[P]`` and the ``extras`` of its message."""
+
+    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """One gradient step; 0-d float32 metrics on the device, nothing waits for them."""
+
+    def parameters(self) -> Parameters:
+        """A fresh flat copy ``[P]`` of what the other half needs."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything to go on from: tensors and plain numbers only."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state_dict()``."""
+
+
+class ActorHalf(Protocol):
+    """The half that learns the policy."""
+
+    num_updates: int
+
+    def load_critic(self, parameters: Parameters) -> None:
+        """Take the flat parameters ``[P]`` of published critics."""
+
+    def update(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """One gradient step on observations ``[B, *obs_shape]``; 0-d float32 metrics on the device."""
+
+    def parameters(self) -> Parameters:
+        """A fresh flat copy ``[P]`` of the policy, packed as ``description()`` says."""
+
+    def description(self) -> dict[str, Any]:
+        """The policy's network in plain values, enough for anyone to evaluate it."""
+
+    def policy_arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Every array of a policy message: parameters, action bounds and, where used, the observation's mean and std."""
+
+    def extras(self) -> dict[str, float]:
+        """Numbers that travel with the policy, such as the temperature."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything to go on from: tensors and plain numbers only."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state_dict()``."""
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A pair of halves and what they need. Importing it costs no torch; making a half imports it.
+
+    Attributes:
+        name: as the topology names it.
+        options: a frozen dataclass type, its fields declared with ``option``.
+        action_kinds: the action spaces that it can act in, of ``"box"`` and ``"discrete"``.
+        critic_fields: the rollout arrays that the critic-learner asks the samplers for.
+        actor_fields: those that the actor-learner asks for.
+        critic_maker: ``(options, env, device, seed) -> CriticHalf``.
+        actor_maker: ``(options, env, device, seed) -> ActorHalf``.
+    """
+
+    name: str
+    options: type[Any]
+    action_kinds: tuple[str, ...]
+    critic_fields: tuple[str, ...]
+    actor_fields: tuple[str, ...]
+    critic_maker: Callable[[Any, Environment, str, int], CriticHalf]
+    actor_maker: Callable[[Any, Environment, str, int], ActorHalf]
+
+    def make_critic(self, options: Any, env: Environment, device: str, seed: int) -> CriticHalf:
+        """The critic half, initialised from ``seed``. Raises InvalidEnvironment, InputError."""
+        self.check(env)
+        return self.critic_maker(options, env, device, seed)
+
+    def make_actor(self, options: Any, env: Environment, device: str, seed: int) -> ActorHalf:
+        """The actor half, initialised from ``seed``. Raises InvalidEnvironment, InputError."""
+        self.check(env)
+        return self.actor_maker(options, env, device, seed)
+
+    def check(self, env: Environment) -> None:
+        """Raise InvalidEnvironment where this algorithm cannot act in ``env``."""
+        if env.action_kind not in self.action_kinds:
+            raise InvalidEnvironment(
+                f"{self.name} acts in {' or '.join(self.action_kinds)} action spaces, this environment's is "
+                f"{env.action_kind}"
+            )
+        if env.action_kind == "box":
+            low, high = env.action_low, env.action_high
+            if low is None or high is None or not (np.isfinite(low).all() and np.isfinite(high).all()):
+                raise InvalidEnvironment(
+                    f"{self.name} scales its actions to finite bounds, this environment's are {low} to {high}; "
+                    "wrap it with gymnasium.wrappers.RescaleAction or give it bounds"
+                )
+            if not (low < high).all():
+                raise InvalidEnvironment(f"an action bound is empty: low {low}, high {high}")

@@ -1,0 +1,234 @@
+"""Multilayer perceptrons over one flat parameter buffer, with the backward pass written out.
+
+Weights of all layers are views of one float32 buffer and so are their gradients: export, import, optimiser step and
+target update are one call each. Autograd would allocate every intermediate anew and dispatch twice the calls, which at
+small batches costs more than the products themselves; here each layer keeps its buffers from update to update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from spreeze_zmq.algorithms.activations import Activation
+from spreeze_zmq.algorithms.scratch import Scratch
+
+LayerDescription = dict[str, Any]
+
+
+def describe(
+    inputs: int, hidden_sizes: Sequence[int], outputs: int, activation: str, layer_norm: bool = False
+) -> list[LayerDescription]:
+    """The layers in plain values, as the policy message carries them: linear, layer norm, activation, ..., linear."""
+    layers: list[LayerDescription] = []
+    for size in hidden_sizes:
+        layers.append({"kind": "linear", "in": inputs, "out": size})
+        if layer_norm:
+            layers.append({"kind": "layer_norm", "size": size, "eps": 1e-5})
+        layers.append({"kind": activation})
+        inputs = size
+    layers.append({"kind": "linear", "in": inputs, "out": outputs})
+    return layers
+
+
+def shapes(layers: Sequence[LayerDescription]) -> list[tuple[int, ...]]:
+    """The shape of every parameter of one network, in packing order: weight, then bias, of each layer that has any."""
+    packed: list[tuple[int, ...]] = []
+    for layer in layers:
+        if layer["kind"] == "linear":
+            packed += [(layer["out"], layer["in"]), (layer["out"],)]
+        elif layer["kind"] == "layer_norm":
+            packed += [(layer["size"],), (layer["size"],)]
+    return packed
+
+
+def num_parameters(layers: Sequence[LayerDescription], num_networks: int = 1) -> int:
+    """Length of the flat buffer."""
+    return num_networks * sum(math.prod(shape) for shape in shapes(layers))
+
+
+def initialize(
+    layers: Sequence[LayerDescription],
+    num_networks: int,
+    generator: torch.Generator,
+    output_scale: float = 1.0,
+) -> torch.Tensor:
+    """Fresh flat parameters on the CPU, float32, drawn from ``generator``.
+
+    Weights and biases are uniform in +-1/sqrt(inputs), layer norms start as the identity, and the last layer is
+    multiplied by ``output_scale``: a small one makes a policy's first mean action almost zero.
+    """
+    flat = torch.empty(num_parameters(layers, num_networks))
+    parameters = _views(flat, layers, num_networks)
+    for layer in layers:
+        if layer["kind"] == "linear":
+            bound = 1.0 / math.sqrt(layer["in"])
+            for tensor in (next(parameters), next(parameters)):
+                tensor.copy_(torch.empty(tensor.shape).uniform_(-bound, bound, generator=generator))
+                if layer is layers[-1]:
+                    tensor.mul_(output_scale)
+        elif layer["kind"] == "layer_norm":
+            next(parameters).fill_(1.0)
+            next(parameters).zero_()
+    return flat
+
+
+def _views(flat: torch.Tensor, layers: Sequence[LayerDescription], num_networks: int) -> Any:
+    """``[E, *shape]`` views of ``flat``, layer by layer: the same layer of all networks lies together."""
+    offset = 0
+    for shape in shapes(layers):
+        size = num_networks * math.prod(shape)
+        yield flat[offset : offset + size].view(num_networks, *shape)
+        offset += size
+
+
+class Layer(Protocol):
+    """One step of the network. ``backward`` may overwrite what it is given."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[E, B, in]`` to ``[E, B, out]``."""
+
+    def parameter_gradients(self, gradient: torch.Tensor) -> None:
+        """From the gradient of the output of the last ``forward``, write those of the parameters."""
+
+    def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient of the input from that of the output."""
+
+
+class Linear:
+    """``E`` affine maps, each ``[B, in]`` to ``[B, out]``."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, gradients: tuple[torch.Tensor, ...] | None):
+        self.weight = weight  # [E, out, in]
+        self.bias = bias  # [E, out]
+        self.gradients = gradients
+        self._transposed = weight.transpose(1, 2)
+        self._row_bias = bias.unsqueeze(1)
+        self._output = Scratch(weight.dtype, weight.device)
+        self._input_gradient = Scratch(weight.dtype, weight.device)
+        self._x = weight.new_empty(0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self._x = x
+        output = self._output(x.shape[0], x.shape[1], self.weight.shape[1])
+        return torch.baddbmm(self._row_bias, x, self._transposed, out=output)
+
+    def parameter_gradients(self, gradient: torch.Tensor) -> None:
+        assert self.gradients is not None, "this network was made without gradients"
+        torch.bmm(gradient.transpose(1, 2), self._x, out=self.gradients[0])
+        torch.sum(gradient, 1, out=self.gradients[1])
+
+    def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        output = self._input_gradient(*gradient.shape[:2], self.weight.shape[2])
+        return torch.bmm(gradient, self.weight, out=output)
+
+
+class LayerNorm:
+    """Normalise each row to mean 0 and variance 1, then scale and shift it (Ba et al. 2016, arXiv 1607.06450)."""
+
+    def __init__(
+        self, weight: torch.Tensor, bias: torch.Tensor, eps: float, gradients: tuple[torch.Tensor, ...] | None
+    ):
+        self.weight = weight.unsqueeze(1)  # [E, 1, size]
+        self.bias = bias.unsqueeze(1)
+        self.eps = eps
+        self.gradients = gradients
+        self._saved: tuple[torch.Tensor, ...] = ()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normal, mean, scale = torch.native_layer_norm(x, x.shape[-1:], None, None, self.eps)
+        self._saved = (x, normal, mean, scale)
+        return torch.addcmul(self.bias, normal, self.weight)
+
+    def parameter_gradients(self, gradient: torch.Tensor) -> None:
+        assert self.gradients is not None, "this network was made without gradients"
+        torch.sum(gradient * self._saved[1], 1, out=self.gradients[0])
+        torch.sum(gradient, 1, out=self.gradients[1])
+
+    def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        x, _, mean, scale = self._saved
+        result: torch.Tensor = torch.ops.aten.native_layer_norm_backward(
+            gradient * self.weight, x, x.shape[-1:], mean, scale, None, None, [True, False, False]
+        )[0]
+        return result
+
+
+class Mlp:
+    """``E`` networks of one shape, evaluated together.
+
+    Args:
+        layers: the description of one network.
+        parameters: flat float32 ``[P]``, viewed and not copied; call ``refresh`` after changing it.
+        gradient: flat float32 ``[P]`` that ``backward`` fills; None for a network that is only evaluated.
+        num_networks: ``E``.
+        dtype: format of weights and activations in the products.
+
+    The tensors that its methods return are its own buffers: they hold until the next call.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[LayerDescription],
+        parameters: torch.Tensor,
+        gradient: torch.Tensor | None = None,
+        num_networks: int = 1,
+        dtype: torch.dtype = torch.float32,
+    ):
+        self.parameters = parameters
+        self.gradient = gradient
+        self.num_networks = num_networks
+        self.dtype = dtype
+        self._weights = parameters if dtype == torch.float32 else parameters.to(dtype)
+        self._gradients = gradient if dtype == torch.float32 or gradient is None else gradient.to(dtype)
+        self._layers = self._build(layers)
+        self._input = Scratch(dtype, parameters.device)
+
+    def _build(self, layers: Sequence[LayerDescription]) -> list[Layer]:
+        weights = _views(self._weights, layers, self.num_networks)
+        gradients = None
+        if self._gradients is not None:
+            gradients = _views(self._gradients, layers, self.num_networks)
+        built: list[Layer] = []
+        for layer in layers:
+            if layer["kind"] not in ("linear", "layer_norm"):
+                built.append(Activation(layer["kind"], self._weights))
+                continue
+            weight, bias = next(weights), next(weights)
+            pair = None if gradients is None else (next(gradients), next(gradients))
+            if layer["kind"] == "linear":
+                built.append(Linear(weight, bias, pair))
+            else:
+                built.append(LayerNorm(weight, bias, layer["eps"], pair))
+        return built
+
+    def refresh(self) -> None:
+        """Carry a change of ``parameters`` into the copy that the products use."""
+        if self._weights is not self.parameters:
+            self._weights.copy_(self.parameters)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Rows ``[B, in]`` shared by all networks to ``[E, B, out]`` in the products' format."""
+        if x.dtype != self.dtype:
+            x = self._input(*x.shape).copy_(x)
+        x = x.expand(self.num_networks, *x.shape)
+        for layer in self._layers:
+            x = layer.forward(x)
+        return x
+
+    def backward(self, gradient: torch.Tensor) -> None:
+        """Fill ``self.gradient`` from that of the last ``forward``'s output, ``[E, B, out]``."""
+        for layer in reversed(self._layers[1:]):
+            layer.parameter_gradients(gradient)
+            gradient = layer.backward(gradient)
+        self._layers[0].parameter_gradients(gradient)
+        if self.gradient is not None and self._gradients is not self.gradient:
+            self.gradient.copy_(self._gradients)
+
+    def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient of the last ``forward``'s input, ``[E, B, in]``; leaves the parameters' alone."""
+        for layer in reversed(self._layers):
+            gradient = layer.backward(gradient)
+        return gradient

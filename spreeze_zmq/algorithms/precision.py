@@ -1,0 +1,49 @@
+"""Which number format the products of an update run in, by what the device can do."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from spreeze_zmq.errors import InputError
+
+#: Flags of /proc/cpuinfo that stand for native bf16 products; without one torch emulates them, many times slower.
+BF16_FLAGS = ("amx_bf16", "avx512_bf16")
+
+
+@cache
+def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
+    """The instruction set flags of the first processor; empty where the system does not tell."""
+    try:
+        text = Path(path).read_text()
+    except OSError:
+        return frozenset()
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    return frozenset(line.partition(":")[2].split())
+
+
+def has_bf16(device: torch.device, flags: frozenset[str] | None = None) -> bool:
+    """Whether ``device`` multiplies bf16 in hardware."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return bool((cpu_flags() if flags is None else flags).intersection(BF16_FLAGS))
+
+
+def compute_dtype(precision: str, device: torch.device, flags: frozenset[str] | None = None) -> torch.dtype:
+    """The format of weights and activations inside an update; parameters and optimiser stay float32.
+
+    Raises:
+        InputError: bf16 was asked for where the device would only emulate it.
+    """
+    if precision == "fp32":
+        return torch.float32
+    if has_bf16(device, flags):
+        return torch.bfloat16
+    if precision == "bf16":
+        raise InputError(
+            f'precision = "bf16": {device} has none of {", ".join(BF16_FLAGS)} and would emulate bf16 slowly; '
+            'use "fp32" or "auto"'
+        )
+    return torch.float32

@@ -1,0 +1,83 @@
+"""SAC's entry in the registry: its options and which halves it is made of. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from spreeze_zmq.algorithms.interface import ActorHalf, Algorithm, CriticHalf, Environment
+from spreeze_zmq.algorithms.options import check_limits, option
+from spreeze_zmq.errors import InputError
+
+
+@dataclass(frozen=True)
+class SACOptions:
+    """Options of soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905) with automatic temperature."""
+
+    batch_size: int = option(256, "transitions in an update", minimum=1)
+    learning_rate: float = option(1e-3, "Adam's step size, of critics, policy and temperature", minimum=0.0)
+    gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
+    tau: float = option(
+        0.01, "how far the target critics move to the critics in an update", minimum=0.0, maximum=1.0
+    )
+    n_step: int = option(1, "rewards summed before the value is bootstrapped", minimum=1)
+    hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1)
+    activation: str = option("relu", "between the layers", choices=("relu", "elu", "silu", "tanh"))
+    layer_norm: bool = option(
+        False, "normalise the hidden layers of the critics (2302.02948: bounds extrapolation)"
+    )
+    initial_temperature: float = option(0.1, "weight of the entropy at the start", minimum=1e-8)
+    learn_temperature: bool = option(True, "fit the temperature to the target entropy")
+    target_entropy: float | Literal["auto"] = option(
+        "auto",
+        "entropy in nats of the actions scaled to [-1, 1]; auto is minus their number",
+        minimum=-1e6,
+        auto=True,
+    )
+    log_std_min: float = option(
+        -5.0, "lowest log standard deviation before the tanh", minimum=-20.0, maximum=2.0
+    )
+    log_std_max: float = option(
+        2.0, "highest log standard deviation before the tanh", minimum=-20.0, maximum=2.0
+    )
+    policy_delay: int = option(1, "critic updates for each actor update", minimum=1)
+    replay_capacity: int = option(1_000_000, "transitions kept", minimum=1)
+    learning_starts: int = option(1_000, "transitions received before the first update", minimum=1)
+    precision: str = option(
+        "auto", "of the products; auto is bf16 where the device has it", choices=("auto", "fp32", "bf16")
+    )
+
+    def __post_init__(self) -> None:
+        check_limits(self)
+        if self.log_std_min >= self.log_std_max:
+            raise InputError(
+                f"log_std_min = {self.log_std_min:g} must lie below log_std_max = {self.log_std_max:g}"
+            )
+        if self.learning_starts > self.replay_capacity:
+            raise InputError(
+                f"learning_starts = {self.learning_starts} can never be reached with replay_capacity = "
+                f"{self.replay_capacity}"
+            )
+
+
+def _make_critic(options: Any, env: Environment, device: str, seed: int) -> CriticHalf:
+    from spreeze_zmq.algorithms.sac_critic import SACCritic
+
+    return SACCritic(options, env, device, seed)
+
+
+def _make_actor(options: Any, env: Environment, device: str, seed: int) -> ActorHalf:
+    from spreeze_zmq.algorithms.sac_actor import SACActor
+
+    return SACActor(options, env, device, seed)
+
+
+SAC = Algorithm(
+    name="sac",
+    options=SACOptions,
+    action_kinds=("box",),
+    critic_fields=("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index"),
+    actor_fields=("obs",),
+    critic_maker=_make_critic,
+    actor_maker=_make_actor,
+)

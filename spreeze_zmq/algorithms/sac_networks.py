@@ -1,0 +1,135 @@
+"""What both halves of SAC must agree on: the networks' shapes, their first weights and the scaling of in- and outputs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.algorithms.mlp import LayerDescription, describe, initialize
+from spreeze_zmq.algorithms.sac import SACOptions
+from spreeze_zmq.algorithms.scratch import Scratch
+from spreeze_zmq.algorithms.tanh_normal import TanhNormal
+from spreeze_zmq.errors import WireError
+
+NUM_CRITICS = 2
+#: The last layer of a fresh policy is this small, so that its first actions lie about zero and none saturates.
+POLICY_OUTPUT_SCALE = 0.01
+#: Pixels 0..255 become -1..1 by the observation normaliser that the policy message carries.
+PIXEL_MEAN = PIXEL_STD = 127.5
+#: Streams of random numbers that one seed is spread over.
+POLICY_WEIGHTS, CRITIC_WEIGHTS, CRITIC_NOISE, ACTOR_NOISE = range(4)
+
+
+def generator(seed: int, stream: int, device: torch.device) -> torch.Generator:
+    """An independent generator for one purpose, the same for everybody who asks with this seed."""
+    state = np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)
+    return torch.Generator(device).manual_seed(int(state[0]))
+
+
+class Spaces:
+    """Sizes and scaling of one environment's observations and actions on one device."""
+
+    def __init__(self, env: Environment, device: torch.device):
+        assert env.action_low is not None and env.action_high is not None, "checked by Algorithm.check"
+        self.obs_shape = tuple(env.obs_shape)
+        self.num_inputs = math.prod(env.obs_shape)
+        self.num_actions = math.prod(env.action_shape)
+        self.pixels = env.obs_dtype == "uint8"
+        self.low = np.array(env.action_low, np.float32).reshape(env.action_shape)
+        self.high = np.array(env.action_high, np.float32).reshape(env.action_shape)
+        centre, half = ((self.high + self.low) / 2.0).reshape(-1), ((self.high - self.low) / 2.0).reshape(-1)
+        self._centre = torch.from_numpy(centre).to(device)
+        self._half = torch.from_numpy(half).to(device)
+        self._scaled = bool((centre != 0.0).any() or (half != 1.0).any())
+
+    def flat_obs(self, obs: torch.Tensor) -> torch.Tensor:
+        """Observations ``[B, *obs_shape]`` as float32 rows ``[B, inputs]``."""
+        rows = obs.reshape(obs.shape[0], self.num_inputs)
+        return rows.float().sub_(PIXEL_MEAN).div_(PIXEL_STD) if self.pixels else rows
+
+    def unit_action(self, action: torch.Tensor) -> torch.Tensor:
+        """Actions ``[B, *action_shape]`` in the environment's units as rows ``[B, A]`` in [-1, 1]."""
+        rows = action.reshape(action.shape[0], self.num_actions)
+        return (rows - self._centre).div_(self._half) if self._scaled else rows
+
+    def normalizer(self) -> dict[str, NDArray[np.float32]]:
+        """The policy message's arrays of the observation normaliser; none for float observations."""
+        if not self.pixels:
+            return {}
+        return {
+            "observation_mean": np.full(self.num_inputs, PIXEL_MEAN, np.float32),
+            "observation_std": np.full(self.num_inputs, PIXEL_STD, np.float32),
+        }
+
+    def observation_description(self) -> dict[str, Any]:
+        """The observation's part of the network description."""
+        return {"shape": list(self.obs_shape), "normalize": self.pixels, "clip": 10.0}
+
+
+class JoinedInput:
+    """The critics' input: rows of observation and action side by side, in one buffer of the products' format."""
+
+    def __init__(self, spaces: Spaces, dtype: torch.dtype, device: torch.device):
+        self._num_inputs = spaces.num_inputs
+        self._width = spaces.num_inputs + spaces.num_actions
+        self._rows = Scratch(dtype, device)
+
+    def __call__(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        """``[B, inputs + A]``."""
+        rows = self._rows(obs.shape[0], self._width)
+        rows[:, : self._num_inputs] = obs
+        rows[:, self._num_inputs :] = action
+        return rows
+
+
+def policy_layers(options: SACOptions, spaces: Spaces) -> list[LayerDescription]:
+    """The policy's network: mean and raw log standard deviation of each action."""
+    return describe(spaces.num_inputs, options.hidden_sizes, 2 * spaces.num_actions, options.activation)
+
+
+def critic_layers(options: SACOptions, spaces: Spaces) -> list[LayerDescription]:
+    """One critic's network: the value of an observation and an action."""
+    inputs = spaces.num_inputs + spaces.num_actions
+    return describe(inputs, options.hidden_sizes, 1, options.activation, options.layer_norm)
+
+
+def first_policy(options: SACOptions, spaces: Spaces, seed: int) -> torch.Tensor:
+    """The policy that both halves start from, flat, on the CPU."""
+    source = generator(seed, POLICY_WEIGHTS, torch.device("cpu"))
+    return initialize(policy_layers(options, spaces), 1, source, POLICY_OUTPUT_SCALE)
+
+
+def first_critics(options: SACOptions, spaces: Spaces, seed: int) -> torch.Tensor:
+    """The twin critics that both halves start from, flat, on the CPU."""
+    source = generator(seed, CRITIC_WEIGHTS, torch.device("cpu"))
+    return initialize(critic_layers(options, spaces), NUM_CRITICS, source)
+
+
+def distribution(options: SACOptions, spaces: Spaces) -> TanhNormal:
+    """What the policy's output means."""
+    return TanhNormal(spaces.num_actions, options.log_std_min, options.log_std_max)
+
+
+def load_flat(target: torch.Tensor, parameters: NDArray[np.float32], what: str) -> None:
+    """Copy published parameters into ``target`` ``[P]``.
+
+    Raises:
+        WireError: ``bad_parameters``, where they are not ``P`` float32 numbers.
+    """
+    if parameters.dtype != np.float32 or parameters.shape != tuple(target.shape):
+        raise WireError(
+            "bad_parameters",
+            f"{what} of {parameters.dtype} {parameters.shape}, expected float32 {tuple(target.shape)}: both learners "
+            "must run the same algorithm options",
+        )
+    target.copy_(torch.tensor(parameters))
+
+
+def export_flat(parameters: torch.Tensor) -> NDArray[np.float32]:
+    """A fresh copy on the host, float32 ``[P]``."""
+    return np.array(parameters.cpu().numpy())

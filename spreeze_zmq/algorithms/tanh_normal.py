@@ -1,0 +1,79 @@
+"""The squashed Gaussian that SAC's policy draws from, with its density and gradient.
+
+Notation: ``u = mean + std * noise`` before squashing, ``action = tanh(u)`` in [-1, 1]. Densities are those of this
+scaled action, before it is stretched to the environment's bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Actions drawn from ``B`` distributions, and what their gradient needs.
+
+    ``action`` ``[B, A]``, ``log_prob`` ``[B]``; the rest ``[B, A]``. All float32.
+    """
+
+    action: torch.Tensor
+    log_prob: torch.Tensor
+    noise: torch.Tensor
+    std: torch.Tensor
+    squashed: torch.Tensor
+
+
+@dataclass(frozen=True)
+class TanhNormal:
+    """A distribution over actions from ``[mean, raw log std]`` rows.
+
+    ``log_std = low + (high - low) / 2 * (tanh(raw) + 1)``: smooth, so its gradient never dies as a clamp's does.
+    """
+
+    num_actions: int
+    log_std_min: float
+    log_std_max: float
+
+    def draw(self, output: torch.Tensor, generator: torch.Generator) -> Draw:
+        """Sample once from each row of ``output`` ``[B, 2 A]`` float32.
+
+        The log density is that of arXiv 1812.05905, appendix C, equation 26, with log(1 - tanh(u)^2) in the form
+        2 (log 2 - u - softplus(-2 u)), which does not round to minus infinity for large u.
+        """
+        mean, raw = output.split(self.num_actions, dim=1)
+        half_range = 0.5 * (self.log_std_max - self.log_std_min)
+        squashed = raw.tanh()
+        log_std = squashed * half_range + (self.log_std_min + half_range)
+        std = log_std.exp()
+        noise = torch.empty_like(std).normal_(generator=generator)
+        u = torch.addcmul(mean, std, noise)
+        # Summed over the actions at the end: -noise^2/2 - log std - log sqrt(2 pi) - 2 (log 2 - u - softplus(-2 u)).
+        terms = torch.nn.functional.softplus(u * -2.0).add_(u).mul_(2.0)
+        terms.addcmul_(noise, noise, value=-0.5).sub_(log_std)
+        constant = self.num_actions * (2.0 * math.log(2.0) + LOG_SQRT_2PI)
+        return Draw(u.tanh(), terms.sum(1).sub_(constant), noise, std, squashed)
+
+    def backward(
+        self, draw: Draw, action_gradient: torch.Tensor, log_prob_gradient: torch.Tensor
+    ) -> torch.Tensor:
+        """The gradient of ``output`` ``[B, 2 A]`` through the reparametrised draw.
+
+        Args:
+            draw: what ``draw`` returned.
+            action_gradient: ``[B, A]``, the loss by the action.
+            log_prob_gradient: broadcasts to ``[B, A]``, the loss by the log density.
+        """
+        action = draw.action
+        # d action / d u = 1 - action^2, and d log_prob / d u = 2 action.
+        u = torch.addcmul(action_gradient, action_gradient * action, action, value=-1.0)
+        u.addcmul_(action, log_prob_gradient.expand_as(action), value=2.0)
+        # d u / d log_std = std noise, and d log_prob / d log_std = -1 beside it.
+        log_std = (u * draw.std).mul_(draw.noise).sub_(log_prob_gradient)
+        half_range = 0.5 * (self.log_std_max - self.log_std_min)
+        raw = torch.addcmul(log_std, log_std * draw.squashed, draw.squashed, value=-1.0).mul_(half_range)
+        return torch.cat((u, raw), dim=1)
