@@ -122,16 +122,16 @@ def _read_channels(role: str | None, written: Mapping[str, Any], mistakes: Mista
         if expected is None:
             spec = CHANNELS[name]
             users = ", ".join((spec.binds, *spec.connects))
-            mistakes.add(("channels", *key), f"a {role} has no end of this channel", f"those of it: {users}")
+            mistakes.add(("channels", *key), f"the role {role} has no end of this channel", f"those of it: {users}")
         elif end != expected:
             binder = CHANNELS[name].binds
             why = f"{binder} binds it already" if binder != role and end == CHANNELS[name].binder_end else ""
-            mistakes.add(("channels", *key), f'expected "{expected}" for a {role}, got {show(end)}', why)
+            mistakes.add(("channels", *key), f'expected "{expected}" in the role {role}, got {show(end)}', why)
         else:
             ends[name] = expected
     for name, spec in CHANNELS.items():
         if role and name not in found and (spec.binds == role or "*" in spec.connects):
-            mistakes.add(("channels", name), f'missing; every {role} needs it as "{end_of(role, name)}"')
+            mistakes.add(("channels", name), f'missing; the role {role} needs it as "{end_of(role, name)}"')
     return ends
 
 

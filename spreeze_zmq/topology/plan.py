@@ -112,8 +112,8 @@ class ComponentPlan:
 class ChannelPlan:
     """One channel of the run; see ``topology.table.ChannelSpec``.
 
-    ``endpoint`` is ``None`` until the plan is placed; ``fields`` are the rollout's arrays that travel on a channel
-    of experience, empty elsewhere.
+    ``endpoint`` is ``None`` until the plan is placed; ``fields`` are the rollout's arrays that travel on a
+    channel of experience, empty elsewhere.
     """
 
     pattern: str

@@ -96,7 +96,7 @@ def _read_program(role: str, use: str, beside: Path, key: Key, mistakes: Mistake
         return None
     file = read_component_file(folder, mistakes)
     if file is not None and file.role != role:
-        problem = f"{show(use)} is a {file.role} and cannot be the {role}"
+        problem = f"{show(use)} has the role {file.role} and not {role}"
         mistakes.add((*key, "use"), problem, f"use it in [components.{file.role}]")
         return None
     return file

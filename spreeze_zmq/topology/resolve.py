@@ -66,21 +66,23 @@ def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
 @cache
 def num_cuda_devices() -> int:
     """NVIDIA GPUs that this process may use, seen without importing torch."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    try:
-        present = len(os.listdir("/proc/driver/nvidia/gpus"))
-    except OSError:
-        present = sum(
-            re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*")
-        )
-    if visible is None or present == 0:
+    driven = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    nodes = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*"))
+    # A container has fewer nodes than the driver has GPUs; a fresh machine makes them at their first use.
+    present = min(driven, nodes) or max(driven, nodes)
+    return num_visible(present, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def num_visible(present: int, listed: str | None) -> int:
+    """Of ``present`` GPUs those that CUDA_VISIBLE_DEVICES lists; the first invalid one hides all after it."""
+    if listed is None or present == 0:
         return present
-    listed: list[str] = []
-    for name in filter(None, map(str.strip, visible.split(","))):
-        if name.startswith("-") or (name.isdecimal() and int(name) >= present):
-            break  # CUDA hides everything from the first invalid one on
-        listed.append(name)
-    return len(listed)
+    number = 0
+    for name in map(str.strip, listed.split(",")):
+        if not name.startswith(("GPU-", "MIG-")) and not (name.isdecimal() and int(name) < present):
+            break
+        number += 1
+    return number
 
 
 @cache

@@ -99,10 +99,8 @@ def check_endpoint(endpoint: str) -> str:
     if not 1 <= port <= 65535:
         raise Unfit(f"{show(endpoint)}: the port is from 1 to 65535, so that every process knows it")
     if not _is_loopback(host):
-        raise Unfit(
-            f"{show(endpoint)} reaches beyond this machine: CURVE keys are needed, and come with several machines",
-            f"write tcp://127.0.0.1:{port}",
-        )
+        problem = "reaches beyond this machine: CURVE keys are needed, and come with several machines"
+        raise Unfit(f"{show(endpoint)} {problem}", f"write tcp://127.0.0.1:{port}")
     return f"tcp://{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
