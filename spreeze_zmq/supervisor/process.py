@@ -1,0 +1,195 @@
+"""One child process: started in a group of its own that dies with the launcher, watched, signalled."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.supervisor.guard import Guard
+
+PR_SET_PDEATHSIG = 1
+#: What the libraries for linear algebra read how many threads they may use.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """How one process is started, stopped and restarted.
+
+    Attributes:
+        name: ``ROLE-INDEX``, unique among the supervised.
+        role: which job of the topology it has.
+        command: program and arguments.
+        environment: variables added to the launcher's own; they win over what is set here.
+        log_path: file that stdout and stderr are appended to.
+        nice: added to the launcher's niceness, 0 to 19.
+        threads: for the libraries of linear algebra; 0 leaves their own choice.
+        stop_grace_s: seconds from SIGTERM to SIGKILL.
+        max_restarts: crashes that are mended within ``restart_window_s``; one more ends it.
+        restart_window_s: how long a crash counts.
+        parent_death_signal: what it gets when the launcher dies; SIGTERM where it must clear up.
+        cpus: CPUs that it may run on; None for the launcher's.
+    """
+
+    name: str
+    role: str
+    command: tuple[str, ...]
+    log_path: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    nice: int = 0
+    threads: int = 1
+    stop_grace_s: float = 5.0
+    max_restarts: int = 3
+    restart_window_s: float = 60.0
+    parent_death_signal: int = signal.SIGKILL
+    cpus: frozenset[int] | None = None
+
+
+class Process(Protocol):
+    """A started process as the supervisor sees it."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, and that of its group."""
+
+    @property
+    def log_start(self) -> int:
+        """Where in its log this life begins, in bytes."""
+
+    def poll(self) -> int | None:
+        """Exit code, negative for a signal; None while it lives. What outlives it in its group is killed."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the whole group."""
+
+
+class Spawner(Protocol):
+    """What starts processes; tests give another one."""
+
+    def spawn(self, spec: ProcessSpec) -> Process:
+        """Start one process."""
+
+    def close(self) -> None:
+        """Nothing will be spawned any more."""
+
+
+class GroupSpawner:
+    """Starts each process as the leader of a session of its own: Ctrl-C reaches the launcher alone."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._prctl = ctypes.CDLL(None).prctl
+        self._prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
+
+    def spawn(self, spec: ProcessSpec) -> GroupProcess:
+        """Start one process, from the main thread: the kernel ties a child to the thread that made it.
+
+        Raises:
+            InputError: the command cannot be run, the log not written, or the CPUs are not there.
+        """
+        if spec.cpus is not None and not spec.cpus & os.sched_getaffinity(0):
+            raise InputError(f"{spec.name}: none of its CPUs {sorted(spec.cpus)} is ours to use; change cpus")
+        log, log_start = _open_log(spec)
+        try:
+            popen = subprocess.Popen(
+                spec.command,
+                env=_environment(spec),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=self._preparation(spec),
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise InputError(_cannot_start(spec, error)) from error
+        finally:
+            os.close(log)
+        self._guard.add(popen.pid, graceful=spec.parent_death_signal != signal.SIGKILL)
+        return GroupProcess(popen, log_start, on_end=self._guard.remove)
+
+    def close(self) -> None:
+        """Dismiss the guard."""
+        self._guard.close()
+
+    def _preparation(self, spec: ProcessSpec) -> Callable[[], None]:
+        """What runs in the child between fork and exec; everything that can be done before the fork is."""
+        parent, prctl = os.getpid(), self._prctl
+
+        def prepare() -> None:
+            prctl(PR_SET_PDEATHSIG, spec.parent_death_signal)
+            if os.getppid() != parent:  # it died before prctl could tell
+                os._exit(1)
+            if spec.nice:
+                os.nice(spec.nice)
+            if spec.cpus is not None:
+                os.sched_setaffinity(0, spec.cpus)
+
+        return prepare
+
+
+class GroupProcess:
+    """The leader of a process group."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log_start: int, on_end: Callable[[int], None]) -> None:
+        self._popen, self.log_start, self._on_end = popen, log_start, on_end
+
+    @property
+    def pid(self) -> int:
+        """Its process id, and that of its group."""
+        return self._popen.pid
+
+    def poll(self) -> int | None:
+        """Exit code, negative for a signal; None while it lives. What outlives it in its group is killed."""
+        if self._popen.returncode is None:
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return None
+            # Not reaped yet, so its number cannot have been given to a stranger's group.
+            self.signal(signal.SIGKILL)
+            self._popen.wait()
+            self._on_end(self.pid)
+        return self._popen.returncode
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the whole group; nothing happens once the leader's exit has been seen."""
+        if self._popen.returncode is None:
+            os.killpg(self.pid, number)
+
+
+def _open_log(spec: ProcessSpec) -> tuple[int, int]:
+    """The log, open for appending, with the life's first line in it; and where in it the life begins."""
+    try:
+        spec.log_path.parent.mkdir(parents=True, exist_ok=True)
+        log = os.open(spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise InputError(
+            f"{spec.name}: its log {spec.log_path} cannot be written: {error.strerror}"
+        ) from error
+    os.write(log, f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}\n".encode())
+    return log, os.fstat(log).st_size
+
+
+def _environment(spec: ProcessSpec) -> dict[str, str]:
+    threads = dict.fromkeys(THREAD_VARIABLES, str(spec.threads)) if spec.threads else {}
+    return {**os.environ, "PYTHONUNBUFFERED": "1", **threads, **spec.environment}
+
+
+def _cannot_start(spec: ProcessSpec, error: Exception) -> str:
+    program = spec.command[0]
+    cause = str(error)
+    if isinstance(error, FileNotFoundError):
+        cause = f"there is no program {program!r}, or what its first line names is missing"
+    elif isinstance(error, PermissionError):
+        cause = f"{program!r} is not an executable file"
+    elif isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        cause = f"{program!r} is neither a program nor begins with #!"
+    return f"{spec.name} cannot be started: {cause}; its command is: {shlex.join(spec.command)}"

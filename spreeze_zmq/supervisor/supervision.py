@@ -1,0 +1,278 @@
+"""Starts, watches, restarts and stops the processes of a run; time passes in ``poll``, which never waits."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
+from spreeze_zmq.supervisor.words import last_words
+
+FIRST_DELAY_S = 0.2
+LONGEST_DELAY_S = 10.0
+#: What SIGKILL has not ended by then hangs in the kernel (a driver, a dead disk): nobody waits for it.
+UNKILLABLE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Exited:
+    """A process has ended.
+
+    Attributes:
+        name: which one.
+        code: its exit code; None where a signal ended it.
+        signal: the signal that ended it; None where it exited.
+        expected: it had been told to stop, or exited with code 0.
+        restarting: it will be started again.
+        words: its own traceback or last lines; empty where it was expected.
+        log_path: where the rest is.
+        lived_s: how long it lived.
+    """
+
+    name: str
+    code: int | None
+    signal: int | None
+    expected: bool
+    restarting: bool
+    words: str
+    log_path: Path
+    lived_s: float
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        if self.code is not None:
+            return f"exited with code {self.code}"
+        if self.signal is None:
+            return f"hangs in the kernel: SIGKILL has not ended it in {UNKILLABLE_S:.0f} s"
+        return f"was killed by {signal_name(self.signal)}"
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.how} after {self.lived_s:.1f} s"
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A process that crashed lives again, ``delay_s`` after its end; ``attempt`` counts within the window."""
+
+    name: str
+    attempt: int
+    delay_s: float
+
+    def __str__(self) -> str:
+        return f"{self.name} started again (restart {self.attempt}, after {self.delay_s:.1f} s)"
+
+
+@dataclass(frozen=True)
+class GaveUp:
+    """A process has crashed too often, or cannot be started again; ``first`` is the crash that began it."""
+
+    name: str
+    crashes: int
+    first: Exited
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is not started again: {self.reason}"
+
+
+Event = Exited | Restarted | GaveUp
+
+
+@dataclass
+class _Supervised:
+    """One name: its process while it lives, its restart while that is due, its crashes of late."""
+
+    spec: ProcessSpec
+    process: Process | None
+    started_s: float
+    stopping: bool = False
+    kill_at_s: float | None = None
+    forget_at_s: float | None = None
+    restart_at_s: float = 0.0
+    delay_s: float = 0.0
+    crashes: list[tuple[float, Exited]] = field(default_factory=list)
+
+
+class Supervisor:
+    """The processes of one run. Everything happens in the thread that calls.
+
+    Args:
+        spawner: what starts processes.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, spawner: Spawner | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._spawner = spawner or GroupSpawner()
+        self._clock = clock
+        self._supervised: dict[str, _Supervised] = {}
+        self._restarting = True
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- what the launcher asks for ----------------------------------------------------------------
+
+    def start(self, spec: ProcessSpec) -> None:
+        """Start a process and keep it alive.
+
+        Raises:
+            InputError: it cannot be started; names it and its command.
+            ValueError: its name lives already.
+        """
+        if spec.name in self._supervised:
+            raise ValueError(f"{spec.name} lives already")
+        self._supervised[spec.name] = _Supervised(spec, self._spawner.spawn(spec), self._clock())
+
+    def stop(self, names: Iterable[str]) -> None:
+        """Tell processes to stop: SIGTERM now, SIGKILL after their grace. Unknown names are gone already."""
+        for one in self._known(names):
+            one.stopping = True
+            if one.process is None:
+                del self._supervised[one.spec.name]
+            elif one.kill_at_s is None:
+                one.process.signal(signal.SIGTERM)
+                one.kill_at_s = self._clock() + one.spec.stop_grace_s
+
+    def kill(self, name: str) -> None:
+        """SIGKILL a process now. One that was not told to stop has crashed with that, and is mended."""
+        for one in self._known([name]):
+            if one.process is not None:
+                self._kill(one)
+
+    def end_restarts(self) -> None:
+        """The run ends: from now on whatever exits stays down."""
+        self._restarting = False
+        for one in list(self._supervised.values()):
+            if one.process is None:
+                del self._supervised[one.spec.name]
+
+    def poll(self) -> list[Event]:
+        """What has happened since the last call; also carries out what has become due. Never waits."""
+        events: list[Event] = []
+        now_s = self._clock()
+        for one in list(self._supervised.values()):
+            if one.process is None:
+                events += self._restart(one) if now_s >= one.restart_at_s else []
+            elif (code := one.process.poll()) is not None:
+                events += self._on_exit(one, code, now_s)
+            elif one.forget_at_s is not None and now_s >= one.forget_at_s:
+                events += self._on_exit(one, None, now_s)
+            elif one.kill_at_s is not None and now_s >= one.kill_at_s and one.forget_at_s is None:
+                self._kill(one)
+        return events
+
+    def close(self) -> None:
+        """Kill whatever is left, wait for it, and dismiss the spawner."""
+        self.end_restarts()
+        for one in self._supervised.values():
+            self._kill(one)
+        while self._supervised:
+            self.poll()
+            time.sleep(0.005)
+        self._spawner.close()
+
+    # --- what there is -----------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """The supervised, in the order of their start; those that wait for their restart too."""
+        return list(self._supervised)
+
+    def alive(self, names: Iterable[str]) -> list[str]:
+        """Which of these are supervised still."""
+        return [name for name in names if name in self._supervised]
+
+    def pids(self) -> dict[str, int]:
+        """The processes that live now."""
+        return {name: one.process.pid for name, one in self._supervised.items() if one.process is not None}
+
+    # --- what follows ------------------------------------------------------------------------------
+
+    def _known(self, names: Iterable[str]) -> list[_Supervised]:
+        return [self._supervised[name] for name in names if name in self._supervised]
+
+    def _kill(self, one: _Supervised) -> None:
+        assert one.process is not None
+        one.process.signal(signal.SIGKILL)
+        if one.forget_at_s is None:
+            one.forget_at_s = self._clock() + UNKILLABLE_S
+
+    def _on_exit(self, one: _Supervised, code: int | None, now_s: float) -> list[Event]:
+        spec = one.spec
+        expected = one.stopping or code == 0
+        reason = "" if expected else self._why_not_again(one, code, now_s)
+        again = not expected and self._restarting and not reason
+        exited = _exited(one, code, now_s, expected=expected, restarting=again)
+        if again:
+            one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes), LONGEST_DELAY_S)
+            one.crashes.append((now_s, exited))
+            one.process, one.restart_at_s = None, now_s + one.delay_s
+            return [exited]
+        del self._supervised[spec.name]
+        if expected or not self._restarting:
+            return [exited]
+        one.crashes.append((now_s, exited))
+        return [exited, GaveUp(spec.name, len(one.crashes), one.crashes[0][1], reason)]
+
+    def _why_not_again(self, one: _Supervised, code: int | None, now_s: float) -> str:
+        """Why a crash is not mended; empty where it is. Crashes beyond the window are forgotten."""
+        spec = one.spec
+        one.crashes = [crash for crash in one.crashes if now_s - crash[0] <= spec.restart_window_s]
+        if code is None:
+            return "its last life hangs in the kernel"
+        if code == InputError.exit_code:
+            return f"it exited with code {code}: its input is at fault, and will be the next time"
+        if len(one.crashes) >= spec.max_restarts:
+            return f"{len(one.crashes) + 1} crashes within {spec.restart_window_s:g} s"
+        return ""
+
+    def _restart(self, one: _Supervised) -> list[Event]:
+        spec, crashes = one.spec, one.crashes
+        try:
+            process = self._spawner.spawn(spec)
+        except InputError as error:
+            del self._supervised[spec.name]
+            return [GaveUp(spec.name, len(crashes), crashes[0][1], str(error))]
+        self._supervised[spec.name] = _Supervised(spec, process, self._clock(), crashes=crashes)
+        return [Restarted(spec.name, len(crashes), one.delay_s)]
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9; real-time signals have no name of their own."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
+def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool, restarting: bool) -> Exited:
+    assert one.process is not None
+    by_signal = -code if code is not None and code < 0 else None
+    words = "" if expected else last_words(one.spec.log_path, one.process.log_start)
+    if not expected and by_signal == signal.SIGKILL and one.forget_at_s is None:
+        words += (
+            "\n" * bool(words)
+            + "(that SIGKILL was not ours; often it is the kernel's, for want of memory: see dmesg)"
+        )
+    elif not expected and not words:
+        words = "(its log says nothing)"
+    return Exited(
+        name=one.spec.name,
+        code=code if by_signal is None else None,
+        signal=by_signal,
+        expected=expected,
+        restarting=restarting,
+        words=words,
+        log_path=one.spec.log_path,
+        lived_s=now_s - one.started_s,
+    )
