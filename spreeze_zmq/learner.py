@@ -12,6 +12,7 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.account import Receipts
+from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.channels import Puller
 from spreeze_zmq.checkpoint import Checkpoint, write_part
 from spreeze_zmq.component import Component
@@ -26,20 +27,20 @@ log = logging.getLogger("spreeze")
 QUIET_S = 0.1
 
 
-def algorithm_options(component: Component) -> Any:
-    """The algorithm's own options as its frozen dataclass."""
-    options = {name: value for name, value in component.plan.algorithm.items() if name != "name"}
-    return algorithms.get(component.plan.run.algorithm).options(**options)
+def algorithm_of(component: Component) -> tuple[Algorithm, Any]:
+    """The run's algorithm and its options as the algorithm's own frozen dataclass."""
+    algorithm = algorithms.get(component.plan.run.algorithm)
+    values = {name: value for name, value in component.plan.algorithm.items() if name != "name"}
+    return algorithm, algorithms.options_from(algorithm.options, values)
 
 
-def choose_device(component: Component) -> torch.device:
-    """The device of the topology; ``auto`` takes a GPU where there is one. Sets torch's thread count."""
+def settle_device(component: Component) -> str:
+    """The device that the plan gives this learner; torch gets the plan's number of threads."""
     threads = component.plan.components[component.role].threads
     torch.set_num_threads(threads)
-    wanted = component.options["device"]
-    name = ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
-    log.info("device %s, %d threads", name, threads)
-    return torch.device(name)
+    device: str = component.options["device"]
+    log.info("device %s, %d threads", device, threads)
+    return device
 
 
 class Intake:

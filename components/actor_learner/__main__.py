@@ -3,13 +3,10 @@
 import sys
 from typing import Any
 
-import numpy as np
-
-from spreeze_zmq import algorithms
 from spreeze_zmq.balance import DelayGate
 from spreeze_zmq.channels import Publisher, Subscriber
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import Cadence, Intake, Vault, algorithm_options, choose_device
+from spreeze_zmq.learner import Cadence, Intake, Vault, algorithm_of, settle_device
 from spreeze_zmq.replay import ObservationReplay
 from spreeze_zmq.wire import Message
 
@@ -21,14 +18,14 @@ class ActorLearner:
     """Observations and critics in, policies out."""
 
     def __init__(self, component: Component) -> None:
-        plan, device, options = component.plan, choose_device(component), algorithm_options(component)
+        plan, device = component.plan, settle_device(component)
+        algorithm, options = algorithm_of(component)
         environment = component.environment
         self.component = component
-        self.environment = environment
         self.intake = Intake(component, environment)
         self.critics: Subscriber = component.open("critic")
         self.publisher: Publisher = component.open("policy")
-        self.half = algorithms.get(plan.run.algorithm).make_actor(options, environment, device, plan.run.seed)
+        self.half = algorithm.make_actor(options, environment, device, plan.run.seed)
         self.replay = ObservationReplay.for_environment(environment, options, device, plan.run.seed)
         self.batch_size: int = options.batch_size
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
@@ -78,12 +75,7 @@ class ActorLearner:
             "description": self.half.description(),
             "extras": {**self.half.extras(), "env_steps": self.env_steps},
         }
-        arrays = {
-            "parameters": self.half.parameters(),
-            "action_low": np.asarray(self.environment.action_low, np.float32).ravel(),
-            "action_high": np.asarray(self.environment.action_high, np.float32).ravel(),
-        }
-        self.publisher.publish(Message("policy", fields, arrays))
+        self.publisher.publish(Message("policy", fields, self.half.policy_arrays()))
 
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report."""

@@ -3,11 +3,10 @@
 import sys
 from typing import Any
 
-from spreeze_zmq import algorithms
 from spreeze_zmq.balance import LagHistogram, RatioGate
 from spreeze_zmq.channels import Publisher, Subscriber
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import Cadence, Intake, Vault, algorithm_options, choose_device
+from spreeze_zmq.learner import Cadence, Intake, Vault, algorithm_of, settle_device
 from spreeze_zmq.replay import Replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
@@ -16,14 +15,15 @@ class CriticLearner:
     """Experience and policies in, critics out."""
 
     def __init__(self, component: Component) -> None:
-        plan, device, options = component.plan, choose_device(component), algorithm_options(component)
+        plan, device = component.plan, settle_device(component)
+        algorithm, options = algorithm_of(component)
         environment = component.environment
         self.component = component
         self.balance = plan.balance
         self.intake = Intake(component, environment)
         self.policies: Subscriber = component.open("policy")
         self.publisher: Publisher = component.open("critic")
-        self.half = algorithms.get(plan.run.algorithm).make_critic(options, environment, device, plan.run.seed)
+        self.half = algorithm.make_critic(options, environment, device, plan.run.seed)
         self.replay = Replay.for_environment(environment, options, device, plan.run.seed)
         self.gate = RatioGate(plan.balance.replay_ratio, options.batch_size, options.learning_starts, slack=0)
         self.lag = LagHistogram()

@@ -17,7 +17,7 @@ from spreeze_zmq.checkpoint import Checkpoint, latest
 from spreeze_zmq.errors import CheckpointError, InputError
 from spreeze_zmq.run_folder import RunFolder, settle
 from spreeze_zmq.status import StatusView
-from spreeze_zmq.supervisor import Exited, GaveUp, ProcessSpec, Supervisor, last_words
+from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.table import ROLES
 from spreeze_zmq.wire import Message
@@ -138,18 +138,16 @@ class Launch:
             self.fail(name, "has not reported for longer than heartbeat_timeout_s; it is killed and started again")
             self.supervisor.kill(name)
 
-    def on_event(self, event: Any) -> None:
+    def on_event(self, event: Event) -> None:
         """Tell the broker and the user what happened to a process."""
         if isinstance(event, Exited) and not event.expected:
-            words = last_words(self.folder.logs / f"{event.name}.log")
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.started_s[event.name] = time.monotonic()
-            self.fail(event.name, f"{event.how}\n{words}")
+            self.fail(event.name, f"{event.how}\n{event.words}")
         elif isinstance(event, Exited):
             self.tell("exited", name=event.name, how=event.how, restarting=False)
         elif isinstance(event, GaveUp):
-            self.failure = self.failure or f"{event.name} crashed too often"
-            self.stop_reason = f"{event.name} crashed too often"
+            self.failure = self.stop_reason = str(event)
 
     def fail(self, name: str, what: str) -> None:
         """Note one failure; the first one is what the user reads last."""
@@ -176,6 +174,7 @@ class Launch:
 
     def finish(self) -> None:
         """Stop everybody in reverse order, remove the sockets, and say how it went."""
+        self.supervisor.end_restarts()
         for group in STOP_ORDER:
             names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
             if "broker" not in group:
@@ -188,6 +187,7 @@ class Launch:
                 if self.interrupts > 1:
                     for name in names:
                         self.supervisor.kill(name)
+        self.supervisor.close()
         self.view.close()
         self.control.close()
         self.reports.close()

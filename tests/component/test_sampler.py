@@ -1,0 +1,142 @@
+"""The sampler as a real process; the test is its learners, its broker and its source of policies."""
+
+import signal
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.wire import Message, rollout_from
+
+CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"
+
+
+@pytest.fixture
+def policy(peers):
+    """Publishes real policies of the run's algorithm."""
+    algorithm = algorithms.get("sac")
+    half = algorithm.make_actor(algorithm.options(hidden_sizes=(16,)), peers.plan.environment, "cpu", 1)
+
+    def publish(version):
+        fields = {
+            "version": version,
+            "critic_updates": version,
+            "actor_updates": version,
+            "description": half.description(),
+            "extras": half.extras(),
+        }
+        peers.peer("policy", "sampler").publish(Message("policy", fields, half.policy_arrays()))
+
+    return publish
+
+
+def start(peers, policy):
+    """A sampler with every peer in place and the policy of version 0."""
+    for channel in (CRITIC, ACTOR, "report", "control"):
+        peers.peer(channel, "sampler")
+    policy(0)
+    return peers.start("sampler")
+
+
+def test_each_learner_gets_the_fields_that_it_asks_for(peers, policy):
+    """The critic-learner everything, the actor-learner observations alone, of the same steps."""
+    start(peers, policy)
+    full, lean = peers.wait(CRITIC, "sampler"), peers.wait(ACTOR, "sampler")
+    steps, envs = full.fields["num_steps"], full.fields["num_envs"]
+    assert (steps, envs) == (16, 16)
+    assert set(full.arrays) == set(peers.plan.channels[CRITIC].fields)
+    assert full.arrays["obs"].shape == (steps + 1, envs, 3)
+    assert full.arrays["action"].shape == (steps, envs, 1)
+    assert set(lean.arrays) == {"obs"}
+    assert np.array_equal(full.arrays["obs"], lean.arrays["obs"])
+
+
+def test_rollouts_follow_one_another_without_a_seam(peers, policy):
+    """The last observation of one is the first of the next; sequence and position count on."""
+    start(peers, policy)
+    first, second = (rollout_from(peers.wait(CRITIC, "sampler")) for _ in range(2))
+    assert np.array_equal(first.obs[-1], second.obs[0])
+    assert (first.sequence, second.sequence) == (0, 1)
+    assert (first.produced, second.produced) == (256, 512)
+    assert first.sampler == "sampler-0"
+    assert first.incarnation == second.incarnation > 0
+
+
+def test_an_episode_ends_with_its_true_final_observation(peers, policy):
+    """Pendulum truncates after 200 steps: the final observation is of the same swing, not of the next start."""
+    start(peers, policy)
+
+    def take_observations():
+        while peers.peer(ACTOR, "sampler").pull() is not None:
+            pass
+
+    for _ in range(13):
+        rollout = rollout_from(peers.wait(CRITIC, "sampler", meanwhile=take_observations))
+    assert rollout.truncated.sum() == 16
+    assert not rollout.terminated.any()
+    step = 200 - 12 * 16 - 1
+    assert rollout.final_index.tolist() == [[step, n] for n in range(16)]
+    before, final, after = rollout.obs[step], rollout.final_obs, rollout.obs[step + 1]
+    swing = np.abs(np.arctan2(final[:, 1], final[:, 0]) - np.arctan2(before[:, 1], before[:, 0]))
+    assert np.minimum(swing, 2 * np.pi - swing).max() <= 8 * 0.05 + 1e-3
+    assert np.abs(after[:, 2]).max() <= 1.0
+    assert np.abs(final[:, 2]).max() > 1.0
+
+
+def test_the_newest_policy_acts(peers, policy):
+    """Once version 3 is out, rollouts say so; versions before it are passed over."""
+    start(peers, policy)
+    assert peers.wait(CRITIC, "sampler").fields["policy_version"] == 0
+    for version in (1, 2, 3):
+        policy(version)
+
+    def take_observations():
+        while peers.peer(ACTOR, "sampler").pull() is not None:
+            pass
+
+    versions = [peers.wait(CRITIC, "sampler", meanwhile=take_observations).fields["policy_version"] for _ in range(20)]
+    assert versions[-1] == 3
+    assert versions == sorted(versions)
+
+
+def test_a_learner_that_does_not_take_blocks_it_and_is_named(peers, policy):
+    """Backpressure: the sampler stops producing, says for whom it waits, and still stops at once when told."""
+    process = start(peers, policy)
+    report = peers.wait("report", "sampler", "report")
+    while not report.fields.get("waiting_for"):
+        report = peers.wait("report", "sampler", "report")
+    assert report.fields["waiting_for"].startswith("critic_learner to take a rollout")
+    pushed = report.fields["pushed"]
+    report = peers.wait("report", "sampler", "report")
+    assert report.fields["pushed"] == pushed
+    assert report.fields["clock_s"]["blocked"] > 4
+    peers.peer("control", "sampler").publish(Message("stop", {"roles": ["sampler"], "reason": "enough"}))
+    bye = peers.wait("report", "sampler", "bye")
+    assert bye.fields["reason"] == "enough"
+    assert process.wait(5) == 0
+
+
+def test_what_it_says_it_pushed_is_what_arrives(peers, policy):
+    """After a stop the learner finds every transition that the last report counts."""
+    process = start(peers, policy)
+    for _ in range(5):
+        peers.wait(CRITIC, "sampler")
+        peers.wait(ACTOR, "sampler")
+    process.send_signal(signal.SIGTERM)
+    bye = peers.wait("report", "sampler", "bye")
+    for channel, learner in ((CRITIC, "critic_learner"), (ACTOR, "actor_learner")):
+        while (message := peers.peer(channel, "sampler").pull()) is not None:
+            peers.seen.append(message)
+        arrays = set(peers.plan.channels[channel].fields)
+        last = [m for m in peers.seen if m.kind == "rollout" and set(m.arrays) == arrays][-1]
+        assert last.fields["produced"] == bye.fields["pushed"][learner]
+    assert process.wait(5) == 0
+
+
+def test_a_second_sampler_of_the_same_index_is_refused(peers, policy):
+    """A name lives once; the error names the process that has it."""
+    first = start(peers, policy)
+    peers.wait(CRITIC, "sampler")
+    second = peers.start("sampler")
+    assert second.wait(10) == 1
+    assert f"sampler-0 lives already, as process {first.pid}" in peers.logs()

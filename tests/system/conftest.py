@@ -1,0 +1,122 @@
+"""Whole runs: the launcher and all of its processes, as a user starts them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+
+
+class Run:
+    """One launched run and what it leaves behind."""
+
+    def __init__(self, folder, *arguments, topology="pendulum"):
+        self.folder = Path(folder)
+        self.output = self.folder.with_suffix(".out")
+        command = [*LAUNCH, topology, "--run-dir", str(self.folder), *arguments]
+        with self.output.open("w") as output:
+            self.launcher = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def processes(self):
+        """Name -> process, of everything that was started with this run's file."""
+        found = {}
+        for process in psutil.process_iter(["cmdline"]):
+            command = process.info["cmdline"] or []
+            if str(self.folder / "run.json") in command:
+                found[f"{Path(command[1]).name}-{command[-1]}"] = process
+        return found
+
+    def until(self, condition, what, deadline_s=60):
+        """Wait for a condition of the run; a run that has ended, or the deadline, fails with what was said."""
+        until_s = time.monotonic() + deadline_s
+        while time.monotonic() < until_s:
+            value = condition()
+            if value:
+                return value
+            assert self.launcher.poll() is None, f"ended while waiting for {what}:\n{self.said()}"
+            time.sleep(0.05)
+        raise AssertionError(f"no {what} in {deadline_s} s:\n{self.said()}")
+
+    def until_training(self, updates=50):
+        """Wait until both learners have trained."""
+        self.until(
+            lambda: min(self.summary().get(name, 0) for name in ("critic_updates", "actor_updates")) >= updates,
+            f"{updates} updates of both learners",
+        )
+
+    def kill(self, name):
+        """SIGKILL one process of the run, and wait until another one has its place."""
+        victim = self.processes()[name]
+        victim.kill()
+        return victim.pid
+
+    def interrupt(self):
+        """Ctrl-C."""
+        self.launcher.send_signal(signal.SIGINT)
+
+    def end(self, deadline_s=60):
+        """Wait for the end; returns the exit code."""
+        try:
+            return self.launcher.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {deadline_s} s:\n{self.said()}") from None
+
+    def summary(self):
+        """summary.json as it stands."""
+        path = self.folder / "summary.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def plan(self):
+        """run.json."""
+        return json.loads((self.folder / "run.json").read_text())
+
+    def said(self):
+        """Everything that the launcher and its processes wrote."""
+        logs = sorted((self.folder / "logs").glob("*.log"))
+        return "\n".join([self.output.read_text(), *(f"--- {log.name}\n{log.read_text()}" for log in logs)])
+
+    def leftovers(self, deadline_s=10):
+        """Processes and socket folders that outlive the run by the deadline."""
+        until_s = time.monotonic() + deadline_s
+        while True:
+            left = [f"{name} (pid {process.pid})" for name, process in self.processes().items()]
+            sockets = Path(self.plan()["socket_dir"])
+            left += [str(path) for path in (sockets, *sockets.glob("*")) if path.exists()]
+            if not left or time.monotonic() > until_s:
+                return left
+            time.sleep(0.05)
+
+    def clear(self):
+        """After a failed test too, nothing stays."""
+        for process in [self.launcher, *self.processes().values()]:
+            try:
+                os.kill(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.launcher.wait()
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Starts runs and clears them away."""
+    runs = []
+
+    def start(*arguments, **options):
+        runs.append(Run(tmp_path / f"run{len(runs)}", *arguments, **options))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.clear()
+
+
+def adds_up(samples):
+    """The account of samples."""
+    return samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
