@@ -1,4 +1,4 @@
-"""Outlives the launcher by a moment and kills what it leaves: the kernel's own signal reaches children only."""
+"""Outlives the launcher by a moment and kills all that it leaves: the kernel's signal reaches only children."""
 
 from __future__ import annotations
 

@@ -1,0 +1,262 @@
+"""Checkpoints on disk: parts from several processes, a manifest that comes last; a torn one is never read.
+
+CHECKPOINTS/<id>/                ids sort by name, the newest last
+    critic_learner.pt            one file for each part, under its name only when it is whole and on the disk
+    actor_learner.pt
+    MANIFEST.json                written last; without it there is no checkpoint
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.errors import CheckpointError
+
+MANIFEST = "MANIFEST.json"
+FORMAT = 1
+CHUNK_BYTES = 4 << 20
+#: Half-written files: never the name of a part, so nothing reads them.
+TEMPORARY = ".writing-"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a checkpoint; the CRC-32 of its bytes is there to find torn files, not forged ones."""
+
+    name: str
+    bytes: int
+    crc32: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Part:
+        """Inverse of :meth:`to_dict`."""
+        return cls(str(fields["name"]), int(fields["bytes"]), int(fields["crc32"]))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint whose parts were intact when it was read.
+
+    Attributes:
+        path: its folder.
+        state: what :func:`complete` was given.
+        parts: its files by name.
+        skipped: newer ones that :func:`latest` passed over, and why; one line each.
+    """
+
+    path: Path
+    state: dict[str, Any]
+    parts: dict[str, Part]
+    skipped: tuple[str, ...] = ()
+
+    def part(self, name: str) -> Path:
+        """The file of a part.
+
+        Raises:
+            CheckpointError: this checkpoint has no such part.
+        """
+        if name not in self.parts:
+            has = ", ".join(self.parts) or "nothing"
+            raise CheckpointError(
+                f"{self.path}: it has no part {name!r}, only {has}; resume from a run of the same components"
+            )
+        return self.path / name
+
+    @classmethod
+    def read(cls, path: Path) -> Checkpoint:
+        """The checkpoint in a folder, every byte of its parts verified.
+
+        Raises:
+            CheckpointError: it is torn or of another format; says which file, and how it differs.
+        """
+        checkpoint = _read_manifest(path)
+        for part in checkpoint.parts.values():
+            crc32 = _crc32(path / part.name)
+            if crc32 != part.crc32:
+                raise _torn(
+                    path / part.name, f"its CRC-32 is {crc32:08x}, the manifest says {part.crc32:08x}"
+                )
+        return checkpoint
+
+
+def write_part(folder: Path, name: str, write: Callable[[Path], None]) -> Part:
+    """Write one file of a checkpoint, so that it is there in full or not at all.
+
+    Args:
+        folder: the checkpoint's own; made where it is missing.
+        name: the file's; a part written before under it is replaced.
+        write: writes the file at the path that it is given, which ends as ``name`` does.
+
+    Returns:
+        What :func:`complete` needs to know of it; small, to be sent to whoever completes the checkpoint.
+
+    Raises:
+        ValueError: the name is no plain file name.
+        CheckpointError: the disk is full, the folder cannot be written.
+    """
+    if name == MANIFEST or not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(f"{name!r} cannot name a part: letters, digits and . _ - only, and not {MANIFEST}")
+    temporary = folder / f"{TEMPORARY}{os.getpid()}-{name}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        part = Part(name, temporary.stat().st_size, _crc32(temporary))
+        _settle(temporary, folder / name)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"{folder / name} cannot be written: {error.strerror or error}; make room or mend its permissions"
+        ) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return part
+
+
+def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> None:
+    """Make a checkpoint of parts that lie in its folder; from here on it is read.
+
+    Args:
+        folder: where :func:`write_part` put the parts.
+        parts: all that belong to it.
+        state: JSON-able; counters and whatever else belongs to no part.
+
+    Raises:
+        CheckpointError: a part is not there as it was described, or the manifest cannot be written.
+    """
+    named = {part.name: part for part in parts}
+    for part in named.values():
+        _verify_size(folder, part)
+    manifest = {
+        "format": FORMAT,
+        "parts": [part.to_dict() for part in named.values()],
+        "state": dict(state),
+    }
+    text = json.dumps(manifest, indent=1) + "\n"
+    temporary = folder / f"{TEMPORARY}{os.getpid()}-{MANIFEST}"
+    try:
+        temporary.write_text(text)
+        _settle(temporary, folder / MANIFEST)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder / MANIFEST} cannot be written: {error.strerror}; make room"
+        ) from error
+
+
+def latest(checkpoints: Path) -> Checkpoint | None:
+    """The newest checkpoint that is complete and intact, or None. Torn ones are passed over."""
+    skipped: list[str] = []
+    for folder in _newest_first(checkpoints):
+        try:
+            found = Checkpoint.read(folder)
+        except CheckpointError as error:
+            skipped.append(str(error))
+        else:
+            return Checkpoint(found.path, found.state, found.parts, tuple(skipped))
+    return None
+
+
+def prune(checkpoints: Path, keep: int = 2) -> list[Path]:
+    """Delete what is older than the ``keep`` newest complete checkpoints; returns what was deleted.
+
+    The newest complete one stays in any case; so does what is newer, which somebody may be writing.
+    Sizes are compared and no part is read: this runs while the learners train.
+    """
+    kept = 0
+    deleted: list[Path] = []
+    for folder in _newest_first(checkpoints):
+        whole = _is_whole(folder)
+        if (whole and kept < max(keep, 1)) or kept == 0:
+            kept += whole
+            continue
+        # First what makes it a checkpoint: one that is half deleted must not be read.
+        (folder / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        deleted.append(folder)
+    return deleted
+
+
+def _newest_first(checkpoints: Path) -> list[Path]:
+    if not checkpoints.is_dir():
+        return []
+    return sorted(
+        (path for path in checkpoints.iterdir() if path.is_dir()), key=lambda p: p.name, reverse=True
+    )
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        _read_manifest(folder)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _read_manifest(folder: Path) -> Checkpoint:
+    """A checkpoint whose parts are there and have their sizes."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        if manifest["format"] != FORMAT:
+            raise CheckpointError(
+                f"{path}: its format is {manifest['format']!r}, this version reads {FORMAT}; "
+                "go on with the version of spreeze_zmq that wrote it"
+            )
+        parts = [Part.from_dict(part) for part in manifest["parts"]]
+        state = dict(manifest["state"])
+    except FileNotFoundError as error:
+        raise _torn(folder, f"it has no {MANIFEST}, so it was never completed") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _torn(path, f"it cannot be read as a manifest ({type(error).__name__}: {error})") from error
+    for part in parts:
+        _verify_size(folder, part)
+    return Checkpoint(folder, state, {part.name: part for part in parts})
+
+
+def _verify_size(folder: Path, part: Part) -> None:
+    path = folder / part.name
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise _torn(path, f"{error.strerror}, the checkpoint needs it") from error
+    if size != part.bytes:
+        raise _torn(path, f"it has {size} bytes, should have {part.bytes}")
+
+
+def _torn(path: Path, problem: str) -> CheckpointError:
+    return CheckpointError(f"{path}: {problem}; it is torn, use an earlier checkpoint")
+
+
+def _crc32(path: Path) -> int:
+    crc32 = 0
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                crc32 = zlib.crc32(chunk, crc32)
+    except OSError as error:
+        raise _torn(path, f"it cannot be read: {error.strerror}") from error
+    return crc32
+
+
+def _settle(temporary: Path, final: Path) -> None:
+    """Give a finished file its name: even a crash of the machine leaves the whole of it there or nothing."""
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, final)
+    folder = os.open(final.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
