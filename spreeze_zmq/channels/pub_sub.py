@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from operator import itemgetter
 
 import zmq
 
@@ -24,7 +25,7 @@ class Publisher(Channel):
 
     def __init__(self, endpoint: str, **options: object) -> None:
         self._published = 0
-        self._latest: dict[str, Message] = {}
+        self._latest: dict[str, tuple[Message, int]] = {}
         super().__init__(endpoint, **options)  # type: ignore[arg-type]
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
@@ -37,11 +38,10 @@ class Publisher(Channel):
         Raises:
             WireError: the message cannot travel.
         """
-        stamped = self._stamp(message, self._published)
-        self._send(stamped)
+        self._send(self._encode(message, self._published))
+        if KINDS[message.kind].retained:
+            self._latest[message.kind] = replace(message, repeat=True), self._published
         self._published += 1
-        if KINDS[stamped.kind].retained:
-            self._latest[stamped.kind] = stamped
 
     def serve(self) -> None:
         """Answer those who have subscribed since the last call with the latest messages, in their order."""
@@ -49,8 +49,8 @@ class Publisher(Channel):
         while (frames := self._receive_frames()) is not None:
             subscribed |= len(frames[0]) > 0 and frames[0][0] == 1
         if subscribed:
-            for message in sorted(self._latest.values(), key=lambda kept: kept.sequence):
-                self._send(replace(message, repeat=True))
+            for message, sequence in sorted(self._latest.values(), key=itemgetter(1)):
+                self._send(self._encode(message, sequence))
 
 
 class Subscriber(Channel):

@@ -32,20 +32,22 @@ class Pusher(Channel):
         Raises:
             WireError: the message cannot travel.
         """
-        if not int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT:
-            return False
-        if not self._send(self._stamp(message, self._sent)):
-            return False
-        self._sent += 1
-        return True
+        return self.push(message, 0.0)
 
     def push(self, message: Message, timeout_s: float) -> bool:
-        """Send ``message`` as soon as there is a place; False where there is none for ``timeout_s``."""
+        """Send ``message`` as soon as there is a place; False where there is none for ``timeout_s``.
+
+        Raises:
+            WireError: the message cannot travel.
+        """
+        frames = self._encode(message, self._sent)
         deadline_s = time.monotonic() + timeout_s
-        while not self.try_push(message):
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or not self.socket.poll(math.ceil(1000 * left_s), zmq.POLLOUT):
+        # A send that finds no place may have an old view of the queue; only polling brings it up to date.
+        while not self._send(frames):
+            left_ms = max(0, math.ceil(1000 * (deadline_s - time.monotonic())))
+            if not zmq.zmq_poll([(self.socket, zmq.POLLOUT)], left_ms):
                 return False
+        self._sent += 1
         return True
 
 

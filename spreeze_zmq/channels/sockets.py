@@ -8,7 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.channels.folder import Claim, ipc_endpoint
 from spreeze_zmq.errors import ChannelError, WireError
-from spreeze_zmq.wire import MAX_FRAME_BYTES, Message, decode, encode
+from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, decode, encode
 
 log = logging.getLogger("spreeze")
 
@@ -55,7 +55,7 @@ class Channel:
         kinds: the kinds of message that travel here; empty for all.
         high_water_mark: messages queued at this end for, or from, each peer.
         socket_buffer_bytes: SNDBUF and RCVBUF; 0 leaves the system's own. ZeroMQ applies it to tcp only.
-        linger_s: how long what was sent may take to leave after ``close``.
+        linger_s: how long what was sent may take to leave after ``close``; a receiving end leaves at once.
 
     Attributes:
         counts: messages and bytes that passed, and refusals.
@@ -108,7 +108,8 @@ class Channel:
         socket.sndhwm = socket.rcvhwm = high_water_mark
         if socket_buffer_bytes:
             socket.sndbuf = socket.rcvbuf = socket_buffer_bytes
-        socket.linger = math.ceil(1000 * linger_s)
+        # Of a receiving end only subscriptions could linger: in full, where their publisher is gone.
+        socket.linger = math.ceil(1000 * linger_s) if self._type in (zmq.PUSH, zmq.XPUB) else 0
         socket.sndtimeo = socket.rcvtimeo = 0  # waiting is the poller's work, which has a deadline
         socket.maxmsgsize = MAX_FRAME_BYTES  # a larger frame disconnects; encode refuses to send one
         socket.ipv6 = False
@@ -130,31 +131,39 @@ class Channel:
             log.warning("%s refused a message (%d so far): %s", self.endpoint, count, error)
 
     def close(self) -> None:
-        """Close the socket; what was sent goes on leaving for ``linger_s``."""
+        """Close the socket; what was sent goes on leaving for ``linger_s``.
+
+        ZeroMQ removes the file of a bound socket a while later, in a thread of its own, so the endpoint stays
+        claimed until ``terminate``: else that would remove the file of whoever binds it next.
+        """
         self.socket.close()
         if self._claim is not None:
-            self._claim.release()
+            _claims_of_closed.append(self._claim)
             self._claim = None
 
-    def _stamp(self, message: Message, sequence: int) -> Message:
-        """``message`` as this end's number ``sequence``, its large arrays given over to ZeroMQ."""
+    def _encode(self, message: Message, sequence: int) -> list[Buffer]:
+        """The frames of ``message`` as number ``sequence`` of this end; its large arrays become ZeroMQ's."""
         if self.kinds and message.kind not in self.kinds:
             raise WireError("wrong_kind", f"a {message.kind} message does not travel on {self.endpoint}")
-        return replace(
-            message,
-            arrays={name: given_over(array) for name, array in message.arrays.items()},
-            sender=self.sender,
-            incarnation=self.incarnation,
-            sequence=sequence,
+        arrays = {name: given_over(array) for name, array in message.arrays.items()}
+        stamped = Message(
+            message.kind,
+            message.fields,
+            arrays,
+            self.sender,
+            self.incarnation,
+            sequence,
+            message.repeat,
         )
+        return encode(stamped)
 
-    def _send(self, message: Message) -> bool:
-        """Send without waiting; False where there is no place."""
-        frames = encode(message)
-        last = len(frames) - 1
+    def _send(self, frames: list[Buffer]) -> bool:
+        """Send without waiting; False where there is no place. Only the first frame can find none."""
+        final = len(frames) - 1
         try:
             for position, frame in enumerate(frames):
-                self.socket.send(frame, zmq.SNDMORE if position < last else 0, copy=False)
+                more = zmq.SNDMORE if position < final else 0
+                self.socket.send(frame, more, copy=len(frame) < ZERO_COPY_BYTES)
         except zmq.Again:
             return False
         self.counts.messages += 1
@@ -209,9 +218,14 @@ def given_over(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+_claims_of_closed: list[Claim] = []
+
+
 def terminate() -> None:
-    """Close this process's context, after what was sent has left or its linger time is over."""
+    """End this process's use of ZeroMQ, once what was sent has left or its linger time is over."""
     zmq.Context.instance().destroy()
+    while _claims_of_closed:
+        _claims_of_closed.pop().release()
 
 
 def _checked(endpoint: str) -> Path | None:

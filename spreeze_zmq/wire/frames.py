@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, cast
 
 import msgpack
@@ -39,6 +40,8 @@ _HEADER_KEYS: dict[str, type] = {
     "fields": dict,
     "arrays": list,
 }
+_header_values = itemgetter(*_HEADER_KEYS)
+_header_types = list(_HEADER_KEYS.values())
 
 
 @dataclass(frozen=True)
@@ -143,25 +146,17 @@ def decode(frames: Sequence[Buffer]) -> Message:
     if len(frames) > MAX_ARRAYS + 1:
         raise WireError("too_many_arrays", f"{len(frames) - 1} array frames, at most {MAX_ARRAYS}")
     header = _unpack_header(frames[0])
-    arrays = _arrays(header["arrays"], frames[1:])
-    kind, fields = header["kind"], header["fields"]
+    _, kind, sender, incarnation, sequence, fields, described = _known_values(header)
+    arrays = _arrays(described, frames[1:])
     check(kind, fields, arrays)
-    return Message(
-        kind=kind,
-        fields=fields,
-        arrays=arrays,
-        sender=header["sender"],
-        incarnation=header["incarnation"],
-        sequence=header["sequence"],
-        repeat=header.get("repeat", False) is True,
-    )
+    return Message(kind, fields, arrays, sender, incarnation, sequence, header.get("repeat") is True)
 
 
-def _unpack_header(frame: Buffer) -> dict[str, Any]:
+def _unpack_header(frame: Buffer) -> Any:
     if len(frame) > MAX_HEADER_BYTES:
         raise WireError("oversize_header", f"{len(frame)} bytes, at most {MAX_HEADER_BYTES}")
     try:
-        header = msgpack.unpackb(
+        return msgpack.unpackb(
             frame,
             raw=False,
             strict_map_key=True,
@@ -176,31 +171,35 @@ def _unpack_header(frame: Buffer) -> dict[str, Any]:
     except Exception as error:  # whatever a stranger's bytes make the parser raise is the same refusal
         reason = "ext_type" if "max_ext_len" in str(error) else "bad_header"
         raise WireError(reason, f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _known_values(header: Any) -> tuple[Any, ...]:
+    """The values of the header's keys, each of its type, in the order of ``_HEADER_KEYS``."""
     if not isinstance(header, dict):
         raise WireError("header_not_map", f"the header is a {type(header).__name__}")
-    if type(header.get("protocol")) is int and header["protocol"] != PROTOCOL_VERSION:
-        raise WireError(
-            "unknown_version", f"protocol {header['protocol']}, this end speaks {PROTOCOL_VERSION}"
-        )
-    for key, wanted in _HEADER_KEYS.items():
-        if key not in header:
-            raise WireError("missing_key", f"the header has no {key!r}")
-        if type(header[key]) is not wanted:
-            raise WireError("wrong_key_type", f"{key!r} is {header[key]!r:.40}, not a {wanted.__name__}")
-    for key in ("incarnation", "sequence"):
-        if not 0 <= header[key] < MAX_COUNT:
-            raise WireError("wrong_key_type", f"{key!r} is {header[key]}, outside [0, 2**53)")
-    return header
+    version = header.get("protocol")
+    if version != PROTOCOL_VERSION and type(version) is int:
+        raise WireError("unknown_version", f"protocol {version}, this end speaks {PROTOCOL_VERSION}")
+    try:
+        values: tuple[Any, ...] = _header_values(header)
+    except KeyError as error:
+        raise WireError("missing_key", f"the header has no {error}") from None
+    if list(map(type, values)) != _header_types:
+        wrong = next(key for key, wanted in _HEADER_KEYS.items() if type(header[key]) is not wanted)
+        raise WireError("wrong_key_type", f"{wrong!r} is {header[wrong]!r:.40}, not a {_HEADER_KEYS[wrong]}")
+    if not (0 <= header["incarnation"] < MAX_COUNT and 0 <= header["sequence"] < MAX_COUNT):
+        raise WireError("wrong_key_type", "'incarnation' or 'sequence' is outside [0, 2**53)")
+    return values
 
 
-def _unique_map(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
-    pairs = list(pairs)
+def _unique_map(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         raise WireError("duplicate_key", "a map of the header names a key twice")
-    for key in result:
-        if type(key) is not str:
-            raise WireError("non_string_key", f"a key of the header is a {type(key).__name__}")
+    try:
+        "".join(result)  # the quickest way to see that every key is a string
+    except TypeError:
+        raise WireError("non_string_key", "a map of the header has a key that is not a string") from None
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,11 @@ class FieldSpec:
     type: str
     required: bool = True
 
+    @cached_property
+    def is_right(self) -> Callable[[object], bool]:
+        """Whether a value is of this type."""
+        return FIELD_TYPES[self.type]
+
 
 @dataclass(frozen=True)
 class ArraySpec:
@@ -101,7 +107,7 @@ def check(kind: str, fields: Mapping[str, Any], arrays: Arrays) -> None:
         raise WireError("unknown_kind", f"{kind[:40]!r} is none of {', '.join(KINDS)}")
     for name, wanted in spec.fields.items():
         if name in fields:
-            if not FIELD_TYPES[wanted.type](fields[name]):
+            if not wanted.is_right(fields[name]):
                 raise WireError(
                     "wrong_field_type", f"{kind}.{name} is {fields[name]!r:.60}, expected a {wanted.type}"
                 )
@@ -109,20 +115,21 @@ def check(kind: str, fields: Mapping[str, Any], arrays: Arrays) -> None:
             raise WireError("missing_field", f"{kind} has no field {name!r}")
     for name, shape in spec.arrays.items():
         if name in arrays:
-            _check_array(f"{kind}.{name}", arrays[name], shape)
+            _check_array(kind, name, arrays[name], shape)
         elif shape.required:
             raise WireError("missing_array", f"{kind} has no array {name!r}")
     if spec.cross_check is not None:
         spec.cross_check(fields, arrays)
 
 
-def _check_array(place: str, array: NDArray[np.generic], wanted: ArraySpec) -> None:
-    if array.dtype.name not in wanted.dtypes:
-        raise WireError(
-            "wrong_dtype", f"{place} is {array.dtype.name}, expected {' or '.join(wanted.dtypes)}"
-        )
+def _check_array(kind: str, name: str, array: NDArray[np.generic], wanted: ArraySpec) -> None:
+    dtype = dtype_name(array)
+    if dtype not in wanted.dtypes:
+        raise WireError("wrong_dtype", f"{kind}.{name} is {dtype}, expected {' or '.join(wanted.dtypes)}")
     if not wanted.min_rank <= array.ndim <= wanted.max_rank:
-        raise WireError("wrong_rank", f"{place} has rank {array.ndim}, at least {wanted.min_rank} expected")
+        raise WireError(
+            "wrong_rank", f"{kind}.{name} has rank {array.ndim}, at least {wanted.min_rank} expected"
+        )
 
 
 def _fields(optional: tuple[str, ...] = (), **types: str) -> dict[str, FieldSpec]:
@@ -133,15 +140,21 @@ _OBS = ("float32", "uint8")
 _ANY_RANK = 8
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
 _REPORT = _fields(
-    ("streams",),
+    ("pushed", "taken", "policy_lag", "waiting_for"),
     role="text",
     name="text",
     pid="count",
     time_s="number",
     uptime_s="number",
+    cpu_s="number",
+    rss_bytes="count",
+    clock_s="numbers",
     counters="numbers",
     gauges="numbers",
-    streams="map",
+    pushed="numbers",
+    taken="map",
+    policy_lag="numbers",
+    waiting_for="text",
 )
 
 #: Every kind of message, by name. PROTOCOL.md says what each field means and in what unit.
@@ -206,10 +219,15 @@ KINDS: dict[str, KindSpec] = {
         )
     ),
     "failure": KindSpec(_fields(name="text", summary="text", traceback="text")),
+    "part": KindSpec(_fields(folder="text", part="map")),
+    "exited": KindSpec(_fields(name="text", how="text", restarting="flag")),
+    "workers": KindSpec(_fields(role="text", count="count", reason="text")),
+    "stop_request": KindSpec(_fields(reason="text")),
+    "stopping": KindSpec(_fields(roles="names")),
     "status": KindSpec(retained=True),
     "stop": KindSpec(_fields(roles="names", reason="text"), retained=True),
     "pause": KindSpec(_fields(paused="flag"), retained=True),
-    "checkpoint": KindSpec(_fields(id="any")),
+    "checkpoint": KindSpec(_fields(folder="text")),
     "scale": KindSpec(_fields(role="text", count="count", reason="text")),
     "set": KindSpec(_fields(role="text", option="text", value="any")),
 }

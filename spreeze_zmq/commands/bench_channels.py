@@ -1,0 +1,157 @@
+"""The channels in ``spreeze bench``: what one moves between two processes, beside what bare pyzmq moves."""
+
+from __future__ import annotations
+
+import secrets
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from spreeze_zmq.channels import Poller, Puller, Pusher, SocketFolder, bare, terminate
+from spreeze_zmq.errors import PeerTimeout
+from spreeze_zmq.wire import Message
+
+SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 22)
+#: Messages queued at each end, the same for both: what is measured is the code, not the queue.
+MAX_QUEUED_BYTES = 64 << 20
+MAX_QUEUED = 1000
+TIMEOUT_S = 10.0
+#: Length of one turn; the two take turns, so that what else the machine does falls on both alike.
+TURN_S = 0.3
+FIRST_GUESS_BYTES_PER_S = 1e9
+FIRST_GUESS_MESSAGES_PER_S = 30_000
+
+Way = Literal["bare", "channel"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What moved for one size of message.
+
+    Attributes:
+        message_bytes: size of the array in each message.
+        bare_per_s: messages/s of bare pyzmq, the median over the turns.
+        channel_per_s: messages/s of Pusher to Puller, likewise.
+        ratio: the median of the ratios of neighbouring turns.
+    """
+
+    message_bytes: int
+    bare_per_s: float
+    channel_per_s: float
+    ratio: float
+
+    @property
+    def bare_gb_per_s(self) -> float:
+        """GB/s of bare pyzmq."""
+        return self.bare_per_s * self.message_bytes / 1e9
+
+    @property
+    def channel_gb_per_s(self) -> float:
+        """GB/s of the channel."""
+        return self.channel_per_s * self.message_bytes / 1e9
+
+
+def measure(sizes: Sequence[int] = SIZES, seconds: float = 4.0) -> list[Row]:
+    """Measure each size for about ``seconds``, bare pyzmq and the channel in turn, two processes over ipc.
+
+    Raises:
+        PeerTimeout: the sending process did not deliver.
+    """
+    folder = SocketFolder.create("bench")
+    try:
+        return [_measure_size(folder, size, max(2, round(seconds / (2 * TURN_S)))) for size in sizes]
+    finally:
+        folder.remove()
+
+
+def _measure_size(folder: SocketFolder, size: int, num_pairs: int) -> Row:
+    rates: dict[Way, list[float]] = {"bare": [], "channel": []}
+    guess = min(FIRST_GUESS_BYTES_PER_S / size, FIRST_GUESS_MESSAGES_PER_S)
+    for pair in range(num_pairs + 1):
+        ways: tuple[Way, Way] = ("bare", "channel") if pair % 2 else ("channel", "bare")
+        for way in ways:
+            num_messages = max(20, int(TURN_S * (rates[way][-1] if rates[way] else guess)))
+            rates[way].append(_turn(folder, way, size, num_messages))
+    bare_rates, channel_rates = rates["bare"][1:], rates["channel"][1:]  # the first pair only warms up
+    return Row(
+        message_bytes=size,
+        bare_per_s=statistics.median(bare_rates),
+        channel_per_s=statistics.median(channel_rates),
+        ratio=statistics.median(
+            ours / theirs for ours, theirs in zip(channel_rates, bare_rates, strict=True)
+        ),
+    )
+
+
+def _turn(folder: SocketFolder, way: Way, size: int, num_messages: int) -> float:
+    """Messages/s of one stream, from its first message to its last; starting the process is not in it."""
+    endpoint, mark = folder.endpoint(f"{way}-{secrets.token_hex(4)}"), high_water_mark(size)
+    pull, close = _open(way, endpoint, mark)
+    sender = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "spreeze_zmq.commands.bench_channels",
+            way,
+            endpoint,
+            str(size),
+            str(num_messages),
+        ]
+    )
+    try:
+        pull()
+        began_s = time.perf_counter()
+        for _ in range(num_messages - 1):
+            pull()
+        return (num_messages - 1) / (time.perf_counter() - began_s)
+    finally:
+        close()
+        sender.kill()
+        sender.wait()
+
+
+def high_water_mark(size: int) -> int:
+    """Messages of ``size`` bytes that may queue at each end."""
+    return max(2, min(MAX_QUEUED, MAX_QUEUED_BYTES // size))
+
+
+def _open(way: Way, endpoint: str, mark: int) -> tuple[Callable[[], object], Callable[[], None]]:
+    """The receiving end: a function that takes one message, and one that closes."""
+    if way == "bare":
+        plain = bare.Puller(endpoint, mark, TIMEOUT_S)
+        return plain.pull, plain.close
+    puller, poller = Puller(endpoint, bind=True, high_water_mark=mark), Poller()
+
+    def pull() -> Message:
+        while (message := puller.pull()) is None:
+            if not poller.wait([puller], timeout_s=TIMEOUT_S):
+                raise PeerTimeout("bench", "its sender", f"a message on {endpoint}", TIMEOUT_S)
+        return message
+
+    return pull, puller.close
+
+
+def _send(way: str, endpoint: str, size: int, num_messages: int) -> None:
+    """The sending process: every message the same array, as bare and as channel."""
+    array = np.zeros(size // 4, np.float32)
+    mark = high_water_mark(size)
+    if way == "bare":
+        bare.send(endpoint, array.data.cast("B"), num_messages, mark, TIMEOUT_S)
+        return
+    pusher = Pusher(endpoint, sender="bench-0", incarnation=1, high_water_mark=mark, linger_s=TIMEOUT_S)
+    message = Message("critic", {"version": 1, "critic_updates": 1, "env_steps": 1}, {"parameters": array})
+    for _ in range(num_messages):
+        if not pusher.push(message, TIMEOUT_S):
+            raise PeerTimeout("bench", "its receiver", f"a place on {endpoint}", TIMEOUT_S)
+    pusher.close()
+    terminate()
+
+
+if __name__ == "__main__":
+    _send(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
