@@ -102,6 +102,10 @@ def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | Non
 def _read_command(words: list[str], folder: Path, mistakes: Mistakes) -> tuple[str, ...]:
     """``python`` is the interpreter that runs this; ``{folder}`` the component's own folder."""
     command = [word.replace("{folder}", str(folder)) for word in words]
+    for word in [word for word in command[1:] if word.startswith(str(folder))]:
+        program = Path(word) / "__main__.py" if word == str(folder) else Path(word)
+        if not program.exists():
+            mistakes.add(("command",), f"there is no {program}")
     if command and command[0] == "python":
         return (sys.executable, *command[1:])
     if command and shutil.which(command[0]) is None:
@@ -122,11 +126,15 @@ def _read_channels(role: str | None, written: Mapping[str, Any], mistakes: Mista
         if expected is None:
             spec = CHANNELS[name]
             users = ", ".join((spec.binds, *spec.connects))
-            mistakes.add(("channels", *key), f"the role {role} has no end of this channel", f"those of it: {users}")
+            mistakes.add(
+                ("channels", *key), f"the role {role} has no end of this channel", f"those of it: {users}"
+            )
         elif end != expected:
             binder = CHANNELS[name].binds
             why = f"{binder} binds it already" if binder != role and end == CHANNELS[name].binder_end else ""
-            mistakes.add(("channels", *key), f'expected "{expected}" in the role {role}, got {show(end)}', why)
+            mistakes.add(
+                ("channels", *key), f'expected "{expected}" in the role {role}, got {show(end)}', why
+            )
         else:
             ends[name] = expected
     for name, spec in CHANNELS.items():

@@ -2,45 +2,55 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from spreeze_zmq.topology.plan import ChannelPlan, ComponentPlan, Count, Plan
 
-_ARROWS = {
-    "push_pull": ("<==", "PUSH to PULL, waits when full"),
-    "pub_sub": ("-->", "PUB to SUB, newest wins"),
-}
+_ARROWS = {"push_pull": "<==", "pub_sub": "-->"}
+_PATTERNS = {"push_pull": "PUSH/PULL", "pub_sub": "PUB/SUB"}
 
 
 def graph(plan: Plan) -> str:
     """Processes and channels of a plan as text: who binds, who connects, in which direction messages flow."""
     width = max(map(len, plan.components))
+    counts = {role: _count(component.count) for role, component in plan.components.items()}
+    wide = max(map(len, counts.values()))
     lines = [f"{plan.name}: {plan.run.algorithm} on {plan.run.env}", "", "processes"]
-    lines += [f"  {role:{width}}  {_process(component)}" for role, component in plan.components.items()]
-    lines += ["", "channels (BINDER first; <== pulls from, --> publishes to)"]
+    for role, component in plan.components.items():
+        lines.append(f"  {role:{width}}  {counts[role]:{wide}}  {_process(component)}")
+    lines += ["", "channels: who binds stands first; <== takes from, --> publishes to"]
     for name, channel in plan.channels.items():
-        lines += _channel(name, channel, plan)
+        lines += ["", f"  {name}", *(f"    {line}" for line in _channel(name, channel))]
     return "\n".join(lines)
 
 
 def _process(component: ComponentPlan) -> str:
-    threads = f"{component.threads} thread{'s' if component.threads != 1 else ''} each"
-    device = f", {component.options['device']}" if "device" in component.options else ""
-    free = "" if component.launched else "; not launched, its place is free"
-    return f"x {_count(component.count):6}  {component.use}: {threads}{device}, nice {component.nice}{free}"
+    parts = [component.use, f"{component.threads} thread{'s' if component.threads != 1 else ''} each"]
+    if "device" in component.options:
+        parts.append(component.options["device"])
+    if component.nice:
+        parts.append(f"nice {component.nice}")
+    if not component.launched:
+        parts.append("not launched, its place is free")
+    return ", ".join(parts)
 
 
 def _count(count: Count) -> str:
     if count.minimum == count.maximum:
-        return str(count.initial)
-    return f"{count.initial} in {count.minimum}..{count.maximum}"
+        return f"x {count.initial}"
+    return f"x {count.initial} ({count.minimum} to {count.maximum})"
 
 
-def _channel(name: str, channel: ChannelPlan, plan: Plan) -> list[str]:
-    arrow, pattern = _ARROWS[channel.pattern]
-    endpoint = channel.endpoint or f"ipc, {name} in the run's socket folder"
+def _channel(name: str, channel: ChannelPlan) -> list[str]:
+    endpoint = channel.endpoint or f"ipc://SOCKETS/{name}"
+    queued = f"{channel.high_water_mark} messages queued at each end"
     carries = ", ".join(channel.kinds) + (f" of {', '.join(channel.fields)}" if channel.fields else "")
     return [
-        f"  {name}",
-        f"    {channel.binds} {arrow} {', '.join(channel.connects) or 'nobody'}",
-        f"    {pattern}; {channel.high_water_mark} messages at each end; {endpoint}",
-        f"    carries {carries}",
+        f"{channel.binds} {_ARROWS[channel.pattern]} {', '.join(channel.connects) or 'nobody'}",
+        f"{_PATTERNS[channel.pattern]} at {endpoint}, {queued}",
+        *_wrapped(f"carries {carries}"),
     ]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, width=96, subsequent_indent="  ")

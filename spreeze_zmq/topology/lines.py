@@ -48,6 +48,8 @@ def split_key(text: str) -> Key:
     Raises:
         tomllib.TOMLDecodeError: it is no TOML key.
     """
+    if "\n" in text:
+        raise tomllib.TOMLDecodeError("a key stands on one line")
     names: list[str] = []
     level: Any = tomllib.loads(f"{text} = 0")
     while isinstance(level, dict):

@@ -235,7 +235,10 @@ def _typed(kind: Any, value: Any, place: str) -> Any:
     if kind is Any:
         return value
     if kind is EnvironmentSpec:
-        return EnvironmentSpec.from_dict(value)
+        try:
+            return EnvironmentSpec.from_dict(_expect(dict, value, place))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{place}: not as envs.EnvironmentSpec describes it: {error!r}") from None
     if is_dataclass(kind):
         return _dataclass_of(kind, value, place)
     if origin is UnionType:

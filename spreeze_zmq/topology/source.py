@@ -137,8 +137,6 @@ def _lay_over(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key 
         mistakes.add_at(place, "expected KEY=VALUE", "as in --set run.seed=2")
         return None
     try:
-        if "\n" in name or "#" in name:
-            raise tomllib.TOMLDecodeError
         key = split_key(name)
         value = _value_of(text.strip())
     except (tomllib.TOMLDecodeError, RecursionError):

@@ -1,0 +1,50 @@
+"""Reading one table of a file by its options: defaults filled in, every mistake noted, checking going on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from spreeze_zmq.topology.mistakes import Key, Mistakes, did_you_mean, dotted, suggestion
+from spreeze_zmq.topology.schema import Option, Unfit, show
+from spreeze_zmq.topology.values import check
+
+
+def read_table(
+    options: Sequence[Option],
+    table: Any,
+    key: Key,
+    mistakes: Mistakes,
+    elsewhere: Callable[[str], str] = lambda name: "",
+) -> dict[str, Any]:
+    """The values of all ``options``, defaults filled in; every unknown key and unfit value is noted.
+
+    ``elsewhere(name)`` gives a hint for an unknown key that is known in another table, or nothing.
+    An option with a mistake keeps its default.
+    """
+    values = {option.name: deepcopy(option.default) for option in options}
+    if not isinstance(table, Mapping):
+        mistakes.add(key, f"expected a table, got {show(table)}", f"write [{dotted(key)}] and its keys below")
+        return values
+    by_name = {option.name: option for option in options}
+    for name, value in table.items():
+        if name not in by_name:
+            hint = elsewhere(name) or did_you_mean(name, by_name) or suggestion(name, by_name)
+            mistakes.add((*key, name), "unknown key", hint)
+            continue
+        values[name] = _read_value(by_name[name], value, (*key, name), mistakes)
+    for option in options:
+        if option.required and option.name not in table:
+            mistakes.add((*key, option.name), f"missing; expected {option.expected}", option.help)
+    return values
+
+
+def _read_value(option: Option, value: Any, key: Key, mistakes: Mistakes) -> Any:
+    if option.options:
+        return {k: v for k, v in read_table(option.options, value, key, mistakes).items() if v is not None}
+    try:
+        return check(option, value)
+    except Unfit as unfit:
+        mistakes.add(key, unfit.problem, unfit.hint)
+        return deepcopy(option.default)

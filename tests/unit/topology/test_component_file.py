@@ -1,0 +1,135 @@
+"""A component of one's own: its component.toml is checked before any of its processes starts."""
+
+import sys
+
+import pytest
+
+from spreeze_zmq.errors import TopologyError
+from spreeze_zmq.topology import ROLES, load
+from spreeze_zmq.topology.component_file import read_component_file, shipped_components
+from spreeze_zmq.topology.mistakes import Mistakes
+from spreeze_zmq.topology.source import shipped_folder
+
+EXPERIENCE = 'experience = { critic_learner = "push" }'
+CHANNELS = f'channels = {{ {EXPERIENCE}, policy = "sub", report = "push", control = "sub" }}\n'
+GOOD = 'role = "sampler"\ncommand = ["python", "{folder}/run.py", "--fast"]\n' + CHANNELS
+
+
+@pytest.fixture
+def component(tmp_path):
+    """Writes ``mine/component.toml`` and a topology beside it that uses it as its sampler; loads that."""
+
+    def load_with(text, sampler=""):
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "run.py").touch()
+        (tmp_path / "mine" / "component.toml").write_text(text)
+        own = tmp_path / "own.toml"
+        own.write_text(f'run.env = "Pendulum-v1"\n[components.sampler]\nuse = "./mine"\n{sampler}')
+        return load(own)
+
+    return load_with
+
+
+def test_every_role_has_a_shipped_component_of_its_name():
+    """A topology that names none of them is complete."""
+    mistakes = Mistakes()
+    for role in ROLES:
+        file = read_component_file(shipped_folder("components") / role, mistakes)
+        assert file is not None, mistakes.found
+        assert file.role == role
+        assert file.description
+    assert set(shipped_components()) >= set(ROLES)
+
+
+def test_a_folder_beside_the_topology_takes_a_role(component, tmp_path):
+    """Its command, channels and options are what the plan holds."""
+    options = '[options.size]\ntype = "int"\ndefault = 3\nminimum = 1\nhelp = "x"\n'
+    plan = component(GOOD + options, "size = 5")
+    sampler = plan.components["sampler"]
+    assert sampler.use == "./mine"
+    assert sampler.folder == str(tmp_path / "mine")
+    assert sampler.command == (sys.executable, f"{tmp_path}/mine/run.py", "--fast")
+    assert sampler.options == {"size": 5}
+    assert sampler.channels["policy"] == "sub"
+    assert plan.channels["experience.critic_learner"].connects == ("sampler",)
+    assert plan.channels["experience.actor_learner"].connects == ()
+
+
+def test_the_command_may_be_any_program(component):
+    """A compiled component is named by its path or found on PATH."""
+    plan = component(GOOD.replace('"python", "{folder}/run.py", "--fast"', '"/bin/sh", "{folder}/run.py"'))
+    assert plan.components["sampler"].command[0] == "/bin/sh"
+
+
+@pytest.mark.parametrize(
+    ("text", "sampler", "fragments"),
+    [
+        (GOOD, "envs = 4", ["own.toml:4 components.sampler.envs: unknown key"]),
+        (
+            GOOD + '[options.size]\ntype = "int"\nhelp = "x"\n',
+            "",
+            ["components.sampler.size: missing; expected a whole number"],
+        ),
+        (
+            GOOD.replace('"sampler"', '"evaluator"'),
+            "",
+            ["experience.critic_learner: the role evaluator has no end"],
+        ),
+        (
+            GOOD.replace('"sampler"', '"smapler"'),
+            "",
+            ["mine/component.toml:1 role: expected one of", '"sampler"?'],
+        ),
+        (
+            GOOD.replace('policy = "sub"', 'policy = "pub"'),
+            "",
+            ['expected "sub" in the role sampler', "binds it already"],
+        ),
+        (
+            GOOD.replace('policy = "sub"', 'polciy = "sub"'),
+            "",
+            ["channels.polciy: unknown channel", '"policy"?'],
+        ),
+        (
+            GOOD.replace('report = "push", ', ""),
+            "",
+            ['channels.report: missing; the role sampler needs it as "push"'],
+        ),
+        (
+            CHANNELS + 'role = "sampler"',
+            "",
+            ["command: missing; expected a list of texts"],
+        ),
+        (
+            GOOD.replace('"python"', '"no-such-program"'),
+            "",
+            ["command: no-such-program is no program", "build it"],
+        ),
+        (
+            GOOD + '[options.count]\ntype = "int"\ndefault = 1\nhelp = "x"',
+            "",
+            ["options.count: every component has"],
+        ),
+        (
+            GOOD + '[options.a]\ntype = "integer"\ndefault = 1\nhelp = "x"',
+            "",
+            ["options.a.type: expected one of"],
+        ),
+        (
+            GOOD + '[options.a]\ntype = "int"\ndefault = "b"\nhelp = "x"',
+            "",
+            ["options.a.default: expected a whole"],
+        ),
+        (GOOD + '[options.a]\ntype = "int"\ndefault = 1', "", ["options.a.help: missing"]),
+        (GOOD + "options.a = 3", "", ["options.a: expected a table, got 3"]),
+        (GOOD.replace("run.py", "nun.py"), "", ["command: there is no", "mine/nun.py"]),
+        (GOOD.replace("/run.py", ""), "", ["command: there is no", "mine/__main__.py"]),
+        ("role = ", "", ["mine/component.toml: not valid TOML"]),
+    ],
+)
+def test_a_mistake_of_a_component_is_placed_in_its_file(text, sampler, fragments, component):
+    """Its own mistakes name its path; those of the topology that uses it name the topology."""
+    with pytest.raises(TopologyError) as caught:
+        component(text, sampler)
+    found = [str(mistake) for mistake in caught.value.mistakes]
+    assert any(all(fragment in line for fragment in fragments) for line in found), found
