@@ -1,4 +1,4 @@
-"""Outlives the launcher by a moment and kills all that it leaves: the kernel's signal reaches only children."""
+"""Outlives the launcher and kills what it leaves behind: the signal of the kernel reaches children only."""
 
 from __future__ import annotations
 

@@ -1,0 +1,251 @@
+"""Rates, the journal, JSON that everybody reads, and curves that TensorBoard reads back."""
+
+import json
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from spreeze_zmq.metrics import Journal, Rates, TensorBoard, plain, read_journal, write_json
+
+# --- rates ----------------------------------------------------------------------------------------
+
+
+def test_a_steady_counter_has_its_rate():
+    """100 a second, reported each half second."""
+    rates = Rates(window_s=2.0)
+    for tick in range(21):
+        rates.add("env_steps", 50 * tick, tick / 2)
+    assert rates.rate("env_steps", 10.0) == 100.0
+
+
+def test_a_rate_forgets_what_is_older_than_its_window():
+    """After a change the rate is the new one within a window."""
+    rates = Rates(window_s=2.0)
+    for tick in range(11):
+        rates.add("env_steps", 1000 * tick, float(tick))
+    for tick in range(1, 4):
+        rates.add("env_steps", 10_000 + 10 * tick, 10.0 + tick)
+    assert rates.rate("env_steps", 13.0) == 10.0
+
+
+def test_a_rate_needs_two_points_and_time_between_them():
+    """Nothing is divided by nothing."""
+    rates = Rates()
+    assert rates.rate("env_steps", 0.0) == 0.0
+    rates.add("env_steps", 5, 1.0)
+    assert rates.rate("env_steps", 1.0) == 0.0
+    rates.add("env_steps", 9, 1.0)
+    assert rates.rate("env_steps", 1.0) == 0.0
+    rates.add("env_steps", 13, 2.0)
+    assert rates.rate("env_steps", 2.0) == 4.0
+
+
+def test_a_counter_that_is_silent_has_no_rate():
+    """A dead learner's last rate is not shown for ever."""
+    rates = Rates(window_s=2.0)
+    rates.add("updates", 0, 0.0)
+    rates.add("updates", 100, 1.0)
+    assert rates.rate("updates", 2.9) == 100.0
+    assert rates.rate("updates", 3.1) == 0.0
+
+
+def test_a_counter_that_falls_begins_anew():
+    """A restarted process counts from its checkpoint; a rate is never negative."""
+    rates = Rates()
+    rates.add("updates", 1000, 0.0)
+    rates.add("updates", 10, 1.0)
+    assert rates.rate("updates", 1.0) == 0.0
+    rates.add("updates", 30, 2.0)
+    assert rates.rate("updates", 2.0) == 20.0
+
+
+@given(st.lists(st.tuples(st.floats(-1, 10), st.integers(0, 10**12)), max_size=50), st.floats(0, 100))
+def test_a_rate_is_always_a_number(steps, later_s):
+    """Whatever clocks and counters do: finite and not negative."""
+    rates = Rates(2.0)
+    now_s = 0.0
+    for step_s, value in steps:
+        now_s += step_s
+        rates.add("x", value, now_s)
+        assert 0.0 <= rates.rate("x", now_s + later_s) < math.inf
+
+
+# --- the journal ----------------------------------------------------------------------------------
+
+
+def test_a_journal_comes_back_as_it_was_written(tmp_path):
+    """One object a line, with its time and kind."""
+    journal = Journal(tmp_path / "metrics.jsonl")
+    journal.write("status", 1.23456, {"env_steps": 512})
+    journal.write("evaluation", 2, {"mean_return": math.nan})
+    assert list(read_journal(tmp_path / "metrics.jsonl")) == [
+        {"env_steps": 512, "t_s": 1.235, "kind": "status"},
+        {"mean_return": None, "t_s": 2, "kind": "evaluation"},
+    ]
+
+
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from spreeze_zmq.metrics import Journal
+journal = Journal(Path(sys.argv[1]))
+journal.write("status", 1.0, {"env_steps": 512})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_line_outlives_a_kill_right_after_it(tmp_path):
+    """Nothing waits in the process."""
+    path = tmp_path / "metrics.jsonl"
+    subprocess.run([sys.executable, "-c", WRITER, str(path)], check=False, timeout=20)
+    assert [line["env_steps"] for line in read_journal(path)] == [512]
+
+
+def test_a_torn_line_costs_itself_alone(tmp_path):
+    """The next life goes on below it, and reading passes over it."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "status", "t_s": 1}\n{"kind": "sta')
+    assert [line["t_s"] for line in read_journal(path)] == [1]
+    Journal(path).write("status", 2, {})
+    assert [line["t_s"] for line in read_journal(path)] == [1, 2]
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def test_plain_values_are_strict_json():
+    """Numpy becomes numbers and lists, what is not finite becomes null."""
+    value = {
+        "nan": math.nan,
+        "inf": [math.inf, -math.inf],
+        "numpy": (np.float32(1.5), np.int64(2), np.float64("nan"), np.bool_(True)),
+        3: np.array([[1.0, math.nan]]),
+    }
+    assert plain(value) == {
+        "nan": None,
+        "inf": [None, None],
+        "numpy": [1.5, 2, None, True],
+        "3": [[1.0, None]],
+    }
+
+
+def test_what_has_no_meaning_in_json_is_named():
+    """Not turned into a string that somebody must parse."""
+    with pytest.raises(TypeError, match="set has no place in JSON"):
+        plain({"a": {1, 2}})
+
+
+def test_a_summary_replaces_the_old_one_whole(tmp_path):
+    """And leaves nothing else in the folder."""
+    path = tmp_path / "summary.json"
+    write_json(path, {"exit_reason": "", "best_return": math.nan})
+    write_json(path, {"exit_reason": "return 6000 >= 6000"})
+    assert json.loads(path.read_text()) == {"exit_reason": "return 6000 >= 6000"}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_summary_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    """A value of a wrong type costs the new figures only."""
+    path = tmp_path / "summary.json"
+    write_json(path, {"wall_s": 1.0})
+    with pytest.raises(TypeError):
+        write_json(path, {"wall_s": object()})
+    assert json.loads(path.read_text()) == {"wall_s": 1.0}
+
+
+# --- TensorBoard ----------------------------------------------------------------------------------
+
+
+def curves(folder):
+    """Every curve that TensorBoard finds in a folder: ``{tag: [(step, value), ...]}``."""
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    return {
+        tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+    }
+
+
+STATUS = {
+    "t_s": 12.0,
+    "env_steps": 2048,
+    "env_steps_per_s": 6300.0,
+    "critic_updates": 64,
+    "critic_updates_per_s": 190.0,
+    "actor_updates_per_s": 180.0,
+    "trained_transitions_per_s": 48_640.0,
+    "replay_ratio": {"target": 8.0, "measured": 7.75},
+    "policy_lag": {"p50": 1, "p99": 3, "max": 4},
+    "episodes": {"count": 2, "mean_return": -12.5, "mean_length": 1000.0},
+}
+
+
+def test_curves_have_the_names_that_stable_baselines3_uses(tmp_path):
+    """Over env steps, read back by TensorBoard itself while the file is still open."""
+    board = TensorBoard(tmp_path)
+    gauges = {
+        "actor_loss": -1.5,
+        "critic_loss": 0.5,
+        "temperature": 0.125,
+        "learning_rate": 0.25,
+        "q_mean": math.nan,
+    }
+    board.status(STATUS, gauges)
+    board.evaluation({"env_steps": 2000, "mean_return": 100.0, "std_return": 2.0, "mean_length": 1000.0})
+    found = curves(tmp_path)
+    expected = {
+        "rollout/ep_rew_mean": -12.5,
+        "rollout/ep_len_mean": 1000.0,
+        "time/fps": 6300.0,
+        "time/total_timesteps": 2048.0,
+        "train/actor_loss": -1.5,
+        "train/critic_loss": 0.5,
+        "train/ent_coef": 0.125,
+        "train/learning_rate": 0.25,
+        "train/n_updates": 64.0,
+        "balance/replay_ratio": 7.75,
+        "balance/policy_lag_p99": 3.0,
+    }
+    assert {tag: found[tag] for tag in expected} == {tag: [(2048, value)] for tag, value in expected.items()}
+    assert found["eval/mean_reward"] == [(2000, 100.0)]
+    assert found["eval/mean_ep_length"] == [(2000, 1000.0)]
+    assert "train/q_mean" not in found
+
+
+def test_a_status_without_progress_adds_no_point(tmp_path):
+    """A curve does not become a vertical line; before the first step there is no file."""
+    board = TensorBoard(tmp_path)
+    board.status({**STATUS, "env_steps": 0}, {})
+    assert list(tmp_path.iterdir()) == []
+    none_yet = {"count": 0, "mean_return": None, "mean_length": None}
+    board.status({**STATUS, "episodes": none_yet}, {})
+    board.status({**STATUS, "t_s": 13.0}, {})
+    board.status({**STATUS, "env_steps": 4096}, {})
+    found = curves(tmp_path)
+    assert [step for step, _ in found["time/fps"]] == [2048, 4096]
+    assert [step for step, _ in found["rollout/ep_rew_mean"]] == [4096]
+
+
+def test_a_second_life_of_the_broker_goes_on_with_the_curves(tmp_path):
+    """Both files of one folder are one run."""
+    TensorBoard(tmp_path).write({"time/fps": 1.0}, 1)
+    code = "import sys; from pathlib import Path; from spreeze_zmq.metrics import TensorBoard; "
+    code += "TensorBoard(Path(sys.argv[1])).write({'time/fps': 2.0}, 2)"
+    time.sleep(1.0)  # TensorBoard orders the files by the second in their names
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=20)
+    assert curves(tmp_path)["time/fps"] == [(1, 1.0), (2, 2.0)]
+
+
+def test_the_broker_pays_for_tensorboard_only_when_it_writes():
+    """Importing the metrics brings neither tensorboard nor numpy nor torch."""
+    code = "import sys, spreeze_zmq.metrics as m; from pathlib import Path; m.TensorBoard(Path('.')); "
+    code += "print([name for name in ('tensorboard', 'tensorflow', 'numpy', 'torch') if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=20
+    )
+    assert done.stdout == "[]\n"
