@@ -1,4 +1,4 @@
-"""What all batched environments share: seeds, time limits, same-step autoreset, episode statistics, send and recv."""
+"""What all batched environments share: seeds, time limits, same-step autoreset, episode statistics."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bo
 
 
 class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
-    """``num_envs`` environments that step together; a ``gymnasium.vector.VectorEnv`` in same-step autoreset mode.
+    """``num_envs`` environments that step together, as a ``gymnasium.vector.VectorEnv``.
 
-    An episode that ends at a step is reset within it: the returned observation is the first one of the next episode,
-    and the info holds what ended:
+    An episode that ends at a step is reset within it: the returned observation is the first one of the next
+    episode, and the info holds what ended:
 
-    - ``final_obs``: ``[N, *obs]``, ``_final_obs``: ``[N]`` bool: the true final observations, in the rows of the mask;
-    - ``final_info`` (and ``_final_info``): the info of the last step, as arrays with their masks;
-    - ``episode``: ``{"r": [N] float64, "l": [N] int64}``, ``_episode``: return and length in steps of what ended.
+    - ``final_obs`` ``[N, *obs]`` and ``_final_obs`` ``[N]`` bool: the true last ones, in the mask's rows;
+    - ``episode`` ``{"r": [N] float64, "l": [N] int64}`` and ``_episode``: its return and its length in steps;
+    - ``final_info`` and ``_final_info``: the info of the last step, as arrays with their masks.
 
     Every array that is returned is fresh: the caller may keep it. A subclass steps (``_advance``) and resets
     (``_restart``); everything else is here.
@@ -34,7 +34,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     Attributes:
         backend: which engine steps: ``mujoco``, ``numpy`` or ``gymnasium``.
         backend_reason: why that one, in words.
-        max_episode_steps: steps after which this batch truncates an episode; ``None`` where it does not.
+        max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
         episode_limit: the same, or the limit that a wrapper within the environments keeps.
     """
 
@@ -77,13 +77,13 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     # What a subclass gives.
 
     def _advance(self, actions: NDArray[Any]) -> Step:
-        """Step all environments, resetting none; fresh arrays."""
+        """Step all environments, resetting none; fresh arrays (but for truncated)."""
         raise NotImplementedError
 
     def _restart(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Reset the environments of ``rows``; their first observations ``[len(rows), *obs]``, and a batched info."""
+        """Reset the environments ``rows``; their observations ``[len(rows), *obs]`` and the batched info."""
         raise NotImplementedError
 
     # What gymnasium.vector promises.
@@ -94,8 +94,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Begin new episodes.
 
         Args:
-            seed: environment ``i`` is seeded with ``seed + i``, or with ``seed[i]``. Without one, the first reset takes
-                the seed given to ``make`` and later ones go on with the environments' own random states.
+            seed: environment ``i`` is seeded with ``seed + i``, or with ``seed[i]``. Without one, the first
+                reset takes the seed given to ``make``; later ones go on with the environments' random states.
             options: passed to each environment; ``reset_mask`` (``[N]`` bool) restricts the reset to some.
 
         Returns:
@@ -111,7 +111,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._stepped = None
         self._length[rows] = 0
         self._return[rows] = 0.0
-        first, info = self._restart(rows, [seeds[i] for i in rows], options or None)
+        first, info = self._restart(rows, [seeds[i] for i in rows.tolist()], options or None)
         obs = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
         obs[rows] = first
         self._check(obs, self._return)
@@ -124,7 +124,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             actions: ``[N, *action]`` in the environment's own units.
 
         Returns:
-            Observations ``[N, *obs]``, rewards ``[N]`` float64, terminated ``[N]`` bool, truncated ``[N]`` bool, info.
+            Observations ``[N, *obs]``, rewards ``[N]`` float64, terminated and truncated ``[N]`` bool, info.
 
         Raises:
             EnvironmentFailure: an environment raised, or gave NaN or infinity.
@@ -140,11 +140,10 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         obs, reward, terminated, truncated, info = self._advance(actions)
         self._length += 1
         self._return += reward
-        if self.max_episode_steps is not None:
-            truncated = truncated | (self._length >= self._limit)
+        truncated = truncated | (self._length >= self._limit)
         self._check(obs, reward)
         ended = terminated | truncated
-        if ended.any():
+        if np.count_nonzero(ended):
             obs, info = self._begin_next(obs, info, ended)
         return obs, reward, terminated, truncated, info
 
@@ -168,7 +167,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._stepped = self.step(actions)
 
     def recv(self) -> Step:
-        """What ``step`` returns, for the actions last sent; ``info["env_id"]`` tells which environment each row is."""
+        """What ``step`` returns for the actions last sent; ``info["env_id"]`` tells whose row each one is."""
         if self._stepped is None:
             raise RuntimeError(f"{self.env_id}: recv() without send()")
         result, self._stepped = self._stepped, None
@@ -210,7 +209,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return seed
 
     def _check(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> None:
-        """Refuse NaN and infinity. The sums are finite where all numbers are, and cost one pass without a mask."""
+        """Refuse NaN and infinity; a sum that is finite, one pass without a mask, rules both out."""
         total = np.add.reduce(reward)
         if self._floats:
             total = total + np.add.reduce(obs, axis=None)
@@ -225,8 +224,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _failure(self, row: int, what: str) -> EnvironmentFailure:
         return EnvironmentFailure(
-            f"{self.env_id}: environment {row} of {self.num_envs} {what} (step {self._num_steps} of this batch,"
-            f" step {int(self._length[row])} of its episode)"
+            f"{self.env_id}: environment {row} of {self.num_envs} {what}"
+            f" (step {self._num_steps} of this batch, step {int(self._length[row])} of its episode)"
         )
 
     def _raised(self, row: int, where: str, error: Exception) -> EnvironmentFailure:
@@ -241,7 +240,7 @@ def select(info: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def overlay(last: dict[str, Any], begun: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
-    """The info of a step in which some episodes ended: there it is that of the reset, elsewhere that of the step."""
+    """The info of a step in which episodes ended: in their rows that of the reset, elsewhere the step's."""
     info: dict[str, Any] = {}
     for key in [key for key in {**last, **begun} if not key.startswith("_")]:
         old, new = last.get(key), begun.get(key)

@@ -1,4 +1,4 @@
-"""The two entry points of the environment engine; they alone import Gymnasium and MuJoCo, when they are called."""
+"""The two entry points of the environment engine; Gymnasium and MuJoCo are imported when they are called."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def make(
     """A batch of environments that follows ``gymnasium.vector`` in same-step autoreset mode.
 
     Args:
-        env_id: a registered id; ``module:id``, where importing the module registers it; ``module:callable``, which
-            returns a ``gymnasium.Env``; ``module:Class`` of a native task of one's own.
+        env_id: a registered id; ``module:id``, where importing the module registers it; ``module:callable``,
+            which returns a ``gymnasium.Env``; ``module:Class`` of a native task of one's own.
         num_envs: how many environments.
         batch_size: how many finished ones ``recv`` waits for; all of them.
         num_workers: processes to spread them over; 0 steps them in this one.
@@ -74,7 +74,7 @@ def make(
     if native is not None and (backend != "gymnasium" or source.is_own_task):
         if backend == "gymnasium":
             raise InvalidEnvironment(f"{env_id}: backend 'gymnasium' cannot do it: {reason}")
-        env = source.make_native(native, num_envs, kwargs, seed, step_info)
+        env: BatchedEnv = source.make_native(native, num_envs, kwargs, seed, step_info)
     else:
         from .gymnasium_loop import GymnasiumLoop
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import gymnasium
 import mujoco
 import numpy as np
 from gymnasium.spaces import Box
@@ -17,7 +17,7 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from ..errors import InvalidEnvironment
-from .task import Rows, Task
+from .task import Task
 
 Floats = NDArray[np.float64]
 
@@ -47,15 +47,16 @@ class MujocoTask(Task):
                 distance = np.linalg.norm(self.site_xpos[:, 0], axis=1)
                 return -distance, distance > 2.0, {"distance": distance}
 
-    Its name in a topology is ``my_module:Reach``. The fields of MjData are live arrays ``[N, ...]``. As after ``mj_step``,
-    the ``derived`` ones describe the state before the last substep; after a reset they are up to date.
+    Its name in a topology is ``my_module:Reach``. The fields of MjData are live arrays ``[N, ...]``. As after
+    ``mj_step``, the ``derived`` ones describe the state before the last substep; after a reset, the one now.
 
     Attributes:
-        xml_file: the MJCF file: a path from ``.``, ``/`` or ``~``, a file beside the task's module, or one of the models
-            that come with Gymnasium.
+        xml_file: the MJCF file: a path from ``.``, ``/`` or ``~``, a file beside the task's module, or one of
+            the models that come with Gymnasium.
         frame_skip: physics steps in one step of the environment.
-        derived: computed fields of MjData to bind as attributes. ``cfrc_ext``, ``cfrc_int`` and ``cacc`` are what
-            ``mj_rnePostConstraint`` gives after the step; they cost a copy of each simulation that touches something.
+        derived: computed fields of MjData to bind as attributes. ``cfrc_ext``, ``cfrc_int`` and ``cacc`` are
+            what ``mj_rnePostConstraint`` gives after the step, at the cost of a copy of each simulation.
+        num_envs: ``N``.
         model: the MjModel.
         batch: the ``mujoco.batch.Batch``.
         dt: seconds of one step.
@@ -71,6 +72,16 @@ class MujocoTask(Task):
 
     xml_file: str = ""
     frame_skip: int = 1
+
+    num_envs: int = field(init=False, repr=False)
+    model: Any = field(init=False, repr=False)
+    batch: Any = field(init=False, repr=False)
+    dt: float = field(init=False, repr=False)
+    qpos: Floats = field(init=False, repr=False)
+    qvel: Floats = field(init=False, repr=False)
+    ctrl: Floats = field(init=False, repr=False)
+    init_qpos: Floats = field(init=False, repr=False)
+    init_qvel: Floats = field(init=False, repr=False)
 
     @abstractmethod
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -98,12 +109,15 @@ class MujocoTask(Task):
         self.dt = self.model.opt.timestep * self.frame_skip
         fields = self.fields()
         self._post = tuple(name for name in fields if name in _POST_CONSTRAINT)
-        # one thread: the cores belong to the processes around this one; a persistent batch keeps the contacts of a
-        # step, from which the forces at its end are computed
+        # one thread: the cores belong to the processes around this one; a persistent batch keeps the contacts
+        # of a step, from which the forces at its end are computed
         self.batch = Batch(self.model, num_envs, nthread=1, persistent=bool(self._post))
         self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
+        self._rest = self.batch.state[0].copy()  # all that a simulation's future depends on
+        self._computed = bool(fields)
         for name in fields:
             setattr(self, name, self._bound(name))
+        self._forces: dict[str, Floats] = {}
         if self._post:
             self._allocate_post()
         self.prepare()
@@ -117,12 +131,13 @@ class MujocoTask(Task):
         self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
     ) -> None:
         """Reset the simulations ``rows`` and put them into their initial states."""
-        self.batch.reset(rows, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        self.batch.state[rows] = self._rest
         for row, rng in zip(rows, rngs, strict=True):
             self.qpos[row], self.qvel[row] = self.initial_state(rng)
-        self.batch.forward(rows)
-        for name in self._post:
-            getattr(self, name)[rows] = self._raw[name][rows]
+        if self._computed:
+            self.batch.forward(rows)
+        for name, forces in self._forces.items():
+            forces[rows] = self._raw[name][rows]
 
     def advance(self, action: NDArray[Any]) -> None:
         """``frame_skip`` physics steps under one action."""
@@ -134,7 +149,7 @@ class MujocoTask(Task):
 
     def never(self) -> NDArray[np.bool_]:
         """``terminated`` of a task that never ends by itself."""
-        return self._never.copy()
+        return self._never
 
     def close(self) -> None:
         """Free the simulations."""
@@ -150,20 +165,21 @@ class MujocoTask(Task):
     def _allocate_post(self) -> None:
         self._raw = {name: self.batch.bind(name) for name in self._post}
         self._ncon, self._ne = self.batch.bind("ncon"), self.batch.bind("ne")
-        for name in self._post:
-            setattr(self, name, np.zeros_like(self._raw[name]))
+        self._forces = {name: np.zeros_like(raw) for name, raw in self._raw.items()}
+        for name, forces in self._forces.items():
+            setattr(self, name, forces)
         self._scratch = mujoco.MjData(self.model)
         self._only_contacts = self._post == ("cfrc_ext",)
 
     def _post_constraint(self) -> None:
         """Run ``mj_rnePostConstraint`` on what the step left behind, as Gymnasium's environments do.
 
-        No sensor can do this within the step: under the Runge-Kutta integrator sensors see the first of its four
-        stages, but the contacts that are left are those of the last. Where nothing touches, the forces are zero.
+        No sensor can do this within the step: under the Runge-Kutta integrator sensors see the first of its
+        four stages, but the contacts that are left are those of the last. Where nothing touches, the external
+        forces are zero.
         """
         if self._only_contacts:
-            self.cfrc_ext: Floats
-            self.cfrc_ext.fill(0.0)
+            self._forces["cfrc_ext"].fill(0.0)
             rows = (self._ncon + self._ne).ravel().nonzero()[0]
         else:
             rows = np.arange(self.num_envs)
@@ -171,8 +187,8 @@ class MujocoTask(Task):
         for row in rows:
             batch.get_data(row, data)
             mujoco.mj_rnePostConstraint(model, data)
-            for name in self._post:
-                getattr(self, name)[row] = getattr(data, name)
+            for name, forces in self._forces.items():
+                forces[row] = getattr(data, name)
 
 
 def find_model(xml_file: str, task: type) -> Path:
@@ -207,7 +223,5 @@ def load_model(path: Path) -> Any:
 
 
 def _gymnasium_models() -> Path:
-    """Where Gymnasium keeps its models; found without importing its environments, which need a renderer's packages."""
-    spec = find_spec("gymnasium")
-    assert spec is not None and spec.origin is not None
-    return Path(spec.origin).parent / "envs" / "mujoco" / "assets"
+    """Where Gymnasium keeps its models; importing its environments would need a renderer's packages."""
+    return Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"

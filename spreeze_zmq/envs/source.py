@@ -1,4 +1,4 @@
-"""From a name in a topology to what makes the environment: Gymnasium's registry, a module of the user's, a task."""
+"""From a name in a topology to what makes the environment: a registered id, a callable, a native task."""
 
 from __future__ import annotations
 
@@ -112,9 +112,8 @@ class Source:
             limit = kwargs.pop("max_episode_steps", None)
         env = self.factory(**kwargs)
         if not isinstance(env, gymnasium.Env):
-            raise InvalidEnvironment(
-                f"{self.env_id}: it returned a {type(env).__module__}.{type(env).__qualname__}, not a gymnasium.Env"
-            )
+            kind = f"{type(env).__module__}.{type(env).__qualname__}"
+            raise InvalidEnvironment(f"{self.env_id}: it returned a {kind}, not a gymnasium.Env")
         return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(env, limit)
 
     def _why_not(self, creator: Any, kwargs: Mapping[str, Any], error: Exception) -> str:
@@ -124,7 +123,8 @@ class Source:
         if isinstance(error, TypeError) and unknown:
             near = difflib.get_close_matches(unknown[0], accepted, 1)
             guess = f" (did you mean '{near[0]}'?)" if near else ""
-            return f"{self.env_id}: it takes no argument {_listed(unknown)}{guess}; it takes {', '.join(accepted)}"
+            known = ", ".join(accepted)
+            return f"{self.env_id}: it takes no argument {_listed(unknown)}{guess}; it takes {known}"
         newer = _latest_version(self.registered)
         message = f"{self.env_id}: it could not be made: {type(error).__name__}: {_one_line(error)}"
         return message + (f" (use {newer})" if newer else "")
@@ -134,9 +134,9 @@ def find(env_id: str) -> Source:
     """What stands behind a name.
 
     Args:
-        env_id: ``HalfCheetah-v5``; ``my_package.my_module:Reach-v0``, where importing the module registers the
-            id; ``my_package.my_module:make_reach``, a callable that returns a ``gymnasium.Env``, or a native
-            task's class. Modules in the current directory are found.
+        env_id: ``HalfCheetah-v5``; ``my_package.my_module:Reach-v0``, where importing the module registers
+            the id; ``my_package.my_module:make_reach``, a callable that returns a ``gymnasium.Env``, or a
+            native task's class. Modules in the current directory are found.
 
     Raises:
         InvalidEnvironment: there is nothing of this name; tells the nearest ones.
@@ -168,8 +168,8 @@ def _import(env_id: str, module_name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise InvalidEnvironment(
-                f"{env_id}: there is no module '{error.name}' (searched in the current directory {os.getcwd()}"
-                " and in the installed packages)"
+                f"{env_id}: there is no module '{error.name}'"
+                f" (searched in the current directory {os.getcwd()} and in the installed packages)"
             ) from error
         raise InvalidEnvironment(
             f"{env_id}: module '{module_name}' needs '{error.name}', which is not installed"

@@ -1,4 +1,4 @@
-"""What the rest of the system knows of an environment: shapes, types and bounds, as plain data that travels in a plan."""
+"""What the rest of the system knows of an environment: plain data that travels in a plan."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def spec_of(
     """The spec of an environment with these Gymnasium spaces.
 
     Raises:
-        InvalidEnvironment: spaces that no policy here can act in, with the wrapper that mends it where there is one.
+        InvalidEnvironment: spaces that no policy here can act in, and what mends it.
     """
     shape, dtype = _observation(env_id, observation_space)
     return EnvironmentSpec(
@@ -93,7 +93,7 @@ def _observation(env_id: str, space: Any) -> tuple[tuple[int, ...], Literal["flo
 
     if not isinstance(space, spaces.Box):
         raise InvalidEnvironment(
-            f"{env_id}: its observations are a {type(space).__name__}, but a policy here takes one Box of numbers"
+            f"{env_id}: its observations are a {type(space).__name__}, but policies here take a Box"
             " (wrap it with gymnasium.wrappers.FlattenObservation)"
         )
     if space.shape is None or 0 in space.shape or space.shape == ():
@@ -110,7 +110,7 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
     if isinstance(space, spaces.Discrete):
         if space.start != 0:
             raise InvalidEnvironment(
-                f"{env_id}: its discrete actions count from {int(space.start)}, but policies here count from 0"
+                f"{env_id}: its discrete actions count from {int(space.start)}, but policies here from 0"
                 " (shift them with gymnasium.wrappers.TransformAction)"
             )
         return {"action_kind": "discrete", "num_actions": int(space.n)}
@@ -127,8 +127,8 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
     low, high = space.low.astype(np.float32), space.high.astype(np.float32)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidEnvironment(
-            f"{env_id}: its actions have no finite bounds (low {low.tolist()}, high {high.tolist()}), which policies"
-            " need to scale to (give the environment an action_space with finite low and high)"
+            f"{env_id}: its actions are not bounded (low {low.tolist()}, high {high.tolist()}), but policies"
+            " here scale to the bounds (give the environment an action_space with finite low and high)"
         )
     if not (low < high).all():
         raise InvalidEnvironment(

@@ -22,13 +22,13 @@ _ALL = slice(None)
 class Task(ABC):
     """One kind of environment as array arithmetic over ``N`` of them.
 
-    The constructor takes the environment's keyword arguments. ``NativeEnv`` calls ``allocate`` once, then ``begin`` for
-    whatever starts an episode, and for each step ``advance``, ``outcome``, ``observe``. What is returned is fresh: no
-    view of the task's own state.
+    The constructor takes the environment's keyword arguments. ``NativeEnv`` calls ``allocate`` once,
+    ``begin`` for what starts an episode, and for each step ``advance``, ``outcome``, ``observe``. These may
+    return views of the task's state: ``NativeEnv`` copies them.
 
     Attributes:
         backend: name of the engine.
-        max_episode_steps: steps after which an episode is truncated, unless the registry or the user says otherwise.
+        max_episode_steps: steps after which an episode is truncated, unless the user says otherwise.
         observation_space: of one environment; set by ``allocate``.
         action_space: of one environment; set by ``allocate``.
     """
@@ -66,8 +66,8 @@ class Task(ABC):
         """What the info says of the present state of ``rows``, after a reset as after a step."""
         return {}
 
-    def close(self) -> None:
-        """Let go of what ``allocate`` took."""
+    def close(self) -> None:  # noqa: B027
+        """Let go of what ``allocate`` took, if that needs doing."""
 
 
 class NativeEnv(BatchedEnv):
@@ -97,7 +97,7 @@ class NativeEnv(BatchedEnv):
         self.task = task
         self._step_info = step_info
         self._rngs = [np.random.default_rng(0)] * num_envs
-        self._all = np.ones(num_envs, np.bool_)
+        self._all, self._none = np.ones(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
         self._all.flags.writeable = False
 
     def _advance(self, actions: NDArray[Any]) -> Step:
@@ -113,9 +113,9 @@ class NativeEnv(BatchedEnv):
         info: dict[str, Any] = {}
         if self._step_info:
             for name, value in {**task.state_info(_ALL), **parts}.items():
-                info[name], info[f"_{name}"] = value, self._all
-        truncated = np.zeros(self.num_envs, np.bool_)
-        return task.observe(_ALL), reward.astype(np.float64, copy=False), terminated, truncated, info
+                info[name], info[f"_{name}"] = _owned(value), self._all
+        obs = _owned(task.observe(_ALL))
+        return obs, np.array(reward, np.float64), np.array(terminated, np.bool_), self._none, info
 
     def _restart(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
@@ -137,3 +137,8 @@ class NativeEnv(BatchedEnv):
     def close_extras(self, **kwargs: Any) -> None:
         """Let go of the task's state."""
         self.task.close()
+
+
+def _owned(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, or a copy where it is a view of something that will change."""
+    return array if array.flags.owndata else array.copy()

@@ -1,6 +1,6 @@
 """Native tasks: Gymnasium's environments as array arithmetic over a batch, with Gymnasium's own numbers."""
 
-#: Gymnasium id -> (module of this package, class). Looked up by name, so that nothing is imported before it is needed.
+#: Gymnasium id -> (module of this package, class): names, so that nothing is imported before it is needed.
 NATIVE = {
     "Ant-v5": ("legged", "Ant"),
     "CartPole-v1": ("classic", "CartPole"),

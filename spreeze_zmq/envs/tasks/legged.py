@@ -1,4 +1,4 @@
-"""Gymnasium's bodies in space that observe contact forces: ``Ant``, ``Humanoid``, ``HumanoidStandup`` (v5)."""
+"""Gymnasium's bodies in space, which observe contact forces: ``Ant`` and both ``Humanoid`` tasks (v5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..mujoco_task import Floats, MujocoTask
 from ..task import Rows
-from .runners import Outcome, within, xy_info
+from .runners import Outcome, square_cost, within, xy_info
 
 
 @dataclass(eq=False)
@@ -44,7 +44,9 @@ class Ant(MujocoTask):
     def prepare(self) -> None:
         """Find the main body."""
         self._body = self.model.body(self.main_body).id
-        self._forces = "cfrc_ext" in self.fields()
+        self._has_forces = "cfrc_ext" in self.fields()
+        if self._has_forces:
+            self._clipped = self._clip(self.cfrc_ext)
 
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Uniform noise on positions, normal noise on velocities."""
@@ -56,24 +58,38 @@ class Ant(MujocoTask):
         """Keep the place from which velocities are measured."""
         self._place_before = self.xpos[:, self._body, :2].copy()
 
+    def begin(self, rows: NDArray[np.intp], *args: Any) -> None:
+        """Reset, and forget the forces of the last episode."""
+        super().begin(rows, *args)
+        if self._has_forces:
+            self._clipped[rows] = self._clip(self.cfrc_ext[rows])
+
+    def advance(self, action: NDArray[Any]) -> None:
+        """Step, and clip the forces once for observation and cost."""
+        super().advance(action)
+        if self._has_forces:
+            self._clipped = self._clip(self.cfrc_ext)
+
+    def _clip(self, forces: Floats) -> Floats:
+        """``[n, nbody * 6]``, each within ``contact_force_range``."""
+        return forces.reshape(len(forces), -1).clip(*self.contact_force_range)
+
     def observe(self, rows: Rows) -> Floats:
-        """Positions, velocities, and the contact forces of each body clipped to their range."""
+        """Positions, velocities, and the contact forces of each body but the world, clipped."""
         skipped = 2 if self.exclude_current_positions_from_observation else 0
         parts = [self.qpos[rows, skipped:], self.qvel[rows]]
         if self.include_cfrc_ext_in_observation:
-            forces = self.cfrc_ext[rows, 1:].clip(*self.contact_force_range)
-            parts.append(forces.reshape(len(forces), -1))
+            parts.append(self._clipped[rows, 6:])
         return np.concatenate(parts, axis=1)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
         """Forward velocity and health less effort and contact."""
         velocity = (self.xpos[:, self._body, :2] - self._place_before) / self.dt
         z, (low, high) = self.qpos[:, 2], self.healthy_z_range
-        finite = np.isfinite(self.qpos).all(axis=1) & np.isfinite(self.qvel).all(axis=1)
-        healthy = finite & (low <= z) & (z <= high)
+        healthy = (low <= z) & (z <= high)  # a state that is not finite fails before this is asked
         forward = velocity[:, 0] * self.forward_reward_weight
         survive = healthy * self.healthy_reward
-        ctrl_cost = self.ctrl_cost_weight * np.add.reduce(np.square(action), axis=1)
+        ctrl_cost = square_cost(self.ctrl_cost_weight, action)
         contact_cost = self._contact_cost()
         parts = {
             "x_velocity": velocity[:, 0],
@@ -87,11 +103,9 @@ class Ant(MujocoTask):
         return forward + survive - (ctrl_cost + contact_cost), terminated, parts
 
     def _contact_cost(self) -> Floats:
-        if not self._forces:
+        if not self._has_forces:
             return np.zeros(self.num_envs)
-        forces = self.cfrc_ext.clip(*self.contact_force_range).reshape(self.num_envs, -1)
-        cost: Floats = self.contact_cost_weight * np.add.reduce(np.square(forces), axis=1)
-        return cost
+        return square_cost(self.contact_cost_weight, self._clipped)
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
         """Where it is, and how far from the origin."""
@@ -137,12 +151,11 @@ class HumanBody(MujocoTask):
         if "cfrc_ext" not in self.fields():
             return np.zeros(self.num_envs).clip(*bounds)
         forces = self.cfrc_ext.reshape(self.num_envs, -1)
-        return (self.contact_weight() * np.add.reduce(np.square(forces), axis=1)).clip(*bounds)
+        return square_cost(self.contact_weight(), forces).clip(*bounds)
 
     def control_cost(self) -> Floats:
         """``[N]``, from the controls in double precision."""
-        cost: Floats = self.ctrl_cost_weight * np.add.reduce(np.square(self.ctrl), axis=1)
-        return cost
+        return square_cost(self.ctrl_cost_weight, self.ctrl)
 
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Uniform noise around the model's own state."""
@@ -167,7 +180,7 @@ class HumanBody(MujocoTask):
     def tendon_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
         """Tendons, ``[n, ntendon]``."""
         length, velocity = self.ten_length[rows], self.ten_velocity[rows]
-        return {"tendon_length": length.copy(), "tendon_velocity": velocity.copy()}
+        return {"tendon_length": length, "tendon_velocity": velocity}
 
 
 @dataclass(eq=False)
@@ -199,7 +212,8 @@ class Humanoid(HumanBody):
     def mass_centre(self) -> Floats:
         """``[N, 2]``, in the plane."""
         moment: Floats = np.einsum("b,nbj->nj", self._mass, self.xipos[:, :, :2])
-        return moment / self._mass.sum()
+        centre: Floats = moment / self._mass.sum()
+        return centre
 
     def before(self) -> None:
         """Keep the centre of mass from which velocities are measured."""
@@ -243,7 +257,7 @@ class HumanoidStandup(HumanBody):
         return self.impact_cost_weight
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Height less effort and impact. Gymnasium takes ``uph_cost_weight`` and does not use it; nor does this."""
+        """Height less effort and impact. As in Gymnasium, ``uph_cost_weight`` is taken and not used."""
         height = self.qpos[:, 2] / self.model.opt.timestep
         ctrl_cost = self.control_cost()
         impact_cost = self.contact_cost(self.impact_cost_range)
@@ -254,8 +268,8 @@ class HumanoidStandup(HumanBody):
         """Where it is, how much higher than at rest, and its tendons."""
         qpos = self.qpos[rows]
         place = {
-            "x_position": qpos[:, 0].copy(),
-            "y_position": qpos[:, 1].copy(),
+            "x_position": qpos[:, 0],
+            "y_position": qpos[:, 1],
             "z_distance_from_origin": qpos[:, 2] - self.init_qpos[2],
         }
         return {**place, **self.tendon_info(rows)}

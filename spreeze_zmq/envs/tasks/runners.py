@@ -18,7 +18,7 @@ Outcome = tuple[NDArray[Any], NDArray[np.bool_], dict[str, NDArray[Any]]]
 
 @dataclass(eq=False)
 class Runner(MujocoTask):
-    """Rewarded for moving forward and charged for effort; observes ``qpos`` (without its place) and ``qvel``."""
+    """Rewarded for moving forward, charged for effort; observes ``qpos`` (without its place) and ``qvel``."""
 
     #: Coordinates of ``qpos`` that are its place in the world.
     num_place: ClassVar[int] = 1
@@ -52,12 +52,12 @@ class Runner(MujocoTask):
         return (self.qpos[:, : self.num_place] - self._place_before) / self.dt
 
     def control_cost(self, action: NDArray[Any]) -> NDArray[Any]:
-        """``[N]``, in the action's own precision as in Gymnasium."""
-        return self.ctrl_cost_weight * np.add.reduce(np.square(action), axis=1)
+        """``[N]``: what the effort costs."""
+        return square_cost(self.ctrl_cost_weight, action)
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
         """Where it is."""
-        return {"x_position": self.qpos[rows, 0].copy()}
+        return {"x_position": self.qpos[rows, 0]}
 
 
 @dataclass(eq=False)
@@ -120,7 +120,7 @@ class UprightRunner(Runner):
         """Where it is, and how much higher than at rest."""
         qpos = self.qpos
         return {
-            "x_position": qpos[rows, 0].copy(),
+            "x_position": qpos[rows, 0],
             "z_distance_from_origin": qpos[rows, 1] - self.init_qpos[1],
         }
 
@@ -139,7 +139,7 @@ class Hopper(UprightRunner):
         qpos, (low, high) = self.qpos, self.healthy_state_range
         rest = np.concatenate((qpos[:, 2:], self.qvel), axis=1)
         least, most = rest.min(axis=1), rest.max(axis=1)
-        healthy = (low < least) & (most < high)
+        healthy: NDArray[np.bool_] = (low < least) & (most < high)
         return (
             healthy & within(qpos[:, 1], self.healthy_z_range) & within(qpos[:, 2], self.healthy_angle_range)
         )
@@ -189,6 +189,12 @@ class Swimmer(Runner):
         return xy_info(self.qpos[rows])
 
 
+def square_cost(weight: float, values: NDArray[Any]) -> NDArray[Any]:
+    """``[N]`` weighted squares of ``values`` ``[N, k]``, in their own precision as in Gymnasium."""
+    cost: NDArray[Any] = weight * np.add.reduce(np.square(values), axis=1)
+    return cost
+
+
 def within(value: Floats, bounds: tuple[float, float]) -> NDArray[np.bool_]:
     """``[N]``: in the open interval."""
     return (bounds[0] < value) & (value < bounds[1])
@@ -196,5 +202,5 @@ def within(value: Floats, bounds: tuple[float, float]) -> NDArray[np.bool_]:
 
 def xy_info(qpos: Floats) -> dict[str, NDArray[Any]]:
     """Place in the plane, and distance from its origin, of ``qpos`` ``[n, nq]``."""
-    x, y = qpos[:, 0].copy(), qpos[:, 1].copy()
+    x, y = qpos[:, 0], qpos[:, 1]
     return {"x_position": x, "y_position": y, "distance_from_origin": np.sqrt(x * x + y * y)}
