@@ -72,13 +72,16 @@ class Policy:
         return cls(fields, arrays)
 
     def act(self, obs: NDArray[Any], rng: np.random.Generator) -> Floats:
-        """Draw an action for each of ``obs`` ``[N, *obs_shape]``: ``[N, *action_shape]`` float32 in the environment's units."""
+        """Draw an action for each of ``obs`` ``[N, *obs_shape]``.
+
+        Returns ``[N, *action_shape]`` float32 in the environment's own units.
+        """
         return self.act_with_log_prob(obs, rng, log_prob=False)[0]
 
     def act_with_log_prob(
         self, obs: NDArray[Any], rng: np.random.Generator, log_prob: bool = True
     ) -> tuple[Floats, Floats | None]:
-        """As ``act``, with the log density ``[N]`` of each action, scaled to [-1, 1]; None unless ``log_prob``."""
+        """As ``act``, with the log density ``[N]`` of the action in [-1, 1]; None unless ``log_prob``."""
         if self.version == 0:
             return self._distribution.uniform(len(obs), rng)
         return self._distribution.draw(self._output(obs), rng, log_prob)
@@ -91,7 +94,10 @@ class Policy:
         return self._network(self._observation(obs))
 
     def save(self, path: Path | str, metadata: Mapping[str, str]) -> None:
-        """Write everything needed to act to a safetensors file, whole or not at all; ``metadata`` comes back on ``load``."""
+        """Write everything needed to act to a safetensors file, whole or not at all.
+
+        ``metadata`` comes back on ``load``.
+        """
         from safetensors.numpy import save
 
         path = Path(path)
@@ -194,6 +200,8 @@ class _Network:
         if len(rows) != self._batch_size:
             self._batch_size = len(rows)
             self._buffers = [np.empty((len(rows), max(step.out_size, 1)), np.float32) for step in self._steps]
+        if self._steps[0].out_size == 0:
+            rows = rows.copy()  # everything but a linear layer works in place, and these are the caller's
         for step, buffer in zip(self._steps, self._buffers, strict=True):
             rows = step(rows, buffer)
         return rows
@@ -318,12 +326,13 @@ class _TanhNormal:
 
 
 def _log_density(u: Floats, log_std: Floats, noise: Floats) -> Floats:
-    """Log density of ``tanh(u)``, ``[N]``: arXiv 1812.05905, equation 26, log(1 - tanh(u)^2) in a form that cannot overflow."""
+    """Log density ``[N]`` of ``tanh(u)``: arXiv 1812.05905, equation 26, in a form that cannot overflow."""
     squash = np.float32(2.0) * (
         np.float32(math.log(2.0)) - u - np.logaddexp(np.float32(0.0), np.float32(-2.0) * u)
     )
     terms = np.float32(-0.5) * noise * noise - log_std - np.float32(_LOG_SQRT_2PI) - squash
-    return terms.sum(1, dtype=np.float32)
+    density: Floats = terms.sum(1, dtype=np.float32)
+    return density
 
 
 def _tanh_normal(about: Mapping[str, Any], low: Floats, high: Floats) -> _TanhNormal:

@@ -1,4 +1,4 @@
-"""The replay: what a learner keeps of the rollouts that arrive, on its own device, and draws its batches from."""
+"""The replay: what a learner keeps, on its own device, of the rollouts that arrive."""
 
 from __future__ import annotations
 
@@ -58,31 +58,43 @@ class ReplaySizes(Protocol):
     """The options of an algorithm that say what a replay holds."""
 
     @property
-    def replay_capacity(self) -> int: ...
+    def replay_capacity(self) -> int:
+        """Transitions."""
+
     @property
-    def gamma(self) -> float: ...
+    def gamma(self) -> float:
+        """Discount of one step."""
+
     @property
-    def n_step(self) -> int: ...
+    def n_step(self) -> int:
+        """Rewards summed at most."""
 
 
 class Spaces(Protocol):
     """The environment's shapes, as ``spreeze_zmq.envs.EnvironmentSpec`` has them."""
 
     @property
-    def obs_shape(self) -> tuple[int, ...]: ...
+    def obs_shape(self) -> tuple[int, ...]:
+        """Of one observation."""
+
     @property
-    def obs_dtype(self) -> str: ...
+    def obs_dtype(self) -> str:
+        """``"float32"`` or ``"uint8"``."""
+
     @property
-    def action_kind(self) -> str: ...
+    def action_kind(self) -> str:
+        """``"box"`` or ``"discrete"``."""
+
     @property
-    def action_shape(self) -> tuple[int, ...]: ...
+    def action_shape(self) -> tuple[int, ...]:
+        """Of one action."""
 
 
 class Ring:
     """A preallocated table of transitions whose oldest rows are overwritten.
 
-    Columns of one dtype share a tensor ``[capacity, width]``, so that a sample is one gather for each dtype: one in
-    all where observations and actions are float32.
+    Columns of one dtype share a tensor ``[capacity, width]``, so that a sample is one gather for each dtype:
+    one in all where observations and actions are float32.
 
     Args:
         capacity: rows.
@@ -132,9 +144,9 @@ class Ring:
         if self.memory_bytes > MEMORY_SHARE * free:
             row = self.memory_bytes // self.capacity
             raise InputError(
-                f"a replay of {self.capacity:,} transitions of {row:,} bytes takes {self.memory_bytes / 1e9:.1f} GB, "
-                f"{self.device} has {free / 1e9:.1f} GB free: lower algorithm.replay_capacity to at most "
-                f"{int(MEMORY_SHARE * free) // row:,}"
+                f"a replay of {self.capacity:,} transitions of {row:,} bytes takes "
+                f"{self.memory_bytes / 1e9:.1f} GB, {self.device} has {free / 1e9:.1f} GB free: "
+                f"lower algorithm.replay_capacity to at most {int(MEMORY_SHARE * free) // row:,}"
             )
 
     def write(self, fields: Mapping[str, NDArray[Any]]) -> None:
@@ -170,9 +182,7 @@ class Ring:
         }
         for column in self.columns:
             dtype, place = self._places[column.name]
-            self._batch[column.name] = self._rows[dtype][:, place].unflatten(1, column.shape or (1,))
-            if column.shape == ():
-                self._batch[column.name] = self._batch[column.name].squeeze(1)
+            self._batch[column.name] = self._rows[dtype][:, place].view(batch_size, *column.shape)
 
     def random_state(self) -> torch.Tensor:
         """The state of the sampling, uint8."""
@@ -183,7 +193,7 @@ class Ring:
         self._generator.set_state(state.cpu())
 
     def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Write ``folder``: one memory-mappable npy for each dtype, the sampling's state, and ``replay.json``."""
+        """Write ``folder``: a mappable npy for each dtype, the sampling's state, and ``replay.json``."""
         folder.mkdir(parents=True, exist_ok=True)
         for dtype, table in self._tables.items():
             np.save(folder / f"{dtype}.npy", table[: len(self)].cpu().numpy(), allow_pickle=False)
@@ -210,8 +220,8 @@ class Ring:
         for name, expected in {**settings, **self._layout()}.items():
             if about.get(name) != expected:
                 raise CheckpointError(
-                    f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has {expected}: "
-                    "resume with the same options, or without the replay"
+                    f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has "
+                    f"{expected}: resume with the same options, or without the replay"
                 )
         size = min(num_added, self.capacity)
         for dtype, saved in tables.items():
@@ -238,9 +248,9 @@ def n_step_returns(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.intp]]:
     """Sums of up to ``n_step`` discounted rewards that cross neither an episode's end nor the rollout's.
 
-    All arguments and results are ``[T, N]``. Returns the sums ``R_t = sum over k < m of gamma^k r_(t+k)``; the discounts
-    ``gamma^m``, 0 after termination (Sutton and Barto 2018, equation 12.1 cut short: ``m`` is the number of steps there
-    were); and the time ``t + m - 1`` of the last reward in each sum.
+    All arguments and results are ``[T, N]``. Returns the sums ``R_t = sum over k < m of gamma^k r_(t+k)``;
+    the discounts ``gamma^m``, 0 after termination (Sutton and Barto 2018, equation 12.1 cut short: ``m`` is
+    the number of steps there were); and the time ``t + m - 1`` of the last reward in each sum.
     """
     num_steps = len(reward)
     ended = terminated | truncated
@@ -258,26 +268,23 @@ def n_step_returns(
     return returns, discount, last
 
 
-def next_observations(rollout: Rollout, last: NDArray[np.intp]) -> NDArray[Any]:
-    """``[T, N, *obs_shape]``: what followed step ``last`` of each transition; an episode's true final observation at its end.
+def next_observations(rollout: Rollout, ended: NDArray[np.bool_], last: NDArray[np.intp]) -> NDArray[Any]:
+    """``[T, N, *obs_shape]``: what followed step ``last`` of each, an episode's true end included.
 
     Raises:
         WireError: ``final_obs``, where the rows of final observations are not those of the ended episodes.
     """
-    assert rollout.obs is not None and rollout.terminated is not None and rollout.truncated is not None
+    assert rollout.obs is not None
     following = np.array(rollout.obs[1:])
-    ended = np.argwhere(rollout.terminated | rollout.truncated)
-    if (
-        rollout.final_index is None
-        or rollout.final_obs is None
-        or not np.array_equal(ended, rollout.final_index)
-    ):
+    places = np.argwhere(ended)
+    index, final = rollout.final_index, rollout.final_obs
+    if index is None or final is None or len(final) != len(places) or not np.array_equal(places, index):
         raise WireError(
             "final_obs",
-            f"rollout {rollout.sequence} of {rollout.sampler} ends {len(ended)} episodes and its final observations are "
-            "not theirs, in the order of time and then environment",
+            f"rollout {rollout.sequence} of {rollout.sampler} ends {len(places)} episodes and its final "
+            "observations are not theirs, in the order of time and then environment",
         )
-    following[ended[:, 0], ended[:, 1]] = rollout.final_obs
+    following[places[:, 0], places[:, 1]] = final
     return following[last, np.arange(following.shape[1])]
 
 
@@ -344,16 +351,19 @@ class Replay:
         return len(self.ring)
 
     def add(self, rollout: Rollout) -> None:
-        """Store the ``T x N`` transitions of a rollout. Raises WireError where its final observations do not fit."""
-        assert rollout.obs is not None and rollout.action is not None and rollout.reward is not None
-        assert rollout.terminated is not None and rollout.truncated is not None
+        """Store the ``T x N`` transitions of a rollout. Raises WireError ``final_obs``."""
+        assert rollout.obs is not None
+        assert rollout.action is not None
+        assert rollout.reward is not None
+        assert rollout.terminated is not None
+        assert rollout.truncated is not None
         returns, discount, last = n_step_returns(
             rollout.reward, rollout.terminated, rollout.truncated, self.gamma, self.n_step
         )
         fields: dict[str, NDArray[Any]] = {
             "obs": rollout.obs[:-1],
             "action": rollout.action,
-            "next_obs": next_observations(rollout, last),
+            "next_obs": next_observations(rollout, rollout.terminated | rollout.truncated, last),
             "reward": returns,
             "discount": discount,
         }

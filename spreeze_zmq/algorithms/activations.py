@@ -55,13 +55,14 @@ def _in_place(function: Callable[[torch.Tensor], torch.Tensor]) -> Forward:
 
 
 def _silu(x: torch.Tensor, second: Scratch) -> tuple[torch.Tensor, torch.Tensor]:
-    # Not monotone: its input cannot be found from its output, so it is the one function that needs a second buffer.
+    # Not monotone: its input cannot be found from its output, so it is the one function that needs a second
+    # buffer.
     return aten.silu.out(x, out=second(*x.shape)), x
 
 
 def _relu_bits(x: torch.Tensor, _: Scratch) -> tuple[torch.Tensor, torch.Tensor]:
-    # A bf16 number and the int16 of its bits have the same sign, so this is relu; the CPU's bf16 kernel converts to
-    # float32 and back and takes four times as long.
+    # A bf16 number and the int16 of its bits have the same sign, so this is relu; the CPU's bf16 kernel
+    # converts to float32 and back and takes four times as long.
     x.view(torch.int16).clamp_min_(0)
     return x, x
 

@@ -9,10 +9,10 @@ import torch
 
 
 class FlatAdam:
-    """Adam (Kingma and Ba 2014, arXiv 1412.6980, algorithm 1) with the usual betas 0.9 and 0.999 and epsilon 1e-8.
+    """Adam (Kingma and Ba 2014, arXiv 1412.6980, algorithm 1): betas 0.9 and 0.999, epsilon 1e-8.
 
-    torch.optim.Adam runs the same kernel; its bookkeeping for lists of parameters costs as much again as the kernel
-    for the networks of this field.
+    torch.optim.Adam runs the same kernel; its bookkeeping for lists of parameters costs as much again as the
+    kernel for the networks of this field.
 
     Args:
         parameters: flat float32 ``[P]``, stepped in place.

@@ -1,7 +1,7 @@
 """What learners know of an algorithm: two halves, each a pure function over its state and a batch.
 
-A half has no socket, file or clock. It draws its random numbers from a generator of its own, which is part of its
-state, so that a run goes on from a checkpoint exactly where it stopped.
+A half has no socket, file or clock. It draws its random numbers from a generator of its own, which is part of
+its state, so that a run goes on from a checkpoint exactly where it stopped.
 """
 
 from __future__ import annotations
@@ -25,37 +25,52 @@ class Environment(Protocol):
     """What an algorithm must know of the environment; ``spreeze_zmq.envs.EnvironmentSpec`` fits."""
 
     @property
-    def obs_shape(self) -> tuple[int, ...]: ...
+    def obs_shape(self) -> tuple[int, ...]:
+        """Of one observation."""
+
     @property
-    def obs_dtype(self) -> str: ...
+    def obs_dtype(self) -> str:
+        """``"float32"`` or ``"uint8"``."""
+
     @property
-    def action_kind(self) -> str: ...
+    def action_kind(self) -> str:
+        """``"box"`` or ``"discrete"``."""
+
     @property
-    def action_shape(self) -> tuple[int, ...]: ...
+    def action_shape(self) -> tuple[int, ...]:
+        """Of one action."""
+
     @property
-    def action_low(self) -> NDArray[np.float32] | None: ...
+    def action_low(self) -> NDArray[np.float32] | None:
+        """``action_shape``; None for discrete actions."""
+
     @property
-    def action_high(self) -> NDArray[np.float32] | None: ...
+    def action_high(self) -> NDArray[np.float32] | None:
+        """``action_shape``; None for discrete actions."""
 
 
 class Batch(Protocol):
-    """Transitions to learn from; ``spreeze_zmq.replay.Batch`` fits.
-
-    ``obs`` and ``next_obs`` ``[B, *obs_shape]``, ``action`` ``[B, *action_shape]`` in the environment's own units,
-    ``reward`` ``[B]`` the discounted sum of up to ``n`` rewards, ``discount`` ``[B]`` the factor of the value at
-    ``next_obs`` (gamma to the number of steps; 0 after termination).
-    """
+    """Transitions to learn from; ``spreeze_zmq.replay.Batch`` fits."""
 
     @property
-    def obs(self) -> torch.Tensor: ...
+    def obs(self) -> torch.Tensor:
+        """``[B, *obs_shape]``."""
+
     @property
-    def action(self) -> torch.Tensor: ...
+    def action(self) -> torch.Tensor:
+        """``[B, *action_shape]`` in the environment's own units."""
+
     @property
-    def reward(self) -> torch.Tensor: ...
+    def reward(self) -> torch.Tensor:
+        """``[B]``, the discounted sum of up to ``n`` rewards."""
+
     @property
-    def discount(self) -> torch.Tensor: ...
+    def discount(self) -> torch.Tensor:
+        """``[B]``, gamma to the number of rewards summed; 0 after termination."""
+
     @property
-    def next_obs(self) -> torch.Tensor: ...
+    def next_obs(self) -> torch.Tensor:
+        """``[B, *obs_shape]``, the observation to bootstrap from."""
 
 
 class CriticHalf(Protocol):
@@ -97,7 +112,7 @@ class ActorHalf(Protocol):
         """The policy's network in plain values, enough for anyone to evaluate it."""
 
     def policy_arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Every array of a policy message: parameters, action bounds and, where used, the observation's mean and std."""
+        """Every array of a policy message: parameters, action bounds, any observation normaliser."""
 
     def extras(self) -> dict[str, float]:
         """Numbers that travel with the policy, such as the temperature."""
@@ -152,8 +167,8 @@ class Algorithm:
             low, high = env.action_low, env.action_high
             if low is None or high is None or not (np.isfinite(low).all() and np.isfinite(high).all()):
                 raise InvalidEnvironment(
-                    f"{self.name} scales its actions to finite bounds, this environment's are {low} to {high}; "
-                    "wrap it with gymnasium.wrappers.RescaleAction or give it bounds"
+                    f"{self.name} scales its actions to finite bounds, this environment's are {low} to "
+                    f"{high}; wrap it with gymnasium.wrappers.RescaleAction or give it bounds"
                 )
             if not (low < high).all():
                 raise InvalidEnvironment(f"an action bound is empty: low {low}, high {high}")

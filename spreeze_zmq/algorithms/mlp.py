@@ -1,8 +1,9 @@
 """Multilayer perceptrons over one flat parameter buffer, with the backward pass written out.
 
-Weights of all layers are views of one float32 buffer and so are their gradients: export, import, optimiser step and
-target update are one call each. Autograd would allocate every intermediate anew and dispatch twice the calls, which at
-small batches costs more than the products themselves; here each layer keeps its buffers from update to update.
+Weights of all layers are views of one float32 buffer and so are their gradients: export, import, optimiser
+step and target update are one call each. Autograd would allocate every intermediate anew and dispatch twice
+the calls, which at small batches costs more than the products themselves; here each layer keeps its buffers
+from update to update.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LayerDescription = dict[str, Any]
 def describe(
     inputs: int, hidden_sizes: Sequence[int], outputs: int, activation: str, layer_norm: bool = False
 ) -> list[LayerDescription]:
-    """The layers in plain values, as the policy message carries them: linear, layer norm, activation, ..., linear."""
+    """The layers in plain values, as the policy message carries them."""
     layers: list[LayerDescription] = []
     for size in hidden_sizes:
         layers.append({"kind": "linear", "in": inputs, "out": size})
@@ -35,7 +36,7 @@ def describe(
 
 
 def shapes(layers: Sequence[LayerDescription]) -> list[tuple[int, ...]]:
-    """The shape of every parameter of one network, in packing order: weight, then bias, of each layer that has any."""
+    """The shape of every parameter of one network, in packing order: of each layer weight, then bias."""
     packed: list[tuple[int, ...]] = []
     for layer in layers:
         if layer["kind"] == "linear":
@@ -58,8 +59,8 @@ def initialize(
 ) -> torch.Tensor:
     """Fresh flat parameters on the CPU, float32, drawn from ``generator``.
 
-    Weights and biases are uniform in +-1/sqrt(inputs), layer norms start as the identity, and the last layer is
-    multiplied by ``output_scale``: a small one makes a policy's first mean action almost zero.
+    Weights and biases are uniform in +-1/sqrt(inputs), layer norms start as the identity, and the last layer
+    is multiplied by ``output_scale``: a small one makes a policy's first mean action almost zero.
     """
     flat = torch.empty(num_parameters(layers, num_networks))
     parameters = _views(flat, layers, num_networks)
@@ -112,22 +113,25 @@ class Linear:
         self._x = weight.new_empty(0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[E, B, in]`` to ``[E, B, out]``."""
         self._x = x
         output = self._output(x.shape[0], x.shape[1], self.weight.shape[1])
         return torch.baddbmm(self._row_bias, x, self._transposed, out=output)
 
     def parameter_gradients(self, gradient: torch.Tensor) -> None:
+        """Of weight and bias."""
         assert self.gradients is not None, "this network was made without gradients"
         torch.bmm(gradient.transpose(1, 2), self._x, out=self.gradients[0])
         torch.sum(gradient, 1, out=self.gradients[1])
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient of the input."""
         output = self._input_gradient(*gradient.shape[:2], self.weight.shape[2])
         return torch.bmm(gradient, self.weight, out=output)
 
 
 class LayerNorm:
-    """Normalise each row to mean 0 and variance 1, then scale and shift it (Ba et al. 2016, arXiv 1607.06450)."""
+    """Rows to mean 0 and variance 1, then scaled and shifted (Ba et al. 2016, arXiv 1607.06450)."""
 
     def __init__(
         self, weight: torch.Tensor, bias: torch.Tensor, eps: float, gradients: tuple[torch.Tensor, ...] | None
@@ -139,16 +143,19 @@ class LayerNorm:
         self._saved: tuple[torch.Tensor, ...] = ()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[E, B, size]`` to the same."""
         normal, mean, scale = torch.native_layer_norm(x, x.shape[-1:], None, None, self.eps)
         self._saved = (x, normal, mean, scale)
         return torch.addcmul(self.bias, normal, self.weight)
 
     def parameter_gradients(self, gradient: torch.Tensor) -> None:
+        """Of weight and bias."""
         assert self.gradients is not None, "this network was made without gradients"
         torch.sum(gradient * self._saved[1], 1, out=self.gradients[0])
         torch.sum(gradient, 1, out=self.gradients[1])
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient of the input."""
         x, _, mean, scale = self._saved
         result: torch.Tensor = torch.ops.aten.native_layer_norm_backward(
             gradient * self.weight, x, x.shape[-1:], mean, scale, None, None, [True, False, False]
@@ -224,7 +231,7 @@ class Mlp:
             layer.parameter_gradients(gradient)
             gradient = layer.backward(gradient)
         self._layers[0].parameter_gradients(gradient)
-        if self.gradient is not None and self._gradients is not self.gradient:
+        if self.gradient is not None and self._gradients is not None and self._gradients is not self.gradient:
             self.gradient.copy_(self._gradients)
 
     def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""How an algorithm declares its options: a frozen dataclass whose fields carry what a topology is checked against."""
+"""How an algorithm declares its options: a frozen dataclass whose fields carry their limits."""
 
 from __future__ import annotations
 

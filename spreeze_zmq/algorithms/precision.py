@@ -9,7 +9,8 @@ import torch
 
 from spreeze_zmq.errors import InputError
 
-#: Flags of /proc/cpuinfo that stand for native bf16 products; without one torch emulates them, many times slower.
+#: Flags of /proc/cpuinfo that stand for native bf16 products; without one torch emulates them, many times
+#: slower.
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 
@@ -27,7 +28,7 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
 def has_bf16(device: torch.device, flags: frozenset[str] | None = None) -> bool:
     """Whether ``device`` multiplies bf16 in hardware."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool((cpu_flags() if flags is None else flags).intersection(BF16_FLAGS))
 
 
@@ -43,7 +44,7 @@ def compute_dtype(precision: str, device: torch.device, flags: frozenset[str] | 
         return torch.bfloat16
     if precision == "bf16":
         raise InputError(
-            f'precision = "bf16": {device} has none of {", ".join(BF16_FLAGS)} and would emulate bf16 slowly; '
+            f'precision = "bf16": {device} has none of {" or ".join(BF16_FLAGS)}, it would emulate bf16; '
             'use "fp32" or "auto"'
         )
     return torch.float32

@@ -1,4 +1,4 @@
-"""SAC's actor half: the policy and the temperature, trained against the newest critics on observations alone."""
+"""SAC's actor half: policy and temperature, trained on observations against the newest critics."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from spreeze_zmq.algorithms.tanh_normal import Draw
 class SACActor:
     """Policy improvement (arXiv 1812.05905, equation 9) and automatic temperature (equation 18).
 
-    The log temperature is the last element of the policy's flat buffer, so that one optimiser step moves both. Its
-    loss is -log(temperature) * (log prob + target entropy): equation 18 with the logarithm in the factor's place, whose
-    gradient keeps its size when the temperature is small.
+    The log temperature is the last element of the policy's flat buffer, so that one optimiser step moves
+    both. Its loss is -log(temperature) * (log prob + target entropy): equation 18 with the logarithm in the
+    factor's place, whose gradient keeps its size when the temperature is small.
     """
 
     def __init__(self, options: SACOptions, env: Environment, device: str, seed: int):
@@ -77,7 +77,7 @@ class SACActor:
         }
 
     def _output_gradient(self, draw: Draw, values: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
-        """Of the mean of temperature * log prob - min of the critics, by the policy's output: ``[1, B, 2 A]``."""
+        """``[1, B, 2 A]``: the mean of temperature * log prob - lower critic, by the policy's output."""
         batch_size = values.shape[1]
         first = values[0] <= values[1]
         chosen = torch.stack((first, ~first)).to(values.dtype).mul_(-1.0 / batch_size).unsqueeze(2)

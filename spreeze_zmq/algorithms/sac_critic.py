@@ -20,7 +20,8 @@ from spreeze_zmq.algorithms.sac import SACOptions
 class SACCritic:
     """Soft policy evaluation (arXiv 1812.05905, equations 5 and 6), with the minimum of two target critics.
 
-    The flat ``parameters()`` hold both critics, layer by layer: weight ``[2, out, in]`` then bias ``[2, out]``.
+    The flat ``parameters()`` hold both critics, layer by layer: weight ``[2, out, in]`` then bias ``[2,
+    out]``.
     """
 
     def __init__(self, options: SACOptions, env: Environment, device: str, seed: int):
@@ -30,9 +31,10 @@ class SACCritic:
         dtype = compute_dtype(options.precision, self._device)
         layers = networks.critic_layers(options, spaces)
         parameters = networks.first_critics(options, spaces, seed).to(self._device)
-        self._critics = Mlp(layers, parameters, torch.zeros_like(parameters), networks.NUM_CRITICS, dtype)
+        gradient = torch.zeros_like(parameters)
+        self._critics = Mlp(layers, parameters, gradient, networks.NUM_CRITICS, dtype)
         self._targets = Mlp(layers, parameters.clone(), None, networks.NUM_CRITICS, dtype)
-        self._adam = FlatAdam(parameters, self._critics.gradient, options.learning_rate)
+        self._adam = FlatAdam(parameters, gradient, options.learning_rate)
         policy = networks.first_policy(options, spaces, seed).to(self._device)
         self._policy = Mlp(networks.policy_layers(options, spaces), policy, dtype=dtype)
         self._distribution = networks.distribution(options, spaces)
@@ -72,7 +74,7 @@ class SACCritic:
 
     @torch.no_grad()
     def target(self, batch: Batch) -> torch.Tensor:
-        """Equation 3 over ``n`` steps: ``[B]`` of reward + discount * (min of the targets - temperature * log prob)."""
+        """``[B]``: reward + discount * (lower target - temperature * log prob); equation 3, ``n`` steps."""
         next_obs = self._spaces.flat_obs(batch.next_obs)
         draw = self._distribution.draw(self._policy.forward(next_obs)[0].float(), self._generator)
         values = self._targets.forward(self._next_input(next_obs, draw.action))

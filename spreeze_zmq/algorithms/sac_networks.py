@@ -1,4 +1,4 @@
-"""What both halves of SAC must agree on: the networks' shapes, their first weights and the scaling of in- and outputs."""
+"""What both halves of SAC must agree on: networks, their first weights, scaling of in- and outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from spreeze_zmq.algorithms.tanh_normal import TanhNormal
 from spreeze_zmq.errors import WireError
 
 NUM_CRITICS = 2
-#: The last layer of a fresh policy is this small, so that its first actions lie about zero and none saturates.
+#: The last layer of a fresh policy is this small, so that its first actions lie about zero and none
+#: saturates.
 POLICY_OUTPUT_SCALE = 0.01
 #: Pixels 0..255 become -1..1 by the observation normaliser that the policy message carries.
 PIXEL_MEAN = PIXEL_STD = 127.5
@@ -35,7 +36,8 @@ class Spaces:
     """Sizes and scaling of one environment's observations and actions on one device."""
 
     def __init__(self, env: Environment, device: torch.device):
-        assert env.action_low is not None and env.action_high is not None, "checked by Algorithm.check"
+        assert env.action_low is not None, "checked by Algorithm.check"
+        assert env.action_high is not None
         self.obs_shape = tuple(env.obs_shape)
         self.num_inputs = math.prod(env.obs_shape)
         self.num_actions = math.prod(env.action_shape)
@@ -72,7 +74,7 @@ class Spaces:
 
 
 class JoinedInput:
-    """The critics' input: rows of observation and action side by side, in one buffer of the products' format."""
+    """The critics' input: observation and action side by side, in a buffer of the products' format."""
 
     def __init__(self, spaces: Spaces, dtype: torch.dtype, device: torch.device):
         self._num_inputs = spaces.num_inputs
@@ -124,8 +126,8 @@ def load_flat(target: torch.Tensor, parameters: NDArray[np.float32], what: str) 
     if parameters.dtype != np.float32 or parameters.shape != tuple(target.shape):
         raise WireError(
             "bad_parameters",
-            f"{what} of {parameters.dtype} {parameters.shape}, expected float32 {tuple(target.shape)}: both learners "
-            "must run the same algorithm options",
+            f"{what} of {parameters.dtype} {parameters.shape}, expected float32 {tuple(target.shape)}: "
+            "both learners must run the same algorithm options",
         )
     target.copy_(torch.tensor(parameters))
 

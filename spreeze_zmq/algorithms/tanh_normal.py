@@ -1,7 +1,7 @@
 """The squashed Gaussian that SAC's policy draws from, with its density and gradient.
 
-Notation: ``u = mean + std * noise`` before squashing, ``action = tanh(u)`` in [-1, 1]. Densities are those of this
-scaled action, before it is stretched to the environment's bounds.
+Notation: ``u = mean + std * noise`` before squashing, ``action = tanh(u)`` in [-1, 1]. Densities are those of
+this scaled action, before it is stretched to the environment's bounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Draw:
 class TanhNormal:
     """A distribution over actions from ``[mean, raw log std]`` rows.
 
-    ``log_std = low + (high - low) / 2 * (tanh(raw) + 1)``: smooth, so its gradient never dies as a clamp's does.
+    ``log_std = low + (high - low) / 2 * (tanh(raw) + 1)``: smooth, so its gradient never dies as a clamp's
+    does.
     """
 
     num_actions: int
@@ -42,17 +43,18 @@ class TanhNormal:
     def draw(self, output: torch.Tensor, generator: torch.Generator) -> Draw:
         """Sample once from each row of ``output`` ``[B, 2 A]`` float32.
 
-        The log density is that of arXiv 1812.05905, appendix C, equation 26, with log(1 - tanh(u)^2) in the form
-        2 (log 2 - u - softplus(-2 u)), which does not round to minus infinity for large u.
+        The log density is that of arXiv 1812.05905, appendix C, equation 26, with log(1 - tanh(u)^2) in the
+        form 2 (log 2 - u - softplus(-2 u)), which does not round to minus infinity for large u.
         """
-        mean, raw = output.split(self.num_actions, dim=1)
+        mean, raw = output[:, : self.num_actions], output[:, self.num_actions :]
         half_range = 0.5 * (self.log_std_max - self.log_std_min)
         squashed = raw.tanh()
         log_std = squashed * half_range + (self.log_std_min + half_range)
         std = log_std.exp()
         noise = torch.empty_like(std).normal_(generator=generator)
         u = torch.addcmul(mean, std, noise)
-        # Summed over the actions at the end: -noise^2/2 - log std - log sqrt(2 pi) - 2 (log 2 - u - softplus(-2 u)).
+        # Summed over the actions at the end: -noise^2/2 - log std - log sqrt(2 pi) - 2 (log 2 - u -
+        # softplus(-2 u)).
         terms = torch.nn.functional.softplus(u * -2.0).add_(u).mul_(2.0)
         terms.addcmul_(noise, noise, value=-0.5).sub_(log_std)
         constant = self.num_actions * (2.0 * math.log(2.0) + LOG_SQRT_2PI)
