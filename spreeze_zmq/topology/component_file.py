@@ -72,7 +72,7 @@ def shipped_components() -> list[str]:
 def find_component(use: str, beside: Path) -> Path | None:
     """The folder that ``use`` names: a shipped component, or a path relative to the folder ``beside``."""
     if "/" in use or use.startswith((".", "~")):
-        folder = Path(os.path.abspath(beside / Path(use).expanduser()))
+        folder = Path(os.path.abspath(beside / os.path.expanduser(use)))
         return folder if (folder / "component.toml").is_file() else None
     return shipped_folder("components") / use if use in shipped_components() else None
 

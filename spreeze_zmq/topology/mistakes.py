@@ -81,5 +81,5 @@ class Mistakes:
         self.add_at(self.places.of(key), problem, hint)
 
     def add_at(self, place: str, problem: str, hint: str = "") -> None:
-        """Note a mistake at a place that is no key: a file, a command-line option."""
-        self.found.append(Mistake(place, problem, hint))
+        """Note a mistake at a place that is no key: a file, a command-line option. It becomes one line."""
+        self.found.append(Mistake(*(" ".join(text.split()) for text in (place, problem, hint))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,10 @@ TYPES = {
     "device": '"cpu", "cuda", "cuda:1" or "auto"',
     "any": "a value",
 }
+
+
+#: Whole numbers travel to components in any language, so they stay within 64 bits.
+LARGEST_INT = 2**63 - 1
 
 
 class Unfit(Exception):  # noqa: N818  (a verdict on one value, turned into a Mistake by the caller)
@@ -89,13 +94,15 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f'"{value}"' if len(value) <= 80 else f'"{value[:77]}..."'
+        return json.dumps(value if len(value) <= 80 else f"{value[:77]}...", ensure_ascii=False)
     if isinstance(value, Mapping):
         return "a table"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(show, value))}]" if len(value) <= 8 else f"a list of {len(value)}"
     if isinstance(value, datetime.date | datetime.time):
         return f"the date or time {value}"
+    if isinstance(value, int) and abs(value) > LARGEST_INT:
+        return "one beyond 64 bits"
     return str(value)
 
 

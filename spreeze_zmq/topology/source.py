@@ -101,7 +101,7 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise TopologyError(
             shown, [Mistake(shown, f"not valid TOML: {error or 'nested too deep'}")]
         ) from None
@@ -109,7 +109,7 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
 
 def _find(shown: str) -> Path:
     """A file as given; else the shipped topology of that name (``pendulum``, ``launch/pendulum.toml``)."""
-    path = Path(shown).expanduser()
+    path = Path(os.path.expanduser(shown))
     try:
         if path.is_file():
             return path
@@ -131,7 +131,7 @@ def _missing_hint(shown: str) -> str:
 
 def _lay_over(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key | None:
     """Put one ``a.b=value`` into ``values``; its key, or ``None`` if it is malformed."""
-    place = f"--set {override}"
+    place = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
     name, equals, text = override.partition("=")
     if not equals or not text.strip():
         mistakes.add_at(place, "expected KEY=VALUE", "as in --set run.seed=2")
@@ -139,7 +139,7 @@ def _lay_over(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key 
     try:
         key = split_key(name)
         value = _value_of(text.strip())
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         problem = "the key is malformed" if _is_value(text) else "the value is malformed"
         mistakes.add_at(place, problem, "as in run.seed=2, run.env=Ant-v5 or components.sampler.count=[1, 8]")
         return None
@@ -169,7 +169,7 @@ def _value_of(text: str) -> Any:
 def _is_value(text: str) -> bool:
     try:
         _value_of(text.strip())
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return False
     return True
 

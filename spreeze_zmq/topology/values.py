@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.topology.mistakes import did_you_mean, one_of
-from spreeze_zmq.topology.schema import Option, Unfit, show
+from spreeze_zmq.topology.schema import LARGEST_INT, Option, Unfit, show
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
@@ -40,6 +40,13 @@ def _check_bounds(option: Option, value: float, written: Any) -> None:
         raise option.unfit(written)
 
 
+def _is_finite(value: Any) -> bool:
+    """Whether it is a number that files and other languages can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= LARGEST_INT if isinstance(value, int) else math.isfinite(value)
+
+
 def _number_in(text: str) -> float | None:
     """The finite number that a text was meant to be, if any."""
     try:
@@ -57,7 +64,7 @@ def _check_int(option: Option, value: Any) -> int:
         if number is not None and number.is_integer():
             raise option.unfit(value, f"write {int(number)}, without quotes")
         raise option.unfit(value, did_you_mean(value, option.words))
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LARGEST_INT:
         raise option.unfit(value)
     _check_bounds(option, value, value)
     return value
@@ -69,7 +76,7 @@ def _check_float(option: Option, value: Any) -> float:
         if number is not None:
             raise option.unfit(value, f"write {number:g}, without quotes")
         raise option.unfit(value, did_you_mean(value, option.words))
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not _is_finite(value):
         raise option.unfit(value)
     _check_bounds(option, value, value)
     return float(value)
@@ -123,7 +130,7 @@ def _check_plain(option: Option, value: Any) -> None:
     elif isinstance(value, list | tuple):
         for item in value:
             _check_plain(option, item)
-    elif not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+    elif not isinstance(value, str | bool) and not _is_finite(value):
         hint = "use finite numbers, texts, lists and tables"
         raise Unfit(f"holds {show(value)}, which the plan cannot carry", hint)
 
@@ -137,22 +144,17 @@ def _check_count(option: Option, value: Any) -> int | list[int] | str:
     """``2``, ``[1, 8]`` or ``"auto"``; nothing is run fewer than once, and a range runs upwards."""
     if value == "auto":
         return "auto"
-    if isinstance(value, list | tuple):
-        if len(value) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in value):
-            raise option.unfit(value)
-        low, high = value
-        if low > high:
-            raise Unfit(f"the range [{low}, {high}] is reversed", f"write [{high}, {low}]")
-    elif isinstance(value, bool) or not isinstance(value, int):
-        number = _number_in(str(value))
-        raise option.unfit(
-            value, f"write {int(number)}" if number is not None and number.is_integer() else ""
-        )
-    else:
-        low = value
-    if low < 1:
+    ends = list(value) if isinstance(value, list | tuple) else [value]
+    if len(ends) > 2 or not ends or not all(isinstance(end, int) and _is_finite(end) for end in ends):
+        number = _number_in(value) if isinstance(value, str) else value
+        if isinstance(number, float) and number.is_integer():
+            raise option.unfit(value, f"write {int(number)}")
+        raise option.unfit(value)
+    if ends[0] > ends[-1]:
+        raise Unfit(f"the range {show(ends)} is reversed", f"write {show(ends[::-1])}")
+    if ends[0] < 1:
         raise Unfit(f"expected a count of at least 1, got {show(value)}", "--without ROLE leaves a role out")
-    return list(value) if isinstance(value, list | tuple) else int(value)
+    return [ends[0], ends[-1]] if isinstance(value, list | tuple) else int(value)
 
 
 def _check_duration(option: Option, value: Any) -> float:
@@ -163,7 +165,7 @@ def _check_duration(option: Option, value: Any) -> float:
         if match is None:
             raise option.unfit(value, f"the units are {one_of(_UNIT_S)}")
         seconds = float(match[1]) * _UNIT_S[match[2]]
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+    if not _is_finite(seconds):
         raise option.unfit(value)
     _check_bounds(option, seconds, value)
     return float(seconds)

@@ -46,6 +46,9 @@ TOPOLOGIES = {
     "discrete_actions": ('[run]\nenv = "CartPole-v1"', ["bad.toml:2 run.env", "sac", "discrete"]),
     "argument_of_no_environment": (RUN + "env_kwargs = { gravity = 3.0 }", ["run.env", "gravity"]),
     "argument_that_json_lacks": (RUN + "env_kwargs = { g = inf }", ["run.env_kwargs: holds inf"]),
+    "number_beyond_64_bits": (RUN + f"[algorithm]\nbatch_size = 0x{'f' * 9999}", ["got one beyond 64 bits"]),
+    "number_beyond_reading": (RUN + f"seed = {'9' * 9999}", ["bad.toml: not valid TOML"]),
+    "text_of_two_lines": (RUN + 'name = "a\\nb"', [r'run.name: "a\nb" cannot name a folder']),
     "negative_seed": (RUN + "seed = -1", ["run.seed: expected a whole number of at least 0", "got -1"]),
     "unknown_stop": (RUN + "stop = { retrun = 1 }", ["bad.toml:3 run.stop.retrun", 'did you mean "return"?']),
     "stop_at_nothing": (
@@ -88,6 +91,7 @@ TOPOLOGIES = {
         RUN + "[components.sampler]\ncount = [1, 2, 3]",
         ["count: expected a count such as 2"],
     ),
+    "count_of_parts": (RUN + "[components.sampler]\ncount = 2.0", ["got 2.0", "write 2"]),
     "count_in_quotes": (RUN + '[components.sampler]\ncount = "4"', ['got "4"', "write 4"]),
     "two_learners": (RUN + "[components.critic_learner]\ncount = 2", ["critic_learner.count", "come later"]),
     "learners_in_a_range": (
@@ -318,6 +322,9 @@ def test_no_value_of_any_type_breaks_the_check():
         "true",
         "2026-01-01",
         "12:00:00",
+        f"0x{'f' * 400}",
+        '"a\\nb"',
+        "0.5",
     ]
     for value in values:
         for key in keys:
