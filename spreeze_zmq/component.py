@@ -22,7 +22,7 @@ from spreeze_zmq.checkpoint import Checkpoint, latest
 from spreeze_zmq.errors import ChannelError, InputError, SpreezeError
 from spreeze_zmq.run_folder import RunFolder, settle
 from spreeze_zmq.topology.plan import Plan
-from spreeze_zmq.wire import Message
+from spreeze_zmq.wire import PROTOCOL_VERSION, Message
 
 REPORT_INTERVAL_S = 0.5
 #: After this long without what it waits for, a component says so in its log and in its reports.
@@ -70,8 +70,8 @@ class Component:
         self._publishers: list[channels.Publisher] = []
         self._poller = channels.Poller()
         self._process = psutil.Process()
-        self._born_s = self._awake_s = time.monotonic()
-        self._next_report_s = self._born_s + REPORT_INTERVAL_S
+        self._awake_s = time.monotonic()
+        self._next_report_s = self._awake_s + REPORT_INTERVAL_S
         self._waiting_for, self._waiting_since_s, self._complained = "", 0.0, False
         self._control: channels.Subscriber | None = self.open("control") if role != "broker" else None
         self._outbox: channels.Pusher | None = self.open("report") if role != "broker" else None
@@ -98,8 +98,14 @@ class Component:
 
     def report(self, kind: str, fields: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> None:
         """Send one message to the broker; one that finds no place is dropped and counted, never waited for."""
-        if self._outbox is not None and not self._outbox.try_push(Message(kind, dict(fields), dict(arrays or {}))):
+        message = Message(kind, dict(fields), dict(arrays or {}), self.name, self.incarnation)
+        if self._outbox is None:
+            self.hear_own(message)
+        elif not self._outbox.try_push(message):
             self.reports_dropped += 1
+
+    def hear_own(self, message: Message) -> None:
+        """Where the broker's reports about itself go; the broker puts its own handler here."""
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -110,8 +116,8 @@ class Component:
 
     @property
     def uptime_s(self) -> float:
-        """Seconds since this life began."""
-        return time.monotonic() - self._born_s
+        """Seconds since this process was started."""
+        return time.time() - self._process.create_time()
 
     def stop(self, reason: str) -> None:
         """Stop at the next opportunity; the first reason counts."""
@@ -126,7 +132,7 @@ class Component:
                 "role": self.role,
                 "name": self.name,
                 "pid": os.getpid(),
-                "protocol": channels.PROTOCOL,
+                "protocol": PROTOCOL_VERSION,
                 "host": socket.gethostname(),
             },
         )

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import sys
 import time
 from typing import Any
@@ -40,10 +41,14 @@ class Broker:
         self.parts: dict[str, dict[str, Any]] = {}
         self.next_checkpoint_s = self.checkpoint_interval_s
         self.last_checkpoint, self.stop_by_s = "", 0.0
-        self.launcher_seen = self.stop_published = False
+        self.stop_published = False
+        self.launcher = os.getppid()
         self.goes_on_from = component.folder.broker_state
         if self.goes_on_from.exists():
-            self.record.restore(json.loads(self.goes_on_from.read_text()), self.now_s)
+            earlier = json.loads(self.goes_on_from.read_text())
+            self.record.restore(earlier["record"], self.now_s)
+            self.exit_reason = earlier["exit_reason"]
+        component.hear_own = self.hear  # type: ignore[method-assign]
 
     @property
     def now_s(self) -> float:
@@ -64,9 +69,11 @@ class Broker:
     def listen(self) -> None:
         """Enter every report that waits."""
         while (message := self.reports.pull()) is not None:
-            handler = getattr(self, f"on_{message.kind}", None)
-            if handler is not None:
-                handler(message)
+            self.hear(message)
+
+    def hear(self, message: Message) -> None:
+        """Enter one report."""
+        getattr(self, f"on_{message.kind}")(message)
 
     def on_hello(self, message: Message) -> None:
         """A process is set up."""
@@ -102,7 +109,6 @@ class Broker:
 
     def on_workers(self, message: Message) -> None:
         """The launcher has changed a count."""
-        self.launcher_seen = True
         self.record.take_workers(**message.fields, now_s=self.now_s)
 
     def on_stop_request(self, message: Message) -> None:
@@ -142,7 +148,7 @@ class Broker:
         if self.exit_reason:
             if not self.stop_published and (not self.last_checkpoint or self.now_s >= self.stop_by_s):
                 self.stop_published = True
-                self.say("stop", roles=["launcher"] if self.launcher_seen else ["*"], reason=self.exit_reason)
+                self.say("stop", roles=["launcher"] if self.record.workers else ["*"], reason=self.exit_reason)
             return
         if self.record.counts["critic_updates"] > 0:
             self.state = "training"
@@ -171,9 +177,20 @@ class Broker:
         status = self.record.status(self.state, self.now_s)
         self.journal.write("status", self.now_s, status)
         self.tensorboard.status(status, self.record.gauges)
-        reason = self.exit_reason or ("" if not final else self.component.stop_reason)
+        reason = self.exit_reason or self.component.stop_reason
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
-        write_json(self.goes_on_from, self.record.to_dict())
+        write_json(self.goes_on_from, {"record": self.record.to_dict(), "exit_reason": self.exit_reason})
+
+
+    def finish(self) -> None:
+        """The last summary. A launcher that was killed cannot remove the run's sockets: then it is done here."""
+        if os.getppid() != self.launcher:
+            self.exit_reason = self.exit_reason or "the launcher was killed"
+            shutil.rmtree(self.plan.socket_dir or "", ignore_errors=True)
+        self.write(final=True)
+        self.goes_on_from.unlink()
+        self.journal.close()
+        self.tensorboard.close()
 
 
 def main(component: Component) -> None:
@@ -193,10 +210,7 @@ def main(component: Component) -> None:
             broker.write()
     while component.poll([broker.reports], timeout_s=0.1, draining=True):
         broker.listen()
-    broker.write(final=True)
-    broker.goes_on_from.unlink()
-    if os.getppid() == 1:
-        log.warning("the launcher is gone; this run's sockets are removed")
+    broker.finish()
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Evaluator:
         }
         if best:
             self.best = score.mean_return
-            metadata = {name: str(value) for name, value in fields.items()}
+            metadata = {name: str(value) for name, value in fields.items() if name != "version"}
             metadata["environment"] = json.dumps(self.component.environment.to_dict())
             metadata["evaluation_seed"] = str(self.seed)
             policy.save(self.component.folder.best_policy, metadata)

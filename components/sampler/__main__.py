@@ -16,6 +16,8 @@ from spreeze_zmq.wire import rollout_message
 
 #: Episodes are reported together this often.
 EPISODES_INTERVAL_S = 0.5
+#: A puller whose queue is full loses what the kernel holds for it when the pusher hangs up: learners get this long to drain.
+SETTLE_S = 0.2
 
 
 class Collector:
@@ -138,6 +140,7 @@ def main(component: Component) -> None:
         if collector.returns and time.monotonic() >= episodes_due_s:
             report_episodes(component, collector)
             episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
+    component.poll(timeout_s=SETTLE_S, draining=True)
 
 
 def report_episodes(component: Component, collector: Collector) -> None:

@@ -49,7 +49,8 @@ class Launch:
         self.counts: dict[str, int] = {}
         self.started_s: dict[str, float] = {}
         self.stop_reason = ""
-        self.failure = ""
+        self.failures: list[tuple[str, str]] = []
+        self.gave_up = False
         self.interrupts = 0
 
     # --- starting ---------------------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ class Launch:
                     self.ask_to_stop("interrupted by the user")
         finally:
             self.finish()
-        return 1 if self.failure else 0
+        return 1 if self.gave_up else 0
 
     def pump(self, timeout_s: float) -> None:
         """Hear the broker, show its status, carry out what it decides."""
@@ -147,12 +148,14 @@ class Launch:
         elif isinstance(event, Exited):
             self.tell("exited", name=event.name, how=event.how, restarting=False)
         elif isinstance(event, GaveUp):
-            self.failure = self.stop_reason = str(event)
+            self.gave_up, self.stop_reason = True, str(event)
+            self.tell("stop_request", reason=self.stop_reason)
 
     def fail(self, name: str, what: str) -> None:
         """Note one failure; the first one is what the user reads last."""
         log = self.folder.logs / f"{name}.log"
         summary = what.splitlines()[0]
+        self.failures.append((name, what))
         self.tell("failure", name=name, summary=summary, traceback=what)
         self.view.note(f"{name}: {summary} ({log})")
 
@@ -204,12 +207,10 @@ class Launch:
         reached = f"best return {best:.1f}" if best is not None else "nothing evaluated"
         print(f"{self.stop_reason or 'failed'}: {reached} after {summary.get('wall_s', 0):.1f} s", file=sys.stderr)
         print(f"run folder: {self.folder.path}", file=sys.stderr)
-        failures = summary.get("failures", [])
-        if failures:
-            first = failures[0]
-            print(f"first failure, {first['t_s']:.1f} s: {first['name']}: {first['summary']}", file=sys.stderr)
-            print(first["traceback"], file=sys.stderr)
-            print(f"its log: {self.folder.logs / (first['name'] + '.log')}", file=sys.stderr)
+        if self.failures:
+            name, what = self.failures[0]
+            print(f"the first failure was {name}: {what}", file=sys.stderr)
+            print(f"its log: {self.folder.logs / name}.log", file=sys.stderr)
 
     def _on_signal(self, *_: object) -> None:
         self.interrupts += 1
