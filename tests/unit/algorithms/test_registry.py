@@ -66,7 +66,7 @@ def test_an_option_outside_its_limits_is_refused(option, value, message):
 
 
 def test_options_come_from_a_plain_table():
-    """Lists become tuples, whole numbers become floats, and a misspelt name is answered with the right one."""
+    """Lists become tuples, whole numbers become floats, and a misspelt name is told the right one."""
     options = algorithms.options_from(SACOptions, {"hidden_sizes": [64, 32], "tau": 1})
     assert options.hidden_sizes == (64, 32)
     assert isinstance(options.tau, float)

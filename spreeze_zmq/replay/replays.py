@@ -1,0 +1,216 @@
+"""The two replays: whole transitions for a critic, observations alone for an actor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.replay.returns import n_step_returns, next_observations
+from spreeze_zmq.replay.ring import Column, Ring
+from spreeze_zmq.rollout import Rollout
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Transitions drawn from a replay; views of its buffers, valid until its next ``sample``.
+
+    Attributes:
+        obs: ``[B, *obs_shape]`` in the dtype of the environment.
+        action: ``[B, *action_shape]`` in the environment's own units.
+        reward: ``[B]`` float32, the discounted sum of up to ``n`` rewards.
+        discount: ``[B]`` float32, gamma to the number of rewards summed; 0 where the episode terminated.
+        next_obs: ``[B, *obs_shape]``, the observation to bootstrap from.
+    """
+
+    obs: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    discount: torch.Tensor
+    next_obs: torch.Tensor
+
+
+class ReplaySizes(Protocol):
+    """The options of an algorithm that say what a replay holds."""
+
+    @property
+    def replay_capacity(self) -> int:
+        """Transitions."""
+
+    @property
+    def gamma(self) -> float:
+        """Discount of one step."""
+
+    @property
+    def n_step(self) -> int:
+        """Rewards summed at most."""
+
+
+class Spaces(Protocol):
+    """The environment's shapes, as ``spreeze_zmq.envs.EnvironmentSpec`` has them."""
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        """Of one observation."""
+
+    @property
+    def obs_dtype(self) -> str:
+        """``"float32"`` or ``"uint8"``."""
+
+    @property
+    def action_kind(self) -> str:
+        """``"box"`` or ``"discrete"``."""
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Of one action."""
+
+
+class _Kept:
+    """What both replays do with their ring; ``settings`` must be those of a saved replay to load it."""
+
+    def __init__(self, ring: Ring, settings: Mapping[str, float]):
+        self.ring = ring
+        self._settings = dict(settings)
+
+    def __len__(self) -> int:
+        return len(self.ring)
+
+    def random_state(self) -> torch.Tensor:
+        """The state of the sampling, uint8."""
+        return self.ring.random_state()
+
+    def set_random_state(self, state: torch.Tensor) -> None:
+        """Draw the same batches again as after ``random_state()``."""
+        self.ring.set_random_state(state)
+
+    def save(self, folder: Path | str) -> None:
+        """Write everything under ``folder``, npy without pickle."""
+        self.ring.save(Path(folder), self._settings)
+
+    def load(self, folder: Path | str) -> None:
+        """Go on from ``save``. Raises CheckpointError."""
+        self.ring.load(Path(folder), self._settings)
+
+
+class Replay(_Kept):
+    """Whole transitions with n-step returns, for a critic.
+
+    Args:
+        capacity: transitions.
+        obs_shape: of one observation.
+        obs_dtype: float32 or uint8; kept as it is.
+        action_shape: of one action.
+        action_dtype: float32 or int64.
+        gamma: discount of one step.
+        n_step: rewards summed at most.
+        device: where the transitions lie.
+        seed: of the sampling.
+
+    Raises:
+        InputError: it does not fit in the memory that is free.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        obs_shape: Sequence[int],
+        obs_dtype: str,
+        action_shape: Sequence[int],
+        action_dtype: str,
+        gamma: float,
+        n_step: int,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+    ):
+        self.gamma = gamma
+        self.n_step = n_step
+        columns = (
+            Column("obs", str(obs_dtype), tuple(obs_shape)),
+            Column("action", str(action_dtype), tuple(action_shape)),
+            Column("next_obs", str(obs_dtype), tuple(obs_shape)),
+            Column("reward", "float32", ()),
+            Column("discount", "float32", ()),
+        )
+        super().__init__(Ring(capacity, columns, device, seed), {"gamma": gamma, "n_step": n_step})
+
+    @classmethod
+    def for_environment(
+        cls, env: Spaces, options: ReplaySizes, device: torch.device | str, seed: int
+    ) -> Self:
+        """The replay that an algorithm's options ask for in this environment."""
+        action_dtype = "int64" if env.action_kind == "discrete" else "float32"
+        return cls(
+            options.replay_capacity,
+            env.obs_shape,
+            env.obs_dtype,
+            env.action_shape,
+            action_dtype,
+            options.gamma,
+            options.n_step,
+            device,
+            seed,
+        )
+
+    def add(self, rollout: Rollout) -> None:
+        """Store the ``T x N`` transitions of a rollout. Raises WireError ``final_obs``."""
+        assert rollout.obs is not None
+        assert rollout.action is not None
+        assert rollout.reward is not None
+        assert rollout.terminated is not None
+        assert rollout.truncated is not None
+        returns, discount, last = n_step_returns(
+            rollout.reward, rollout.terminated, rollout.truncated, self.gamma, self.n_step
+        )
+        fields: dict[str, NDArray[Any]] = {
+            "obs": rollout.obs[:-1],
+            "action": rollout.action,
+            "next_obs": next_observations(rollout, rollout.terminated | rollout.truncated, last),
+            "reward": returns,
+            "discount": discount,
+        }
+        self.ring.write({name: _rows(field) for name, field in fields.items()})
+
+    def sample(self, batch_size: int) -> Batch:
+        """Uniform with replacement; valid until the next call."""
+        return Batch(**self.ring.gather(batch_size))
+
+
+class ObservationReplay(_Kept):
+    """Observations alone, for an actor; arguments as for ``Replay``."""
+
+    def __init__(
+        self,
+        capacity: int,
+        obs_shape: Sequence[int],
+        obs_dtype: str,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+    ):
+        column = Column("obs", str(obs_dtype), tuple(obs_shape))
+        super().__init__(Ring(capacity, (column,), device, seed), {})
+
+    @classmethod
+    def for_environment(
+        cls, env: Spaces, options: ReplaySizes, device: torch.device | str, seed: int
+    ) -> Self:
+        """The replay that an algorithm's options ask for in this environment."""
+        return cls(options.replay_capacity, env.obs_shape, env.obs_dtype, device, seed)
+
+    def add(self, rollout: Rollout) -> None:
+        """Store the ``T x N`` observations that were acted on."""
+        assert rollout.obs is not None
+        self.ring.write({"obs": _rows(rollout.obs[:-1])})
+
+    def sample(self, batch_size: int) -> torch.Tensor:
+        """``[B, *obs_shape]``, uniform with replacement; valid until the next call."""
+        return self.ring.gather(batch_size)["obs"]
+
+
+def _rows(array: NDArray[Any]) -> NDArray[Any]:
+    """``[T, N, ...]`` to ``[T * N, ...]``."""
+    return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])

@@ -1,0 +1,183 @@
+"""The table that a replay keeps its transitions in, preallocated on the learner's device."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.errors import CheckpointError, InputError
+
+#: Share of the free memory that a table may claim.
+MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of a transition: its name, NumPy dtype and shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """Elements of one transition."""
+        return math.prod(self.shape)
+
+
+class Ring:
+    """A preallocated table of transitions whose oldest rows are overwritten.
+
+    Columns of one dtype share a tensor ``[capacity, width]``, so that a sample is one gather for each dtype:
+    one in all where observations and actions are float32.
+
+    Args:
+        capacity: rows.
+        columns: what a row holds.
+        device: where the table lies.
+        seed: of the sampling.
+
+    Raises:
+        InputError: the table does not fit in the memory that is free.
+    """
+
+    def __init__(self, capacity: int, columns: Sequence[Column], device: torch.device | str, seed: int):
+        self.capacity = capacity
+        self.columns = tuple(columns)
+        self.device = torch.device(device)
+        self.num_added = 0
+        self._places: dict[str, tuple[str, slice]] = {}
+        widths: dict[str, int] = {}
+        for column in self.columns:
+            start = widths.get(column.dtype, 0)
+            self._places[column.name] = (column.dtype, slice(start, start + column.width))
+            widths[column.dtype] = start + column.width
+        self._widths = widths
+        self._check_memory()
+        self._tables = {
+            dtype: torch.empty(capacity, width, dtype=getattr(torch, dtype), device=self.device)
+            for dtype, width in widths.items()
+        }
+        self._generator = torch.Generator(self.device).manual_seed(seed)
+        self._index = torch.empty(0, dtype=torch.int64, device=self.device)
+        self._rows: dict[str, torch.Tensor] = {}
+        self._batch: dict[str, torch.Tensor] = {}
+
+    def __len__(self) -> int:
+        return min(self.num_added, self.capacity)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the full table."""
+        return self.capacity * sum(np.dtype(dtype).itemsize * width for dtype, width in self._widths.items())
+
+    def _check_memory(self) -> None:
+        if self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0]
+        else:
+            free = psutil.virtual_memory().available
+        if self.memory_bytes > MEMORY_SHARE * free:
+            row = self.memory_bytes // self.capacity
+            raise InputError(
+                f"a replay of {self.capacity:,} transitions of {row:,} bytes takes "
+                f"{self.memory_bytes / 1e9:.1f} GB, {self.device} has {free / 1e9:.1f} GB free: "
+                f"lower algorithm.replay_capacity to at most {int(MEMORY_SHARE * free) // row:,}"
+            )
+
+    def write(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        """Append ``M`` rows, ``[M, *shape]`` of each column, over the oldest."""
+        count = len(next(iter(fields.values())))
+        kept = min(count, self.capacity)  # of more rows than there is room for, the last remain
+        begin = (self.num_added + count - kept) % self.capacity
+        before_end = min(kept, self.capacity - begin)
+        for dtype, width in self._widths.items():
+            rows = np.empty((kept, width), dtype)
+            for name, (other, place) in self._places.items():
+                if other == dtype:
+                    rows[:, place] = fields[name][count - kept :].reshape(kept, -1)
+            source, table = torch.from_numpy(rows), self._tables[dtype]
+            table[begin : begin + before_end] = source[:before_end]
+            table[: kept - before_end] = source[before_end:]
+        self.num_added += count
+
+    def gather(self, batch_size: int) -> dict[str, torch.Tensor]:
+        """``batch_size`` rows drawn uniformly with replacement; the tensors hold until the next call."""
+        assert self.num_added > 0, "an empty replay cannot be sampled"
+        if self._index.shape[0] != batch_size:
+            self._prepare(batch_size)
+        torch.randint(len(self), (batch_size,), generator=self._generator, out=self._index)
+        for dtype, table in self._tables.items():
+            torch.index_select(table, 0, self._index, out=self._rows[dtype])
+        return self._batch
+
+    def _prepare(self, batch_size: int) -> None:
+        self._index = torch.empty(batch_size, dtype=torch.int64, device=self.device)
+        self._rows = {
+            dtype: table.new_empty(batch_size, table.shape[1]) for dtype, table in self._tables.items()
+        }
+        for column in self.columns:
+            dtype, place = self._places[column.name]
+            self._batch[column.name] = self._rows[dtype][:, place].view(batch_size, *column.shape)
+
+    def random_state(self) -> torch.Tensor:
+        """The state of the sampling, uint8."""
+        return self._generator.get_state()
+
+    def set_random_state(self, state: torch.Tensor) -> None:
+        """Draw the same batches again as after ``random_state()``."""
+        self._generator.set_state(state.cpu())
+
+    def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        """Write ``folder``: a mappable npy for each dtype, the sampling's state, and ``replay.json``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for dtype, table in self._tables.items():
+            np.save(folder / f"{dtype}.npy", table[: len(self)].cpu().numpy(), allow_pickle=False)
+        np.save(folder / "generator.npy", self.random_state().numpy(), allow_pickle=False)
+        about = {**settings, **self._layout(), "num_added": self.num_added}
+        (folder / "replay.json").write_text(json.dumps(about, indent=1))
+
+    def load(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        """Go on from ``save``.
+
+        Raises:
+            CheckpointError: a file is missing or broken, or the saved replay was laid out otherwise.
+        """
+        try:
+            about = json.loads((folder / "replay.json").read_text())
+            tables = {
+                dtype: np.load(folder / f"{dtype}.npy", mmap_mode="r", allow_pickle=False)
+                for dtype in self._tables
+            }
+            state = np.load(folder / "generator.npy", allow_pickle=False)
+            num_added = int(about["num_added"])
+        except (OSError, ValueError, KeyError) as error:
+            raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
+        for name, expected in {**settings, **self._layout()}.items():
+            if about.get(name) != expected:
+                raise CheckpointError(
+                    f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has "
+                    f"{expected}: resume with the same options, or without the replay"
+                )
+        size = min(num_added, self.capacity)
+        for dtype, saved in tables.items():
+            if saved.shape != (size, self._widths[dtype]) or saved.dtype != dtype:
+                raise CheckpointError(
+                    f"{folder / dtype}.npy holds {saved.dtype} {saved.shape}, expected {size} rows"
+                )
+            self._tables[dtype][:size] = torch.from_numpy(np.array(saved))
+        self.set_random_state(torch.from_numpy(state))
+        self.num_added = num_added
+
+    def _layout(self) -> dict[str, Any]:
+        """What must agree between a saved replay and this one, in JSON's own types."""
+        columns = [[column.name, column.dtype, list(column.shape)] for column in self.columns]
+        return {"capacity": self.capacity, "columns": columns}
