@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -50,6 +51,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         action_space: Space[Any],
         max_episode_steps: int | None,
         seed: int,
+        episode_limit: int | None = None,
     ):
         self.env_id = env_id
         self.num_envs = num_envs
@@ -59,8 +61,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.action_space = batch_space(action_space, num_envs)
         self.action_space.seed(seed)
         self.max_episode_steps = max_episode_steps
-        if not hasattr(self, "episode_limit"):
-            self.episode_limit = max_episode_steps
+        self.episode_limit = max_episode_steps if episode_limit is None else episode_limit
         self._first_seed: int | None = seed
         self._action_dtype = action_space.dtype
         self._action_shape = (num_envs, *(action_space.shape or ()))
@@ -137,8 +138,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 f"{self.env_id}: actions of shape {self._action_shape} expected, got {actions.shape}"
             )
         self._num_steps += 1
-        obs, reward, terminated, truncated, info = self._advance(actions)
         self._length += 1
+        obs, reward, terminated, truncated, info = self._advance(actions)
         self._return += reward
         truncated = truncated | (self._length >= self._limit)
         self._check(obs, reward)
@@ -197,8 +198,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             "episode": {"r": returns, "l": lengths},
             "_episode": ended,
         }
-        if last:
-            info["final_info"], info["_final_info"] = select(last, ended), ended
+        info["final_info"], info["_final_info"] = select(last, ended), ended
         return obs, {**overlay(last, begun, ended), **info}
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
@@ -213,7 +213,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         total = np.add.reduce(reward)
         if self._floats:
             total = total + np.add.reduce(obs, axis=None)
-        if total - total == 0.0:
+        if math.isfinite(total):
             return
         good = np.isfinite(obs.reshape(self.num_envs, -1)).all(axis=1)
         for what, rows in (("observation", ~good), ("reward", ~np.isfinite(reward))):
@@ -235,23 +235,28 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
 
 def select(info: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:
-    """The info of the environments of ``mask`` alone."""
-    return {key: value & mask if key.startswith("_") else value for key, value in info.items()}
+    """The info of the environments of ``mask`` alone; zeros in the other rows."""
+    chosen: dict[str, Any] = {}
+    for key, value in info.items():
+        if isinstance(value, dict):
+            chosen[key] = select(value, mask)
+        else:
+            chosen[key] = np.zeros_like(value)
+            chosen[key][mask] = value[mask]
+    return chosen
 
 
 def overlay(last: dict[str, Any], begun: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
     """The info of a step in which episodes ended: in their rows that of the reset, elsewhere the step's."""
-    info: dict[str, Any] = {}
-    for key in [key for key in {**last, **begun} if not key.startswith("_")]:
-        old, new = last.get(key), begun.get(key)
-        if old is None or isinstance(old, dict) or isinstance(new, dict):
-            info[key] = new if new is not None else old
-        else:
-            value = old.copy()
-            value[ended] = 0 if new is None else new[ended]
+    going = ~ended
+    info = select(last, going) if going.any() else {}
+    for key, value in begun.items():
+        if key not in info:
             info[key] = value
-        was, now = last.get(f"_{key}", False), begun.get(f"_{key}", False)
-        info[f"_{key}"] = np.where(ended, now, was)
+        elif isinstance(value, dict):
+            info[key] = overlay(info[key], value, ended)
+        else:
+            info[key][ended] = value[ended]
     return info
 
 

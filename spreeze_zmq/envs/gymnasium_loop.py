@@ -34,18 +34,19 @@ class GymnasiumLoop(BatchedEnv):
     backend = "gymnasium"
 
     def __init__(self, source: Source, kwargs: Mapping[str, Any], num_envs: int, seed: int, step_info: bool):
-        made = [source.make_one(kwargs) for _ in range(num_envs)]
-        first = made[0]
-        self.episode_limit = time_limit(first)
-        outermost = isinstance(first, TimeLimit)
-        self.envs = [env.env if isinstance(env, TimeLimit) else env for env in made]
+        self.envs: list[gymnasium.Env[Any, Any]] = []
+        for _ in range(num_envs):
+            first = source.make_one(kwargs)
+            self.envs.append(first.env if isinstance(first, TimeLimit) else first)
+        limit = time_limit(first)
         super().__init__(
             source.env_id,
             num_envs,
             first.observation_space,
             first.action_space,
-            self.episode_limit if outermost else None,
+            limit if isinstance(first, TimeLimit) else None,
             seed,
+            limit,
         )
         self.spec = first.spec
         self.render_mode = first.render_mode

@@ -26,6 +26,9 @@ def probe(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> Environme
         InvalidEnvironment: it cannot be made, or no policy here can act in its spaces; one clear message.
     """
     kwargs = dict(env_kwargs or {})
+    reserved = [name for name in ("env_id", "num_envs", "seed") if name in kwargs]
+    if reserved:
+        raise InvalidEnvironment(f"{env_id}: '{reserved[0]}' is set by the system, not by env_kwargs")
     env = make(env_id, 1, **kwargs)
     try:
         spaces = env.single_observation_space, env.single_action_space

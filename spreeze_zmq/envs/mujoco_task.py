@@ -153,7 +153,7 @@ class MujocoTask(Task):
 
     def close(self) -> None:
         """Free the simulations."""
-        del self.batch
+        self.__dict__.pop("batch", None)
 
     def _bound(self, name: str) -> NDArray[Any]:
         shape = getattr(self.batch._data, name).shape
@@ -207,7 +207,7 @@ def find_model(xml_file: str, task: type) -> Path:
         if path.is_file():
             return path
     searched = " and ".join(str(path) for path in candidates)
-    raise InvalidEnvironment(f"{task.__name__}: there is no model file '{xml_file}' (searched {searched})")
+    raise InvalidEnvironment(f"there is no model file '{xml_file}' (searched {searched})")
 
 
 def load_model(path: Path) -> Any:
@@ -219,7 +219,7 @@ def load_model(path: Path) -> Any:
     try:
         return mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
-        raise InvalidEnvironment(f"{path}: MuJoCo cannot compile this model: {error}") from error
+        raise InvalidEnvironment(f"MuJoCo cannot compile {path}: {' '.join(str(error).split())}") from error
 
 
 def _gymnasium_models() -> Path:

@@ -77,11 +77,13 @@ class Source:
             own = {name: value for name, value in own.items() if name not in _VIEW}
         try:
             made = task(**own)
-            return NativeEnv(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)
-        except InvalidEnvironment:
-            raise
+            env = NativeEnv(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)
+        except InvalidEnvironment as error:
+            raise InvalidEnvironment(f"{self.env_id}: {error}") from error
         except Exception as error:
             raise InvalidEnvironment(self._why_not(task, own, error)) from error
+        env.spec = self.registered
+        return env
 
     def make_one(self, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         """One environment with its time limit and without Gymnasium's checking wrappers.
@@ -200,11 +202,16 @@ def _registered(env_id: str) -> EnvSpec:
 
 def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> str:
     own = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-    own += [i for i, spec in gymnasium.registry.items() if str(spec.entry_point).startswith(module_name)]
+    own += [spec.id for spec in gymnasium.registry.values() if _module_of(spec).startswith(module_name)]
     near = difflib.get_close_matches(name, own, 3, 0.5)
     return f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name" + (
         f" (did you mean {_listed(near, 'or')}?)" if near else ""
     )
+
+
+def _module_of(spec: EnvSpec) -> str:
+    entry = spec.entry_point
+    return entry if isinstance(entry, str) else str(getattr(entry, "__module__", ""))
 
 
 def _versions(name: str) -> list[str]:

@@ -91,10 +91,11 @@ class NativeEnv(BatchedEnv):
         seed: int,
         step_info: bool,
     ):
-        task.allocate(num_envs)
-        super().__init__(env_id, num_envs, task.observation_space, task.action_space, max_episode_steps, seed)
-        self.backend = task.backend
         self.task = task
+        task.allocate(num_envs)
+        spaces = task.observation_space, task.action_space
+        super().__init__(env_id, num_envs, *spaces, max_episode_steps, seed)
+        self.backend = task.backend
         self._step_info = step_info
         self._rngs = [np.random.default_rng(0)] * num_envs
         self._all, self._none = np.ones(num_envs, np.bool_), np.zeros(num_envs, np.bool_)

@@ -1,0 +1,116 @@
+"""Environments of a user's own, for the tests: good ones, and ones that fail in every way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+from spreeze_zmq.envs.mujoco_task import MujocoTask
+
+NOT_CALLABLE = 3
+
+
+class Count(gymnasium.Env):
+    """Observes ``[env's number of steps, action]``; ends after ``length`` steps."""
+
+    observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, length: int = 3, truncate: bool = False, fails_at: int = -1, gives: str = ""):
+        self.length, self.truncate, self.fails_at, self.gives = length, truncate, fails_at, gives
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        """Draw the second number from the environment's own generator."""
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.array([0.0, self.np_random.uniform()]), {"started": True}
+
+    def step(self, action):
+        """Count, and fail where it was told to."""
+        self.steps += 1
+        obs, reward = np.array([float(self.steps), action[0]]), 1.0
+        if self.steps == self.fails_at:
+            if self.gives == "":
+                raise ZeroDivisionError("the floor is gone")
+            obs, reward = (obs * np.nan, reward) if self.gives == "obs" else (obs, np.inf)
+        ended = self.steps >= self.length
+        return obs, reward, ended and not self.truncate, ended and self.truncate, {"steps": self.steps}
+
+
+def count(**kwargs):
+    """A callable that returns an environment."""
+    return Count(**kwargs)
+
+
+def nothing():
+    """A callable that returns none."""
+    return 3
+
+
+def unbounded():
+    """Its actions have no bounds."""
+    env = Count()
+    env.action_space = Box(-np.inf, np.inf, (1,), np.float32)
+    return env
+
+
+def matrix_actions():
+    """Its actions are a matrix."""
+    env = Count()
+    env.action_space = Box(-1.0, 1.0, (2, 2), np.float32)
+    return env
+
+
+def shifted():
+    """Its discrete actions count from 1."""
+    env = Count()
+    env.action_space = Discrete(3, start=1)
+    return env
+
+
+def dictionary():
+    """Its observations are a Dict."""
+    env = Count()
+    env.observation_space = Dict({"a": Box(0.0, 1.0, (2,))})
+    return env
+
+
+def lying():
+    """Its observations are not of the shape that its space says."""
+    env = Count()
+    env.observation_space = Box(-1.0, 1.0, (5,), np.float64)
+    return env
+
+
+@dataclass(eq=False)
+class Balance(MujocoTask):
+    """A native task of one's own over one of Gymnasium's models."""
+
+    max_episode_steps = 4
+    derived = ("site_xpos",)
+
+    xml_file: str = "inverted_double_pendulum.xml"
+    frame_skip: int = 2
+    noise: float = 0.1
+
+    site_xpos: np.ndarray = field(init=False)
+
+    def initial_state(self, rng):
+        """Noise on positions."""
+        return self.init_qpos + rng.uniform(-self.noise, self.noise, self.model.nq), self.init_qvel
+
+    def observe(self, rows):
+        """Positions and velocities."""
+        return np.concatenate((self.qpos[rows], self.qvel[rows]), axis=1)
+
+    def outcome(self, action):
+        """How high the tip is."""
+        height = self.site_xpos[:, 0, 2]
+        return height, height < 0.5, {"height": height}
+
+
+gymnasium.register("OwnCount-v0", entry_point=Count, max_episode_steps=2)

@@ -1,0 +1,171 @@
+"""What a batch of environments promises: autoreset in the step, true final observations, seeds, failures."""
+
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from spreeze_zmq import envs
+from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment
+
+OWN = "tests.unit.envs.own_environments"
+
+
+def act(env):
+    """Actions that tell the environments apart."""
+    return np.linspace(-0.5, 0.5, env.num_envs, dtype=np.float32)[:, None]
+
+
+def test_it_is_a_gymnasium_vector_environment():
+    """Spaces and metadata say what the arrays are."""
+    env = envs.make("Pendulum-v1", 4)
+    assert isinstance(env, VectorEnv)
+    assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    obs, _ = env.reset()
+    assert obs in env.observation_space
+    assert env.action_space.sample().shape == (4, 1)
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_the_true_final_observation_is_kept(truncate):
+    """The step that ends an episode returns the next one's first observation; the last is in the info."""
+    env = envs.make(f"{OWN}:Count", 2, length=3, truncate=truncate)
+    env.reset()
+    for _ in range(2):
+        obs, _, terminated, truncated, info = env.step(act(env))
+        assert not (terminated | truncated).any()
+        assert "final_obs" not in info
+    obs, reward, terminated, truncated, info = env.step(act(env))
+    assert terminated.tolist() == [not truncate] * 2
+    assert truncated.tolist() == [truncate] * 2
+    assert obs[:, 0].tolist() == [0.0, 0.0]
+    np.testing.assert_array_equal(info["final_obs"], [[3.0, -0.5], [3.0, 0.5]])
+    assert info["_final_obs"].tolist() == [True, True]
+    assert info["episode"]["r"].tolist() == [3.0, 3.0]
+    assert info["episode"]["l"].tolist() == [3, 3]
+    assert info["final_info"]["steps"].tolist() == [3, 3]
+    assert info["started"].tolist() == [True, True]
+    assert reward.tolist() == [1.0, 1.0]
+
+
+def test_only_what_ended_is_reset():
+    """The others go on, and their statistics too."""
+    env = envs.make("CartPole-v1", 8, seed=4)
+    env.reset()
+    returns = np.zeros(8)
+    for _ in range(60):
+        obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        returns += reward
+        if "episode" in info:
+            ended = terminated | truncated
+            np.testing.assert_array_equal(info["_episode"], ended)
+            np.testing.assert_array_equal(info["episode"]["r"], np.where(ended, returns, 0))
+            np.testing.assert_array_equal(info["final_obs"][~ended], obs[~ended])
+            assert np.abs(obs[ended]).max() <= 0.05 < np.abs(info["final_obs"][ended, 2]).min()
+            returns[ended] = 0
+
+
+@pytest.mark.parametrize("backend", ["numpy", "gymnasium"])
+def test_returned_arrays_are_the_callers(backend):
+    """A later step changes none of them."""
+    env = envs.make("Pendulum-v1", 3, backend=backend)
+    kept = [env.reset()[0], *env.step(act(env))[:4]]
+    copies = [array.copy() for array in kept]
+    for _ in range(250):
+        env.step(act(env))
+    for array, copy in zip(kept, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "Hopper-v5", f"{OWN}:Count"])
+def test_seeds_repeat_a_run_and_differ_between_environments(env_id):
+    """Also the seed given to ``make``, which the first reset takes."""
+    first, second = envs.make(env_id, 3, seed=9), envs.make(env_id, 3)
+    a, b = first.reset()[0], second.reset(seed=9)[0]
+    np.testing.assert_array_equal(a, b)
+    assert len({row.tobytes() for row in a}) == 3
+    np.testing.assert_array_equal(first.reset(seed=[11, 10, 9])[0], b[::-1])
+    assert not np.array_equal(first.reset()[0], second.reset()[0])
+
+
+def test_a_mask_resets_some_alone():
+    """As in ``gymnasium.vector``."""
+    env = envs.make(f"{OWN}:Count", 3, length=9)
+    env.reset()
+    env.step(act(env))
+    env.reset(options={"reset_mask": np.array([False, True, False])})
+    obs = env.step(act(env))[0]
+    assert obs[:, 0].tolist() == [2.0, 1.0, 2.0]
+
+
+def test_send_and_recv_are_step_in_two_halves():
+    """Actions may come in any order."""
+    whole, halves = envs.make("Pendulum-v1", 3, seed=1), envs.make("Pendulum-v1", 3, seed=1)
+    whole.reset(), halves.reset()
+    action = act(whole)
+    halves.send(action[[2, 0, 1]], np.array([2, 0, 1]))
+    received = halves.recv()
+    np.testing.assert_array_equal(received[0], whole.step(action)[0])
+    assert received[4]["env_id"].tolist() == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="without send"):
+        halves.recv()
+
+
+def test_step_info_can_be_left_out():
+    """Final observations and statistics are given all the same."""
+    env = envs.make(f"{OWN}:Count", 2, step_info=False, length=1)
+    assert env.reset()[1] == {}
+    info = env.step(act(env))[4]
+    assert info["final_info"] == {}
+    assert not {"steps", "started"} & set(info)
+    assert info["episode"]["l"].tolist() == [1, 1]
+
+
+def test_an_error_in_a_step_names_environment_and_step():
+    """With the original error behind it."""
+    env = envs.make(f"{OWN}:Count", 2, fails_at=2)
+    env.reset()
+    env.step(act(env))
+    with pytest.raises(
+        EnvironmentFailure, match=r"environment 0 of 2 raised in step: ZeroDivisionError: the floor"
+    ) as at:
+        env.step(act(env))
+    assert "step 2 of its episode" in str(at.value)
+    assert isinstance(at.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(("gives", "what"), [("obs", "the observation"), ("reward", "the reward inf")])
+def test_numbers_that_are_not_finite_are_refused(gives, what):
+    """NaN and infinity, in the step that gives them."""
+    env = envs.make(f"{OWN}:Count", 3, fails_at=2, gives=gives)
+    env.reset()
+    env.step(act(env))
+    with pytest.raises(EnvironmentFailure, match=rf"environment 0 of 3 gave {what}.*step 2 of this batch"):
+        env.step(act(env))
+
+
+def test_an_observation_of_the_wrong_shape_is_refused():
+    """At the first reset."""
+    with pytest.raises(EnvironmentFailure, match=r"environment 0 of 1 raised in reset.*\(2,\)"):
+        envs.make(f"{OWN}:lying", 1).reset()
+
+
+def test_actions_of_the_wrong_shape_are_refused():
+    """Nothing is broadcast in silence."""
+    env = envs.make("Pendulum-v1", 3)
+    env.reset()
+    with pytest.raises(ValueError, match=r"\(3, 1\) expected, got \(1, 1\)"):
+        env.step(np.zeros((1, 1)))
+
+
+def test_a_native_task_of_ones_own_runs():
+    """Its limit, its arguments and its info are its class's."""
+    env = envs.make(f"{OWN}:Balance", 3, noise=0.0)
+    obs, _ = env.reset()
+    assert (env.backend, env.max_episode_steps) == ("mujoco", 4)
+    assert not obs.any()
+    for step in range(1, 5):
+        obs, reward, _, truncated, info = env.step(np.zeros((3, 1), np.float32))
+        assert truncated.all() == (step == 4)
+    np.testing.assert_array_equal(info["final_info"]["height"], reward)
+    with pytest.raises(InvalidEnvironment, match="backend 'gymnasium' cannot"):
+        envs.make(f"{OWN}:Balance", 3, backend="gymnasium")
