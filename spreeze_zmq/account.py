@@ -1,7 +1,9 @@
 """The account of samples, kept at both ends of a channel: produced = received + dropped + in flight.
 
-A sampler counts what it pushes; a learner counts what it takes and finds what is missing from the positions that each rollout
-carries; the broker joins the two. No term is the remainder of the others, so that an error in any of them shows.
+A sampler counts what it pushes; a learner counts what it takes and finds what is missing from the positions
+that each rollout carries; the broker joins the two. No term is the remainder of the others, so that an error
+in any of them
+shows.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Receipts:
         self.streams: dict[str, Receipt] = {}
 
     def take(self, rollout: Rollout, *, refused: bool = False) -> None:
-        """Enter one rollout that came off the channel, trained on or ``refused`` (too stale, of the wrong shape)."""
+        """Enter one rollout that came off the channel, trained on or ``refused`` (too stale, of the wrong
+        shape).
+        """
         start = rollout.produced - rollout.num_transitions
         stream = self.streams.setdefault(f"{rollout.sampler}/{rollout.incarnation}", Receipt(start, start))
         stream.lost += start - stream.last
@@ -91,8 +95,8 @@ class SampleAccount:
         self.closed.add(stream)
 
     def totals(self, *, final: bool = False) -> Totals:
-        """The account now. ``final``: the learners have drained their channels and left, so what a dead sampler still had
-        under way is lost with it.
+        """The account now. ``final``: the learners have drained their channels and left, so what a dead
+        sampler still had under way is lost with it.
         """
         sums = Totals()
         for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:

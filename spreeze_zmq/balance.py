@@ -1,7 +1,8 @@
-"""The balance of production and consumption: when a learner may pull, when it may update, and how stale its samples are.
+"""The balance of production and consumption: when a learner may pull, when it may update, and how stale its
+samples are.
 
-Pure arithmetic: no clock, no socket. The learners ask the gates; the waiting itself is done by the sockets, since a learner
-that does not pull lets the high-water mark block the samplers.
+Pure arithmetic: no clock, no socket. The learners ask the gates; the waiting itself is done by the sockets,
+since a learner that does not pull lets the high-water mark block the samplers.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class RatioGate:
-    """Holds ``trained = replay_ratio * received`` within a slack (samples-to-inserts, as in Reverb, 2102.04736).
+    """Holds ``trained = replay_ratio * received`` within a slack (samples-to-inserts of Reverb, 2102.04736).
 
-    All counts are transitions. Production may run ahead of the ratio by ``slack``; consumption never does. The two gates cannot
-    both be shut: whoever cannot update may always pull.
+    All counts are transitions. Production may run ahead of the ratio by ``slack``; consumption never does.
+    The two gates cannot both be shut: whoever cannot update may always pull.
 
     Attributes:
         replay_ratio: transitions trained on for each transition received.
@@ -55,9 +56,11 @@ class RatioGate:
 
 @dataclass
 class DelayGate:
-    """Lets the actor follow the critic: one actor update for each ``policy_delay`` critic updates (TD3, 1802.09477).
+    """Lets the actor follow the critic: one actor update for each ``policy_delay`` critic updates (TD3,
+    1802.09477).
 
-    The actor may be ahead of the last critic that it has seen by ``slack`` critic updates, since messages come in batches.
+    The actor may be ahead of the last critic that it has seen by ``slack`` critic updates, since messages
+    come in batches.
     """
 
     policy_delay: int
@@ -75,16 +78,20 @@ class DelayGate:
 
 @dataclass
 class LagHistogram:
-    """How many policy versions old the received transitions were; exact, since versions are small integers."""
+    """How many policy versions old the received transitions were; exact, as versions are whole numbers."""
 
     transitions: Counter[int] = field(default_factory=Counter)
 
     def add(self, lag: int, transitions: int) -> None:
-        """Count ``transitions`` made ``lag`` versions ago; a policy that came back from a checkpoint counts as 0."""
+        """Count ``transitions`` made ``lag`` versions ago; a policy that came back from a checkpoint counts
+        as 0.
+        """
         self.transitions[max(0, lag)] += transitions
 
     def quantile(self, q: float) -> int:
-        """Smallest lag that at least the share ``q`` of the transitions does not exceed; 0 where there are none."""
+        """Smallest lag that at least the share ``q`` of the transitions does not exceed; 0 where there are
+        none.
+        """
         need = math.ceil(q * self.transitions.total())
         seen = 0
         for lag in sorted(self.transitions):
@@ -95,4 +102,8 @@ class LagHistogram:
 
     def summary(self) -> dict[str, int]:
         """``{"p50", "p99", "max"}`` in policy versions."""
-        return {"p50": self.quantile(0.5), "p99": self.quantile(0.99), "max": max(self.transitions, default=0)}
+        return {
+            "p50": self.quantile(0.5),
+            "p99": self.quantile(0.99),
+            "max": max(self.transitions, default=0),
+        }

@@ -1,8 +1,11 @@
-"""The life of a process of the run: join, connect, poll, handle, report, stop. Every component is written on top of it."""
+"""The life of a process of the run: join, connect, poll, handle, report, stop. Every component is written on
+top of it.
+"""
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
+import itertools
 import logging
 import os
 import secrets
@@ -13,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import psutil
 
@@ -44,9 +47,11 @@ class Component:
         folder: the run's folder.
         environment: spaces and limits of the run's environment.
         options: this role's own options.
-        figures: what travels in every report besides the figures of the process itself, computed when it is sent:
+        figures: what travels in every report besides the figures of the process itself, computed when it is
+        sent:
             ``counters``, ``gauges``, ``pushed``, ``taken``, ``policy_lag`` (see PROTOCOL.md).
-        clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take), ``starved`` (a peer does not give), ``idle``.
+        clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take), ``starved`` (a peer does not
+        give), ``idle``.
         stop_reason: why it should stop; empty while it should go on.
         stopping_roles: roles that have been told to stop.
     """
@@ -76,10 +81,12 @@ class Component:
         self._control: channels.Subscriber | None = self.open("control") if role != "broker" else None
         self._outbox: channels.Pusher | None = self.open("report") if role != "broker" else None
 
-    # --- channels ---------------------------------------------------------------------------------------------------
+    # --- channels
 
     def open(self, channel: str) -> Any:
-        """This process's end of a channel of the plan (a Publisher, Subscriber, Pusher or Puller), opened once."""
+        """This process's end of a channel of the plan (a Publisher, Subscriber, Pusher or Puller), opened
+        once.
+        """
         if channel not in self._channels:
             end = self.plan.components[self.role].channels[channel]
             opened = channels.open_channel(self.plan.channels[channel], end, self.name, self.incarnation)
@@ -107,7 +114,7 @@ class Component:
     def hear_own(self, message: Message) -> None:
         """Where the broker's reports about itself go; the broker puts its own handler here."""
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- life
 
     @property
     def running(self) -> bool:
@@ -117,7 +124,7 @@ class Component:
     @property
     def uptime_s(self) -> float:
         """Seconds since this process was started."""
-        return time.time() - self._process.create_time()
+        return time.time() - float(self._process.create_time())
 
     def stop(self, reason: str) -> None:
         """Stop at the next opportunity; the first reason counts."""
@@ -215,7 +222,9 @@ class Component:
         channels.terminate()
 
     def restore_point(self) -> Checkpoint | None:
-        """Where a new life goes on from: this run's last complete checkpoint, or the one that the run resumes."""
+        """Where a new life goes on from: this run's last complete checkpoint, or the one that the run
+        resumes.
+        """
         own = latest(self.folder.checkpoints)
         if own is not None or self.plan.run.resume_from is None:
             return own
@@ -250,11 +259,13 @@ class Component:
 def run(role: str, main: Callable[[Component], None]) -> int:
     """Live one life: ``main(component)`` between joining and leaving. Returns the exit code.
 
-    ``PROGRAM RUN_FILE [INDEX]`` joins a live run; with a topology in the place of the run file the process stands up
-    endpoints of its own and waits for peers.
+    ``PROGRAM RUN_FILE [INDEX]`` joins a live run; with a topology in the place of the run file the process
+    stands up endpoints of its own and waits for peers.
     """
     logging.basicConfig(
-        level=os.environ.get("SPREEZE_LOG", "INFO"), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+        level=os.environ.get("SPREEZE_LOG", "INFO"),
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
     )
     component: Component | None = None
     try:
@@ -279,41 +290,44 @@ def run(role: str, main: Callable[[Component], None]) -> int:
 
 def _report_failure(component: Component, error: Exception) -> None:
     summary = f"{type(error).__name__}: {error}"
-    component.report("failure", {"name": component.name, "summary": summary, "traceback": traceback.format_exc()})
+    component.report(
+        "failure", {"name": component.name, "summary": summary, "traceback": traceback.format_exc()}
+    )
     component.close("failed")
 
 
 def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFolder | None]:
     if not 1 <= len(arguments) <= 2 or (len(arguments) == 2 and not arguments[1].isdecimal()):
         raise InputError(
-            f"usage: {role} RUN_FILE [INDEX]; RUN_FILE is the run.json of a live run, or a topology to stand alone with"
+            f"usage: {role} RUN_FILE [INDEX]; RUN_FILE is the run.json of a live run, "
+            "or a topology to stand alone with"
         )
     index = int(arguments[1]) if len(arguments) == 2 else None
     if arguments[0].endswith(".json"):
         return Component(role, Plan.read(Path(arguments[0])), index), None
     plan = topology.load(arguments[0])
     plan, sockets = settle(plan, RunFolder.create(plan.name))
-    log.info("standing alone; others join with: python components/ROLE %s", RunFolder(Path(plan.run_dir)).run_file)
+    log.info(
+        "standing alone; others join with: python components/ROLE %s", RunFolder(Path(plan.run_dir)).run_file
+    )
     return Component(role, plan, index), sockets
 
 
-def _claim_name(role: str, index: int | None, sockets: Path) -> tuple[int, IO[str]]:
-    """Hold ``ROLE-INDEX`` for this life, by a lock that dies with the process; without an index the first free one."""
+def _claim_name(role: str, index: int | None, sockets: Path) -> tuple[int, channels.Claim]:
+    """Hold ``ROLE-INDEX`` for this life, by a lock that dies with it; without an index the first free one.
+
+    Raises:
+        InputError: the run is over.
+        ChannelError: another process lives under that name.
+    """
     if not sockets.is_dir():
-        raise InputError(f"the run is over: its socket folder {sockets} is gone; start it again, or give a topology instead")
-    for candidate in range(10_000) if index is None else (index,):
-        lock = open(sockets / f"{role}-{candidate}.name", "a+")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read().strip()
-            lock.close()
-            if index is not None:
-                raise ChannelError(f"{role}-{index} lives already, as process {holder}; give another index") from None
-            continue
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        return candidate, lock
-    raise ChannelError(f"no free index for {role} in {sockets}")
+        raise InputError(
+            f"the run is over: its socket folder {sockets} is gone; "
+            "start it again, or give a topology instead"
+        )
+    if index is not None:
+        return index, channels.Claim.take(sockets / f"{role}-{index}")
+    for free in itertools.count():
+        with contextlib.suppress(ChannelError):
+            return free, channels.Claim.take(sockets / f"{role}-{free}")
+    raise AssertionError("unreachable")

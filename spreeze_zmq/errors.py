@@ -1,15 +1,15 @@
 """Every error that the system raises on purpose, in one tree.
 
-    SpreezeError                exit code 1: the run failed
-    ├── InputError              exit code 2: the user's input is at fault; one clear message, no traceback
-    │   ├── TopologyError       every mistake of one topology at once
-    │   ├── InvalidEnvironment  an environment that cannot be made, or that a policy cannot act in
-    │   └── CheckpointError     nothing complete to go on from, or parts that do not fit
-    ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
-    ├── WireError               a message that was refused; the reader counts it and goes on
-    ├── ChannelError            an endpoint that cannot be bound or reached
-    ├── PeerTimeout             a wait ran past its deadline; names who waited for whom
-    └── ComponentFailed         a process of the run crashed more often than it may
+SpreezeError                exit code 1: the run failed
+├── InputError              exit code 2: the user's input is at fault; one clear message, no traceback
+│   ├── TopologyError       every mistake of one topology at once
+│   ├── InvalidEnvironment  an environment that cannot be made, or that a policy cannot act in
+│   └── CheckpointError     nothing complete to go on from, or parts that do not fit
+├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
+├── WireError               a message that was refused; the reader counts it and goes on
+├── ChannelError            an endpoint that cannot be bound or reached
+├── PeerTimeout             a wait ran past its deadline; names who waited for whom
+└── ComponentFailed         a process of the run crashed more often than it may
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CheckpointError(InputError):
 
 
 class EnvironmentFailure(SpreezeError):
-    """An environment raised, hung or returned NaN while it was stepped; names the environment and the step."""
+    """An environment raised, hung or gave NaN while it was stepped; names the environment and the step."""
 
 
 class WireError(SpreezeError):

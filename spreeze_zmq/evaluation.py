@@ -1,4 +1,6 @@
-"""Playing whole deterministic episodes with a policy; the evaluator and ``spreeze eval`` score in the same way."""
+"""Playing whole deterministic episodes with a policy; the evaluator and ``spreeze eval`` score in the same
+way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the two learner processes share: taking rollouts in, publishing on time, saving and restoring their state."""
+"""What the two learner processes share: taking rollouts in, publishing on time, saving and restoring their
+state.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def settle_device(component: Component) -> str:
 
 
 class Intake:
-    """Takes rollouts off an experience channel, checks them against the environment, and keeps the account."""
+    """Takes rollouts off an experience channel, checks them against the environment, keeps the account."""
 
     def __init__(self, component: Component, environment: EnvironmentSpec) -> None:
         self.component = component
@@ -84,7 +86,7 @@ class Intake:
         for name, shape in expected.items():
             array = getattr(rollout, name)
             if array is not None and array.shape[lead[name] :] != tuple(shape):
-                return f"{name} is {array.shape[lead[name]:]} for each step, expected {tuple(shape)}"
+                return f"{name} is {array.shape[lead[name] :]} for each step, expected {tuple(shape)}"
         return ""
 
 
@@ -131,5 +133,7 @@ class Vault:
         try:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
-            raise CheckpointError(f"{path} cannot be read: {error}; resume from another checkpoint") from error
+            raise CheckpointError(
+                f"{path} cannot be read: {error}; resume from another checkpoint"
+            ) from error
         return state

@@ -1,4 +1,4 @@
-"""The rollout: the one carrier of experience, from samplers to learners, for on- and off-policy algorithms."""
+"""The rollout: the one carrier of experience, from samplers to learners, on-policy and off-policy alike."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ ARRAY_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs
 class Rollout:
     """``T`` steps of ``N`` environments, time-major, under one policy version.
 
-    A learner that asked for some fields only finds ``None`` in the others. ``obs[t + 1]`` is the observation that
-    followed ``action[t]``, except where an episode ended at ``t``: there it is the first one of the next episode, and the
-    episode's true final observation is the row of ``final_obs`` whose ``final_index`` is ``(t, n)``. A step that only
-    resets an environment is never stored.
+    A learner that asked for some fields only finds ``None`` in the others. ``obs[t + 1]`` is the observation
+    that followed ``action[t]``, except where an episode ended at ``t``: there it is the first one of the next
+    episode, and the episode's true final observation is the row of ``final_obs`` whose ``final_index`` is
+    ``(t, n)``. A step
+    that only resets an environment is never stored.
 
     Attributes:
         sampler: name of the process that made it, such as ``"sampler-0"``.

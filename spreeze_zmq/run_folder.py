@@ -1,4 +1,6 @@
-"""The folder of one run on disk, and the settling of a plan in it: every path and endpoint explicit, written to run.json."""
+"""The folder of one run on disk, and the settling of a plan in it: every path and endpoint explicit, written
+to run.json.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,8 @@ class RunFolder:
         try:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise InputError(
-                    f"--run-dir {path} holds something already; choose a new folder, or go on from it with --resume {path}"
+                    f"--run-dir {path} holds something already; choose a new folder, "
+                    f"or go on from it with --resume {path}"
                 )
             (path / "logs").mkdir(parents=True, exist_ok=True)
             (path / "checkpoints").mkdir(exist_ok=True)

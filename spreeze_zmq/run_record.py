@@ -1,6 +1,8 @@
-"""What the broker knows of a run: every process's figures, the account of samples, the evaluations, and what follows from them.
+"""What the broker knows of a run: every process's figures, the account of samples, the evaluations, and what
+follows from them.
 
-Pure bookkeeping: messages and times go in; status, summary and stop conditions come out. It holds no socket and reads no clock.
+Pure bookkeeping: messages and times go in; status, summary and stop conditions come out. It holds no socket
+and reads no clock.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class Process:
 
     role: str
     incarnation: int
+    pid: int
     heard_s: float
     ready_s: float | None = None
     gone: str = ""
@@ -70,13 +73,13 @@ class RunRecord:
         self.restarts = 0
         self.rates = Rates(RATE_WINDOW_S)
 
-    # --- what comes in ----------------------------------------------------------------------------------------------
+    # --- what comes in
 
     def take_report(self, sender: str, incarnation: int, fields: dict[str, Any], now_s: float) -> None:
         """Enter the figures of one process (``hello``, ``report`` and ``bye`` alike)."""
         process = self.processes.get(sender)
         if process is None or process.incarnation != incarnation:
-            process = self.processes[sender] = Process(fields["role"], incarnation, now_s)
+            process = self.processes[sender] = Process(fields["role"], incarnation, fields["pid"], now_s)
         if "clock_s" in fields:
             process.take(fields, now_s)
             self._take_figures(f"{sender}/{incarnation}", fields["role"], fields, now_s)
@@ -133,7 +136,7 @@ class RunRecord:
                 self.at_start.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
 
-    # --- what follows -----------------------------------------------------------------------------------------------
+    # --- what follows
 
     @property
     def best_return(self) -> float | None:
@@ -157,10 +160,6 @@ class RunRecord:
         """What this run has added to a counter; a resumed one did not begin at 0."""
         return self.counts[name] - self.at_start.get(name, 0)
 
-    def silent(self, now_s: float, timeout_s: float) -> list[str]:
-        """Processes that should report and have not for ``timeout_s``."""
-        return [n for n, p in self.processes.items() if not p.gone and now_s - p.heard_s > timeout_s]
-
     def figures(self) -> dict[str, Any]:
         """The numbers that status and summary share."""
         return {
@@ -178,8 +177,17 @@ class RunRecord:
         for process in self.processes.values():
             if process.gone:
                 continue
-            row = workers.setdefault(process.role, {"count": 0, "busy": 0.0, "blocked": 0.0, "starved": 0.0,
-                                                    "cpu_percent": 0.0, "rss_bytes": 0.0})
+            row = workers.setdefault(
+                process.role,
+                {
+                    "count": 0,
+                    "busy": 0.0,
+                    "blocked": 0.0,
+                    "starved": 0.0,
+                    "cpu_percent": 0.0,
+                    "rss_bytes": 0.0,
+                },
+            )
             row["count"] += 1
             for name in ("busy", "blocked", "starved"):
                 row[name] += process.shares.get(name, 0.0)
@@ -209,8 +217,14 @@ class RunRecord:
                 "minutes": self.plan.run.stop.minutes,
             },
             "processes": {
-                name: {"ready": p.ready_s is not None, "waiting_for": p.figures.get("waiting_for", ""), "gone": p.gone}
-                for name, p in self.processes.items()
+                name: {
+                    "pid": process.pid,
+                    "ready": process.ready_s is not None,
+                    "silent_s": now_s - process.heard_s,
+                    "waiting_for": process.figures.get("waiting_for", ""),
+                }
+                for name, process in self.processes.items()
+                if not process.gone
             },
         }
 
@@ -229,7 +243,8 @@ class RunRecord:
             "samples_by_channel": {f"experience.{role}": vars(t) for role, t in totals.items()},
             "workers": self.workers,
             "evaluations": [
-                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]] for e in self.evaluations
+                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]
+                for e in self.evaluations
             ],
             "best_return": self.best_return,
             "episodes": self.num_episodes,
@@ -237,7 +252,7 @@ class RunRecord:
             "failures": self.failures,
         }
 
-    # --- a broker that is restarted ---------------------------------------------------------------------------------
+    # --- a broker that is restarted
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; what reports cannot bring back."""
@@ -248,13 +263,15 @@ class RunRecord:
             "workers": self.workers,
             "failures": self.failures,
             "restarts": self.restarts,
-            "lives": {name: [p.role, p.incarnation, p.gone] for name, p in self.processes.items()},
+            "lives": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
         }
 
     def restore(self, state: Mapping[str, Any], now_s: float) -> None:
         """Inverse of :meth:`to_dict`."""
-        self.accounts = {role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()}
+        self.accounts = {
+            role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
+        }
         self.num_episodes, self.evaluations = state["num_episodes"], state["evaluations"]
         self.workers, self.failures, self.restarts = state["workers"], state["failures"], state["restarts"]
-        for name, (role, incarnation, gone) in state["lives"].items():
-            self.processes[name] = Process(role, incarnation, now_s, ready_s=now_s, gone=gone)
+        for name, (role, incarnation, pid, gone) in state["lives"].items():
+            self.processes[name] = Process(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)

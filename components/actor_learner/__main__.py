@@ -82,12 +82,21 @@ class ActorLearner:
         return {"actor_updates": self.half.num_updates, "policy_version": self.version}
 
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report; reading the metrics here, twice a second, is their only wait for the device."""
-        return {"actor_replay_size": len(self.replay), **{name: float(value) for name, value in self.metrics.items()}}
+        """Momentary figures of every report; reading the metrics here, twice a second, is their only wait for
+        the device.
+        """
+        return {
+            "actor_replay_size": len(self.replay),
+            **{name: float(value) for name, value in self.metrics.items()},
+        }
 
     def state(self) -> dict[str, Any]:
         """Everything that a later life needs."""
-        counters = {"version": self.version, "actor_updates": self.gate.actor_updates, "env_steps": self.env_steps}
+        counters = {
+            "version": self.version,
+            "actor_updates": self.gate.actor_updates,
+            "env_steps": self.env_steps,
+        }
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:

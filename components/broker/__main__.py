@@ -64,7 +64,7 @@ class Broker:
         """Tell everybody."""
         self.control.publish(Message(kind, fields))
 
-    # --- what comes in ----------------------------------------------------------------------------------------------
+    # --- what comes in
 
     def listen(self) -> None:
         """Enter every report that waits."""
@@ -117,7 +117,9 @@ class Broker:
 
     def on_stopping(self, message: Message) -> None:
         """The launcher begins to stop these: those that it did not start must hear it too."""
-        self.say("stop", roles=message.fields["roles"], reason=self.exit_reason or "the launcher stops the run")
+        self.say(
+            "stop", roles=message.fields["roles"], reason=self.exit_reason or "the launcher stops the run"
+        )
 
     def on_part(self, message: Message) -> None:
         """A learner has written its part of a checkpoint; with the last one it is complete."""
@@ -133,7 +135,7 @@ class Broker:
             if folder == self.last_checkpoint:
                 self.last_checkpoint = ""
 
-    # --- what follows -----------------------------------------------------------------------------------------------
+    # --- what follows
 
     def checkpoint(self) -> str:
         """Ask the learners for a checkpoint; returns its folder's name."""
@@ -148,7 +150,9 @@ class Broker:
         if self.exit_reason:
             if not self.stop_published and (not self.last_checkpoint or self.now_s >= self.stop_by_s):
                 self.stop_published = True
-                self.say("stop", roles=["launcher"] if self.record.workers else ["*"], reason=self.exit_reason)
+                self.say(
+                    "stop", roles=["launcher"] if self.record.workers else ["*"], reason=self.exit_reason
+                )
             return
         if self.record.counts["critic_updates"] > 0:
             self.state = "training"
@@ -181,9 +185,8 @@ class Broker:
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         write_json(self.goes_on_from, {"record": self.record.to_dict(), "exit_reason": self.exit_reason})
 
-
     def finish(self) -> None:
-        """The last summary. A launcher that was killed cannot remove the run's sockets: then it is done here."""
+        """The last summary. A launcher that was killed cannot remove the run's sockets: then this does."""
         if os.getppid() != self.launcher:
             self.exit_reason = self.exit_reason or "the launcher was killed"
             shutil.rmtree(self.plan.socket_dir or "", ignore_errors=True)

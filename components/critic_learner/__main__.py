@@ -11,6 +11,7 @@ from spreeze_zmq.replay import Replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
 
+
 class CriticLearner:
     """Experience and policies in, critics out."""
 
@@ -86,7 +87,11 @@ class CriticLearner:
     def publish(self) -> None:
         """Send the critics to the actor-learner."""
         self.version += 1
-        fields = {"version": self.version, "critic_updates": self.half.num_updates, "env_steps": self.env_steps}
+        fields = {
+            "version": self.version,
+            "critic_updates": self.half.num_updates,
+            "env_steps": self.env_steps,
+        }
         self.publisher.publish(Message("critic", fields, {"parameters": self.half.parameters()}))
 
     def counters(self) -> dict[str, float]:
@@ -98,7 +103,9 @@ class CriticLearner:
         }
 
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report; reading the metrics here, twice a second, is their only wait for the device."""
+        """Momentary figures of every report; reading the metrics here, twice a second, is their only wait for
+        the device.
+        """
         metrics = {name: float(value) for name, value in self.metrics.items()}
         return {"replay_ratio": self.gate.measured, "replay_size": len(self.replay), **metrics}
 
@@ -111,7 +118,9 @@ class CriticLearner:
         """Go on from :meth:`state`. The ratio is counted anew from what the replay still holds."""
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
-        self.version, self.env_steps, self.trained = (state["counters"][k] for k in ("version", "env_steps", "trained"))
+        self.version, self.env_steps, self.trained = (
+            state["counters"][k] for k in ("version", "env_steps", "trained")
+        )
 
 
 def main(component: Component) -> None:

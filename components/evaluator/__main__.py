@@ -1,4 +1,4 @@
-"""Evaluator: plays whole deterministic episodes with published policies, reports the returns, keeps the best."""
+"""Evaluator: plays whole deterministic episodes with published policies and keeps the best."""
 
 import json
 import os
@@ -26,7 +26,9 @@ class Evaluator:
         self.component = component
         self.num_episodes: int = component.options["episodes"]
         self.envs = envs.make(spec.id, self.num_episodes, **spec.kwargs)
-        self.seed = int(np.random.SeedSequence([component.plan.run.seed, zlib.crc32(b"evaluator")]).generate_state(1)[0])
+        self.seed = int(
+            np.random.SeedSequence([component.plan.run.seed, zlib.crc32(b"evaluator")]).generate_state(1)[0]
+        )
         self.best = self.best_so_far()
         self.steps = 0
         self.next_s = 0.0
@@ -37,7 +39,9 @@ class Evaluator:
         return float(Policy.load(path).metadata["mean_return"]) if path.exists() else -np.inf
 
     def evaluate(self, policy: Policy) -> None:
-        """Play, report, keep the policy where it is the best so far; then rest until its cost is back within the share."""
+        """Play, report, keep the policy where it is the best so far; then rest until its cost is back within
+        the share.
+        """
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         self.seed += self.num_episodes
         score = play(self.envs, policy, self.seed, self.go_on)

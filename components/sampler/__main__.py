@@ -16,7 +16,8 @@ from spreeze_zmq.wire import rollout_message
 
 #: Episodes are reported together this often.
 EPISODES_INTERVAL_S = 0.5
-#: A puller whose queue is full loses what the kernel holds for it when the pusher hangs up: learners get this long to drain.
+#: A puller whose queue is full loses what the kernel holds for it when the pusher hangs up: learners get this
+#: long to drain.
 SETTLE_S = 0.2
 
 
@@ -29,7 +30,11 @@ class Collector:
         self.num_envs: int = component.options["envs"]
         seed = np.random.SeedSequence([component.plan.run.seed, zlib.crc32(component.name.encode())])
         self.envs = envs.make(
-            spec.id, self.num_envs, backend=component.options["backend"], seed=int(seed.generate_state(1)[0]), **spec.kwargs
+            spec.id,
+            self.num_envs,
+            backend=component.options["backend"],
+            seed=int(seed.generate_state(1)[0]),
+            **spec.kwargs,
         )
         self.rng = np.random.default_rng(seed)
         self.obs_dtype = np.dtype(spec.obs_dtype)
@@ -38,7 +43,9 @@ class Collector:
         self.lengths: list[int] = []
 
     def collect(self, policy: Policy) -> Rollout:
-        """``num_steps`` steps of every environment; fresh arrays, since ZeroMQ keeps those of the last rollout."""
+        """``num_steps`` steps of every environment; fresh arrays, since ZeroMQ keeps those of the last
+        rollout.
+        """
         shape = (self.num_steps, self.num_envs)
         obs = np.empty((self.num_steps + 1, *self.obs.shape), self.obs_dtype)
         reward = np.empty(shape, np.float32)
@@ -87,7 +94,9 @@ class Outlet:
         self.produced = 0
 
     def push(self, rollout: Rollout) -> None:
-        """Wait for a place as long as it takes; one that is told to stop meanwhile leaves the rollout unproduced."""
+        """Wait for a place as long as it takes; one that is told to stop meanwhile leaves the rollout
+        unproduced.
+        """
         stamped = replace(
             rollout,
             sampler=self.component.name,
@@ -116,7 +125,10 @@ def first_policy(component: Component, policies: Subscriber) -> Policy | None:
         if message is not None:
             return Policy.from_message(message.fields, message.arrays)
         component.poll(
-            [policies], timeout_s=1.0, charge="starved", waiting_for=f"a policy from actor_learner ({policies.endpoint})"
+            [policies],
+            timeout_s=1.0,
+            charge="starved",
+            waiting_for=f"a policy from actor_learner ({policies.endpoint})",
         )
     return None
 

@@ -30,7 +30,9 @@ def main(arguments: argparse.Namespace) -> int:
         claimed, seed = float(policy.metadata["mean_return"]), int(policy.metadata["evaluation_seed"])
         num_episodes = int(policy.metadata["num_episodes"])
     except (KeyError, ValueError) as error:
-        raise InputError(f"{path} does not say where it was scored ({error}); it was not saved by a run") from error
+        raise InputError(
+            f"{path} does not say where it was scored ({error}); it was not saved by a run"
+        ) from error
     if arguments.episodes is not None and arguments.episodes < 1:
         raise InputError(f"--episodes {arguments.episodes}: at least 1 is expected")
     num_episodes = arguments.episodes or num_episodes
@@ -39,7 +41,10 @@ def main(arguments: argparse.Namespace) -> int:
     assert score is not None
     for number, (value, length) in enumerate(zip(score.returns, score.lengths, strict=True)):
         print(f"episode {number}: return {value:.2f}, {length} steps")
-    print(f"{spec.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} over {num_episodes} episodes")
+    print(
+        f"{spec.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} "
+        f"over {num_episodes} episodes"
+    )
     print(f"when it was saved: {claimed:.2f} (policy version {policy.version})")
     return 0
 

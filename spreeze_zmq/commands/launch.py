@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import secrets
 import signal
 import sys
@@ -22,7 +23,8 @@ from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.table import ROLES
 from spreeze_zmq.wire import Message
 
-#: How long the broker may take from a request to end the run until it says so (it waits for the last checkpoint).
+#: How long the broker may take from a request to end the run until it says so (it waits for the last
+#: checkpoint).
 BROKER_ANSWERS_S = 8.0
 #: Stopped together, in this order: who produces first, who keeps the books last.
 STOP_ORDER = (("sampler", "evaluator"), ("actor_learner", "critic_learner"), ("broker",))
@@ -43,8 +45,12 @@ class Launch:
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.supervisor = Supervisor()
         self.status: dict[str, Any] = {}
-        self.control = channels.open_channel(self.plan.channels["control"], "sub", "launcher", self.incarnation)
-        self.reports = channels.open_channel(self.plan.channels["report"], "push", "launcher", self.incarnation)
+        self.control: Any = channels.open_channel(
+            self.plan.channels["control"], "sub", "launcher", self.incarnation
+        )
+        self.reports: Any = channels.open_channel(
+            self.plan.channels["report"], "push", "launcher", self.incarnation
+        )
         self.poller = channels.Poller()
         self.counts: dict[str, int] = {}
         self.started_s: dict[str, float] = {}
@@ -52,15 +58,19 @@ class Launch:
         self.failures: list[tuple[str, str]] = []
         self.gave_up = False
         self.interrupts = 0
+        self.heartbeat_timeout_s: float = self.plan.components["broker"].options["heartbeat_timeout_s"]
 
-    # --- starting ---------------------------------------------------------------------------------------------------
+    # --- starting
 
     def start(self) -> None:
         """Start every process, broker first; nobody waits for another to be ready, their sockets do."""
         for role in ROLES:
             component = self.plan.components.get(role)
             if component is None or not component.launched:
-                self.view.note(f"{role}: its place is left free; join with: python components/{role} {self.folder.run_file}")
+                self.view.note(
+                    f"{role}: its place is left free; join with: "
+                    f"python components/{role} {self.folder.run_file}"
+                )
                 continue
             self.scale(role, component.count.initial, "as the topology says")
 
@@ -92,7 +102,7 @@ class Launch:
             parent_death_signal=signal.SIGTERM if role == "broker" else signal.SIGKILL,
         )
 
-    # --- the run ----------------------------------------------------------------------------------------------------
+    # --- the run
 
     def run(self) -> int:
         """Until a stop condition, the user, or a failure ends it; returns the exit code."""
@@ -125,19 +135,28 @@ class Launch:
         """Restart what crashed, end the run when something crashes too often or never gets ready."""
         for event in self.supervisor.poll():
             self.on_event(event)
-        processes: Mapping[str, Any] = self.status.get("processes", {})
-        for name in list(self.started_s):
-            waited_s = time.monotonic() - self.started_s[name]
-            process = processes.get(name, {})
-            if process.get("ready"):
-                del self.started_s[name]
-            elif waited_s > self.plan.components[name.rpartition("-")[0]].start_timeout_s:
-                self.started_s[name] = time.monotonic()
-                self.fail(name, f"not ready after {waited_s:.0f} s; {process.get('waiting_for') or 'it has not said why'}")
-                self.supervisor.kill(name)
-        for name in self.status.get("silent", ()):
-            self.fail(name, "has not reported for longer than heartbeat_timeout_s; it is killed and started again")
-            self.supervisor.kill(name)
+        heard = self.status.get("processes", {})
+        for name, pid in self.supervisor.pids().items():
+            process = heard.get(name, {})
+            if process.get("pid") != pid:  # the broker has not heard of this life yet
+                process = {}
+            self.watch_one(name, process)
+
+    def watch_one(self, name: str, process: Mapping[str, Any]) -> None:
+        """Kill, and so restart, a process that does not get ready or does not report any more."""
+        if process.get("ready"):
+            self.started_s.pop(name, None)
+        waited_s = time.monotonic() - self.started_s.get(name, math.inf)
+        start_timeout_s = self.plan.components[name.rpartition("-")[0]].start_timeout_s
+        if waited_s > start_timeout_s:
+            what = f"not ready after {waited_s:.0f} s; {process.get('waiting_for') or 'it has not said why'}"
+        elif process.get("silent_s", 0.0) > self.heartbeat_timeout_s:
+            what = f"has not reported for {process['silent_s']:.0f} s, longer than heartbeat_timeout_s"
+        else:
+            return
+        self.started_s[name] = time.monotonic()
+        self.fail(name, what)
+        self.supervisor.kill(name)
 
     def on_event(self, event: Event) -> None:
         """Tell the broker and the user what happened to a process."""
@@ -163,7 +182,7 @@ class Launch:
         """One message to the broker; it queues while the broker starts."""
         self.reports.try_push(Message(kind, fields))
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- the end
 
     def ask_to_stop(self, reason: str) -> None:
         """Let the broker end the run in its own way: last checkpoint, then the stop. Not for ever, though."""
@@ -205,7 +224,10 @@ class Launch:
             summary = json.loads(self.folder.summary.read_text())
         best = summary.get("best_return")
         reached = f"best return {best:.1f}" if best is not None else "nothing evaluated"
-        print(f"{self.stop_reason or 'failed'}: {reached} after {summary.get('wall_s', 0):.1f} s", file=sys.stderr)
+        print(
+            f"{self.stop_reason or 'failed'}: {reached} after {summary.get('wall_s', 0):.1f} s",
+            file=sys.stderr,
+        )
         print(f"run folder: {self.folder.path}", file=sys.stderr)
         if self.failures:
             name, what = self.failures[0]
@@ -217,7 +239,9 @@ class Launch:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Launch one topology; returns 0 when a stop condition or the user ended the run, 1 when it failed, 2 for bad input."""
+    """Launch one topology; returns 0 when a stop condition or the user ended the run, 1 when it failed, 2 for
+    bad input.
+    """
     arguments = _parser().parse_args(argv)
     try:
         plan = topology.load(arguments.topology, arguments.set, without=arguments.without)
@@ -239,14 +263,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("spreeze-launch", description=__doc__)
     parser.add_argument("topology", metavar="TOPOLOGY", help="a .toml file, or the name of a shipped one")
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated")
     parser.add_argument(
-        "--without", action="append", default=[], metavar="ROLE", help="do not start this role; its place is left free"
+        "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="ROLE",
+        help="do not start this role; its place is left free",
     )
     parser.add_argument("--check", action="store_true", help="validate only; start nothing")
     parser.add_argument("--graph", action="store_true", help="print processes and channels; start nothing")
     parser.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/NAME-TIME)")
-    parser.add_argument("--resume", metavar="RUN", help="go on from the last complete checkpoint of that run's folder")
+    parser.add_argument(
+        "--resume", metavar="RUN", help="go on from the last complete checkpoint of that run's folder"
+    )
     return parser
 
 

@@ -1,6 +1,8 @@
-"""Stable-Baselines3's SAC with its defaults, until its deterministic policy reaches a return; run by ``time_to_return.py``.
+"""Stable-Baselines3's SAC with its defaults, until its deterministic policy reaches a return; run by
+``time_to_return.py``.
 
-Runs in a virtual environment of its own. Its evaluations are played outside its clock, which is to its advantage.
+Runs in a virtual environment of its own. Its evaluations are played outside its clock, which is to its
+advantage.
 """
 
 import argparse

@@ -1,10 +1,11 @@
-"""Wall time to an evaluated return: a shipped topology against Stable-Baselines3's SAC, in turn on the same cores.
+"""Wall time to an evaluated return: a shipped topology against Stable-Baselines3's SAC, in turn on the same
+cores.
 
     python -m venv .venv-peers && .venv-peers/bin/pip install -c .ci/constraints.txt torch stable-baselines3
     python tests/benchmarks/time_to_return.py pendulum --target -200 --peer-python .venv-peers/bin/python
 
-Ours is timed as a whole process, start-up and shutdown of all processes included; theirs from the start of its process, its
-evaluations left out. Both evaluate ten deterministic episodes.
+Ours is timed as a whole process, start-up and shutdown of all processes included; theirs from the start of
+its process, its evaluations left out. Both evaluate ten deterministic episodes.
 """
 
 import argparse
@@ -24,7 +25,14 @@ PEER = Path(__file__).with_name("sb3_sac.py")
 def ours(arguments, seed):
     """One run of the topology to the target."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "spreeze_zmq.commands.launch", arguments.topology, "--run-dir", f"{folder}/run"]
+        command = [
+            sys.executable,
+            "-m",
+            "spreeze_zmq.commands.launch",
+            arguments.topology,
+            "--run-dir",
+            f"{folder}/run",
+        ]
         for override in (
             f"run.seed={seed}",
             f"run.stop.return={arguments.target}",
@@ -44,7 +52,14 @@ def theirs(arguments, seed):
     """One run of the peer to the target."""
     plan = topology.load(arguments.topology)
     command = [arguments.peer_python, str(PEER), "--env", plan.run.env, "--target", str(arguments.target)]
-    command += ["--minutes", str(arguments.peer_minutes), "--every", str(arguments.peer_every), "--seed", str(seed)]
+    command += [
+        "--minutes",
+        str(arguments.peer_minutes),
+        "--every",
+        str(arguments.peer_every),
+        "--seed",
+        str(seed),
+    ]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -61,7 +76,9 @@ def show(who, seed, result):
 
 def main():
     """Run in turn, print each, then the medians and their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("topology")
     parser.add_argument("--target", type=float, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])

@@ -63,7 +63,7 @@ def test_rollouts_follow_one_another_without_a_seam(peers, policy):
 
 
 def test_an_episode_ends_with_its_true_final_observation(peers, policy):
-    """Pendulum truncates after 200 steps: the final observation is of the same swing, not of the next start."""
+    """Pendulum truncates after 200 steps: the final observation is of the same swing, not of the next."""
     start(peers, policy)
 
     def take_observations():
@@ -94,13 +94,15 @@ def test_the_newest_policy_acts(peers, policy):
         while peers.peer(ACTOR, "sampler").pull() is not None:
             pass
 
-    versions = [peers.wait(CRITIC, "sampler", meanwhile=take_observations).fields["policy_version"] for _ in range(20)]
+    versions = [
+        peers.wait(CRITIC, "sampler", meanwhile=take_observations).fields["policy_version"] for _ in range(20)
+    ]
     assert versions[-1] == 3
     assert versions == sorted(versions)
 
 
 def test_a_learner_that_does_not_take_blocks_it_and_is_named(peers, policy):
-    """Backpressure: the sampler stops producing, says for whom it waits, and still stops at once when told."""
+    """Backpressure: it stops producing, says for whom it waits, and still stops at once when told."""
     process = start(peers, policy)
     report = peers.wait("report", "sampler", "report")
     while not report.fields.get("waiting_for"):
@@ -139,4 +141,4 @@ def test_a_second_sampler_of_the_same_index_is_refused(peers, policy):
     peers.wait(CRITIC, "sampler")
     second = peers.start("sampler")
     assert second.wait(10) == 1
-    assert f"sampler-0 lives already, as process {first.pid}" in peers.logs()
+    assert f"sampler-0 is taken by process {first.pid}" in peers.logs()

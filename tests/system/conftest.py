@@ -1,5 +1,6 @@
 """Whole runs: the launcher and all of its processes, as a user starts them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -22,7 +23,9 @@ class Run:
         self.output = self.folder.with_suffix(".out")
         command = [*LAUNCH, topology, "--run-dir", str(self.folder), *arguments]
         with self.output.open("w") as output:
-            self.launcher = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            self.launcher = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
 
     def processes(self):
         """Name -> process, of everything that was started with this run's file."""
@@ -34,7 +37,7 @@ class Run:
         return found
 
     def until(self, condition, what, deadline_s=60):
-        """Wait for a condition of the run; a run that has ended, or the deadline, fails with what was said."""
+        """Wait for a condition of the run; one that has ended, or the deadline, fails with what was said."""
         until_s = time.monotonic() + deadline_s
         while time.monotonic() < until_s:
             value = condition()
@@ -47,7 +50,9 @@ class Run:
     def until_training(self, updates=50):
         """Wait until both learners have trained."""
         self.until(
-            lambda: min(self.summary().get(name, 0) for name in ("critic_updates", "actor_updates")) >= updates,
+            lambda: (
+                min(self.summary().get(name, 0) for name in ("critic_updates", "actor_updates")) >= updates
+            ),
             f"{updates} updates of both learners",
         )
 
@@ -96,10 +101,8 @@ class Run:
     def clear(self):
         """After a failed test too, nothing stays."""
         for process in [self.launcher, *self.processes().values()]:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self.launcher.wait()
 
 

@@ -18,7 +18,9 @@ def test_a_gap_in_the_stream_is_a_loss():
     receipts = Receipts()
     receipts.take(rollout(10))
     receipts.take(rollout(40))
-    assert receipts.to_dict() == {"sampler-0/1": {"first": 0, "last": 40, "received": 20, "refused": 0, "lost": 20}}
+    assert receipts.to_dict() == {
+        "sampler-0/1": {"first": 0, "last": 40, "received": 20, "refused": 0, "lost": 20}
+    }
 
 
 def test_a_refused_rollout_is_dropped_and_no_gap():
@@ -66,7 +68,9 @@ def test_what_a_killed_learner_held_is_dropped():
 def test_a_double_count_shows():
     """No term is the remainder of the others: a receipt that counted a rollout twice does not add up."""
     account = SampleAccount()
-    account.report_taken("c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 20, "refused": 0, "lost": 0}})
+    account.report_taken(
+        "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 20, "refused": 0, "lost": 0}}
+    )
     account.report_pushed("sampler-0/1", 10)
     assert not account.totals().adds_up
 
@@ -95,7 +99,9 @@ def test_it_adds_up_over_random_losses_and_restarts():
 def test_a_restarted_broker_knows_the_account():
     """It survives a JSON file."""
     account = SampleAccount()
-    account.report_taken("c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 10, "refused": 0, "lost": 0}})
+    account.report_taken(
+        "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 10, "refused": 0, "lost": 0}}
+    )
     account.report_pushed("sampler-0/1", 30)
     account.close("sampler-0/1")
     again = SampleAccount.from_dict(json.loads(json.dumps(account.to_dict())))

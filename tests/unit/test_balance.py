@@ -41,9 +41,16 @@ def test_production_stops_when_it_is_ahead_by_more_than_the_slack():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_two_gates_are_never_both_shut(seed):
-    """No schedule of rollouts and updates can deadlock, even with slack zero and batches larger than the ratio allows."""
+    """No schedule of rollouts and updates can deadlock, even with slack zero and batches larger than the
+    ratio allows.
+    """
     rng = random.Random(seed)
-    gate = RatioGate(rng.choice([0.1, 0.5, 2, 8, 32]), rng.choice([1, 256, 8192]), rng.choice([0, 1000]), rng.choice([0, 64]))
+    gate = RatioGate(
+        rng.choice([0.1, 0.5, 2, 8, 32]),
+        rng.choice([1, 256, 8192]),
+        rng.choice([0, 1000]),
+        rng.choice([0, 64]),
+    )
     for _ in range(2000):
         choices = [name for name in ("may_pull", "may_update") if getattr(gate, name)]
         assert choices
@@ -55,7 +62,7 @@ def test_the_two_gates_are_never_both_shut(seed):
 
 @pytest.mark.parametrize("ratio", [0.5, 2, 8, 32])
 def test_the_measured_ratio_comes_to_its_target(ratio):
-    """A learner that updates and pulls whenever it may ends within a batch and the slack of the stated ratio."""
+    """A learner that updates and pulls whenever it may ends within two percent of the stated ratio."""
     gate = RatioGate(ratio, 256, 1000, 512)
     for _ in range(20_000):
         if gate.may_update:

@@ -1,6 +1,7 @@
 """The house: imports point strictly down, and each dependency has its room."""
 
 import ast
+import configparser
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,33 @@ PACKAGE = ROOT / "spreeze_zmq"
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
     {"errors", "rollout"},
-    {"wire", "envs", "algorithms", "replay", "policy", "balance", "account", "topology", "metrics", "checkpoint", "status"},
-    {"channels", "run_record"},
+    {
+        "wire",
+        "envs",
+        "algorithms",
+        "replay",
+        "policy",
+        "balance",
+        "account",
+        "topology",
+        "metrics",
+        "checkpoint",
+        "status",
+    },
+    {"channels", "run_record", "evaluation"},
     {"run_folder"},
     {"component"},
     {"learner", "supervisor"},
     {"commands"},
 )
-#: What one room needs of another in the same layer: the plan holds the environment's spec and the algorithm's options.
-NEIGHBOURS = {("topology", "envs"), ("topology", "algorithms"), ("algorithms", "policy"), ("learner", "supervisor")}
+#: What one room needs of another in the same layer: the plan holds the environment's spec and the algorithm's
+#: options.
+NEIGHBOURS = {
+    ("topology", "envs"),
+    ("topology", "algorithms"),
+    ("algorithms", "policy"),
+    ("learner", "supervisor"),
+}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -57,7 +76,7 @@ def test_imports_point_strictly_down(path):
     if here == "__init__":
         return
     for module in imports(path):
-        if not module.startswith("spreeze_zmq."):
+        if not module.startswith("spreeze_zmq.") or module == "spreeze_zmq.__version__":
             continue
         there = module.split(".")[1]
         if there == here or (here, there) in NEIGHBOURS:
@@ -90,3 +109,17 @@ def test_nothing_is_pickled():
         assert "pickle" not in {module.split(".")[0] for module in imports(path)} if path in MODULES else True
         assert "weights_only=False" not in text
         assert "allow_pickle=True" not in text
+
+
+def test_every_package_is_in_the_wheel():
+    """setup.cfg names its packages one by one; none may be forgotten."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    named = set(config["options"]["packages"].split())
+    there = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    there |= {"spreeze_zmq.launch", "spreeze_zmq.components"}
+    there |= {
+        f"spreeze_zmq.components.{path.parent.name}"
+        for path in (ROOT / "components").glob("*/component.toml")
+    }
+    assert named == there
