@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,27 +14,24 @@ Floats = NDArray[np.float32]
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-@dataclass(frozen=True)
 class TanhNormal:
     """``tanh(mean + std * noise)``, stretched from [-1, 1] to the action bounds.
 
-    ``low`` and ``high`` have the shape of one action. Rows of the network are ``[mean, raw log std]``.
+    Args:
+        low: lower bounds, of the shape of one action.
+        high: upper bounds, likewise.
+        log_std_min: what the log standard deviation tends to for raw outputs far below 0.
+        log_std_max: likewise above.
     """
 
-    low: Floats
-    high: Floats
-    log_std_min: float
-    log_std_max: float
-
-    @property
-    def num_actions(self) -> int:
-        """Numbers in one action."""
-        return self.low.size
-
-    @property
-    def num_outputs(self) -> int:
-        """Numbers that the network must give."""
-        return 2 * self.num_actions
+    def __init__(self, low: Floats, high: Floats, log_std_min: float, log_std_max: float):
+        self.num_actions = low.size
+        self.num_outputs = 2 * low.size  # rows of the network are [mean, raw log std]
+        self._shape = low.shape
+        self._low, self._high = low.reshape(-1), high.reshape(-1)
+        self._half, self._centre = (self._high - self._low) / 2, (self._high + self._low) / 2
+        self._log_std_min = np.float32(log_std_min)
+        self._half_range = np.float32(0.5 * (log_std_max - log_std_min))
 
     def uniform(self, num: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """``num`` actions, each as likely as any other, and their log densities."""
@@ -49,11 +45,10 @@ class TanhNormal:
 
     def draw(self, output: Floats, rng: np.random.Generator, log_prob: bool) -> tuple[Floats, Floats | None]:
         """An action for each row ``[N, 2 A]``, and the log density ``[N]`` where asked for."""
-        half_range = np.float32(0.5 * (self.log_std_max - self.log_std_min))
         log_std = np.tanh(output[:, self.num_actions :])
         log_std += np.float32(1.0)
-        log_std *= half_range
-        log_std += np.float32(self.log_std_min)
+        log_std *= self._half_range
+        log_std += self._log_std_min
         noise = rng.standard_normal(log_std.shape, np.float32)
         u = np.exp(log_std)
         u *= noise
@@ -63,11 +58,11 @@ class TanhNormal:
 
     def _stretch(self, unit: Floats) -> Floats:
         """Overwrites ``unit`` ``[N, A]``; rounding never leaves the bounds."""
-        low, high = self.low.reshape(-1), self.high.reshape(-1)
-        unit *= (high - low) * np.float32(0.5)
-        unit += (high + low) * np.float32(0.5)
-        np.clip(unit, low, high, out=unit)
-        return unit.reshape(len(unit), *self.low.shape)
+        unit *= self._half
+        unit += self._centre
+        np.maximum(unit, self._low, out=unit)
+        np.minimum(unit, self._high, out=unit)
+        return unit.reshape(len(unit), *self._shape)
 
 
 def _log_density(u: Floats, log_std: Floats, noise: Floats) -> Floats:
