@@ -36,6 +36,11 @@ class Run:
                 found[f"{Path(command[1]).name}-{command[-1]}"] = process
         return found
 
+    def pid(self, name):
+        """The process id of one process; None where it does not live."""
+        process = self.processes().get(name)
+        return process and process.pid
+
     def until(self, condition, what, deadline_s=60):
         """Wait for a condition of the run; one that has ended, or the deadline, fails with what was said."""
         until_s = time.monotonic() + deadline_s
@@ -57,7 +62,7 @@ class Run:
         )
 
     def kill(self, name):
-        """SIGKILL one process of the run, and wait until another one has its place."""
+        """SIGKILL one process of the run; returns its process id."""
         victim = self.processes()[name]
         victim.kill()
         return victim.pid
