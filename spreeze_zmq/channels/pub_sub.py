@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from operator import itemgetter
 
 import zmq
 
-from spreeze_zmq.channels.sockets import Channel
-from spreeze_zmq.wire import KINDS, Message
+from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES, Channel
+from spreeze_zmq.wire import KINDS, Message, decode, encode
 
 
 class Publisher(Channel):
@@ -25,7 +24,7 @@ class Publisher(Channel):
 
     def __init__(self, endpoint: str, **options: object) -> None:
         self._published = 0
-        self._latest: dict[str, tuple[Message, int]] = {}
+        self._latest: dict[str, Message] = {}
         super().__init__(endpoint, **options)  # type: ignore[arg-type]
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
@@ -38,10 +37,12 @@ class Publisher(Channel):
         Raises:
             WireError: the message cannot travel.
         """
-        self._send(self._encode(message, self._published))
-        if KINDS[message.kind].retained:
-            self._latest[message.kind] = replace(message, repeat=True), self._published
+        frames = self._encode(message, self._published)
+        self._send(frames)
         self._published += 1
+        if KINDS[message.kind].retained:
+            owned = [frame if len(frame) >= ZERO_COPY_BYTES else bytes(frame) for frame in frames]
+            self._latest[message.kind] = replace(decode(owned), repeat=True)
 
     def serve(self) -> None:
         """Answer those who have subscribed since the last call with the latest messages, in their order."""
@@ -49,8 +50,8 @@ class Publisher(Channel):
         while (frames := self._receive_frames()) is not None:
             subscribed |= len(frames[0]) > 0 and frames[0][0] == 1
         if subscribed:
-            for message, sequence in sorted(self._latest.values(), key=itemgetter(1)):
-                self._send(self._encode(message, sequence))
+            for message in sorted(self._latest.values(), key=lambda kept: kept.sequence):
+                self._send(encode(message))
 
 
 class Subscriber(Channel):

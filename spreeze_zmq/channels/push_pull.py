@@ -56,6 +56,16 @@ class Puller(Channel):
 
     _type = zmq.PULL
 
-    def pull(self) -> Message | None:
-        """The next message; None where none waits. A malformed one is counted, logged and passed over."""
-        return self._receive()
+    def pull(self, timeout_s: float = 0.0) -> Message | None:
+        """The next message; None where none comes within the timeout.
+
+        A malformed one is counted, logged and passed over.
+        """
+        message = self._receive()
+        if (
+            message is None
+            and timeout_s > 0
+            and zmq.zmq_poll([(self.socket, zmq.POLLIN)], math.ceil(1000 * timeout_s))
+        ):
+            message = self._receive()
+        return message

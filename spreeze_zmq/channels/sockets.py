@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import zmq
-from numpy.typing import NDArray
 
 from spreeze_zmq.channels.folder import Claim, ipc_endpoint
 from spreeze_zmq.errors import ChannelError, WireError
-from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, decode, encode
+from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, decode, encode_from
 
 log = logging.getLogger("spreeze")
 
@@ -145,17 +144,11 @@ class Channel:
         """The frames of ``message`` as number ``sequence`` of this end; its large arrays become ZeroMQ's."""
         if self.kinds and message.kind not in self.kinds:
             raise WireError("wrong_kind", f"a {message.kind} message does not travel on {self.endpoint}")
-        arrays = {name: given_over(array) for name, array in message.arrays.items()}
-        stamped = Message(
-            message.kind,
-            message.fields,
-            arrays,
-            self.sender,
-            self.incarnation,
-            sequence,
-            message.repeat,
-        )
-        return encode(stamped)
+        frames = encode_from(message, self.sender, self.incarnation, sequence)
+        for position, frame in enumerate(frames):
+            if len(frame) >= ZERO_COPY_BYTES:
+                frames[position] = given_over(frame)
+        return frames
 
     def _send(self, frames: list[Buffer]) -> bool:
         """Send without waiting; False where there is no place. Only the first frame can find none."""
@@ -197,25 +190,25 @@ class Channel:
         return frames
 
 
-def given_over(array: NDArray[Any]) -> NDArray[Any]:
-    """``array`` such that nobody can write to it while ZeroMQ still reads it.
+def given_over(frame: Buffer) -> Buffer:
+    """``frame``, the memory of an array, such that nobody can write to it while ZeroMQ still reads it.
 
-    A small array is copied when it is sent and needs nothing. A large one whose memory NumPy owns is frozen,
-    with the arrays that it is a view of: a later write raises ValueError instead of changing what is under
-    way. A large one in memory of somebody else (a torch tensor, a mapped file) cannot be frozen and is
-    copied, unless that memory is read-only. (Another view of the same memory that was made before stays
-    writable.)
+    Where NumPy owns that memory it is frozen, with every array that the frame's is a view of: a later write
+    raises ValueError instead of changing what is under way. Memory of somebody else (a torch tensor, a mapped
+    file) cannot be frozen and is copied, unless it is read-only. (Another view of the same memory that was
+    made before stays writable.)
     """
-    if not isinstance(array, np.ndarray) or array.nbytes < ZERO_COPY_BYTES:
-        return array
+    array: Any = frame.obj if isinstance(frame, memoryview) else None
+    if not isinstance(array, np.ndarray):
+        return bytes(frame)
     views: list[Any] = [array]
     while isinstance(base := views[-1].base, np.ndarray):
         views.append(base)
     if base is not None and views[-1].flags.writeable:
-        return array.copy()
+        return bytes(frame)
     for view in views:
         view.flags.writeable = False
-    return array
+    return frame
 
 
 _claims_of_closed: list[Claim] = []

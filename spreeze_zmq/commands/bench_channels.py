@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from spreeze_zmq.channels import Poller, Puller, Pusher, SocketFolder, bare, terminate
+from spreeze_zmq.channels import Puller, Pusher, SocketFolder, bare, terminate
 from spreeze_zmq.errors import PeerTimeout
 from spreeze_zmq.wire import Message
 
@@ -126,12 +126,12 @@ def _open(way: Way, endpoint: str, mark: int) -> tuple[Callable[[], object], Cal
     if way == "bare":
         plain = bare.Puller(endpoint, mark, TIMEOUT_S)
         return plain.pull, plain.close
-    puller, poller = Puller(endpoint, bind=True, high_water_mark=mark), Poller()
+    puller = Puller(endpoint, bind=True, high_water_mark=mark)
 
     def pull() -> Message:
-        while (message := puller.pull()) is None:
-            if not poller.wait([puller], timeout_s=TIMEOUT_S):
-                raise PeerTimeout("bench", "its sender", f"a message on {endpoint}", TIMEOUT_S)
+        message = puller.pull(TIMEOUT_S)
+        if message is None:
+            raise PeerTimeout("bench", "its sender", f"a message on {endpoint}", TIMEOUT_S)
         return message
 
     return pull, puller.close

@@ -11,6 +11,7 @@ from spreeze_zmq.wire.frames import (
     Message,
     decode,
     encode,
+    encode_from,
 )
 from spreeze_zmq.wire.kinds import FIELD_TYPES, KINDS, MAX_COUNT, ArraySpec, FieldSpec, KindSpec, check
 from spreeze_zmq.wire.rollouts import rollout_from, rollout_message
@@ -33,6 +34,7 @@ __all__ = [
     "check",
     "decode",
     "encode",
+    "encode_from",
     "rollout_from",
     "rollout_message",
 ]

@@ -74,19 +74,37 @@ def encode(message: Message) -> list[Buffer]:
         WireError: the message is not of a known kind, lacks what that kind carries, holds an array of a dtype
             that cannot travel, or is too large; the receiver would refuse it.
     """
+    return encode_from(message, message.sender, message.incarnation, message.sequence)
+
+
+def encode_from(message: Message, sender: str, incarnation: int, sequence: int) -> list[Buffer]:
+    """The frames of ``message`` with this origin in place of its own; see :func:`encode`."""
     if len(message.arrays) > MAX_ARRAYS:
         raise WireError("too_many_arrays", f"{len(message.arrays)} arrays, at most {MAX_ARRAYS}")
     described: list[tuple[str, str, tuple[int, ...]]] = []
     frames: list[Buffer] = [b""]
+    total = 0
     for name, given in message.arrays.items():
         dtype, array = _travelling(name, given)
         described.append((name, dtype, array.shape))
         # A memoryview cannot be cast where a dimension is 0, so an empty array becomes an empty frame.
         frames.append(array.data.cast("B") if array.nbytes else b"")
+        total += array.nbytes
+    if total > MAX_MESSAGE_BYTES:
+        raise WireError("oversize_message", f"{total} bytes in one message, at most {MAX_MESSAGE_BYTES}")
     check(message.kind, message.fields, message.arrays)
-    frames[0] = _pack_header(message, described)
-    if sum(map(len, frames)) > MAX_MESSAGE_BYTES:
-        raise WireError("oversize_message", f"more than {MAX_MESSAGE_BYTES} bytes in one message")
+    header = {
+        "protocol": PROTOCOL_VERSION,
+        "kind": message.kind,
+        "sender": sender,
+        "incarnation": incarnation,
+        "sequence": sequence,
+        "fields": message.fields,
+        "arrays": described,
+    }
+    if message.repeat:
+        header["repeat"] = True
+    frames[0] = _pack(header)
     return frames
 
 
@@ -107,22 +125,11 @@ def _travelling(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
     return dtype, array.astype(DTYPES[dtype], order="C")
 
 
-def _pack_header(message: Message, described: Sequence[tuple[str, str, tuple[int, ...]]]) -> bytes:
-    header: dict[str, Any] = {
-        "protocol": PROTOCOL_VERSION,
-        "kind": message.kind,
-        "sender": message.sender,
-        "incarnation": message.incarnation,
-        "sequence": message.sequence,
-        "fields": message.fields,
-        "arrays": described,
-    }
-    if message.repeat:
-        header["repeat"] = True
+def _pack(header: dict[str, Any]) -> bytes:
     try:
         packed: bytes = msgpack.packb(header, default=_plain)
     except (TypeError, ValueError, OverflowError) as error:
-        raise WireError("bad_header", f"{message.kind}: {error}") from error
+        raise WireError("bad_header", f"{header['kind']}: {error}") from error
     if len(packed) > MAX_HEADER_BYTES:
         raise WireError("oversize_header", f"{len(packed)} bytes, at most {MAX_HEADER_BYTES}")
     return packed
@@ -217,26 +224,33 @@ def _arrays(described: list[Any], frames: Sequence[Buffer]) -> dict[str, NDArray
     total = 0
     for entry, frame in zip(described, frames, strict=True):
         name, dtype, shape = _describe(entry)
-        if name in arrays:
-            raise WireError("duplicate_array", f"array {name[:40]!r} comes twice")
         num_bytes = math.prod(shape) * dtype.itemsize
-        total += num_bytes
-        if num_bytes > MAX_FRAME_BYTES or len(frame) > MAX_FRAME_BYTES:
-            raise WireError("oversize_frame", f"array {name[:40]!r} exceeds {MAX_FRAME_BYTES} bytes")
-        if total > MAX_MESSAGE_BYTES:
-            raise WireError("oversize_message", f"more than {MAX_MESSAGE_BYTES} bytes in one message")
+        if num_bytes > MAX_FRAME_BYTES:
+            raise WireError(
+                "oversize_frame", f"{name[:40]!r} claims {num_bytes} bytes, at most {MAX_FRAME_BYTES}"
+            )
         if len(frame) != num_bytes:
             raise WireError("wrong_bytes", f"{name[:40]!r} has {len(frame)} bytes, its shape {num_bytes}")
-        arrays[name] = _view(frame, dtype, shape)
+        if name in arrays:
+            raise WireError("duplicate_array", f"array {name[:40]!r} comes twice")
+        total += num_bytes
+        array = np.frombuffer(frame, dtype)
+        flags = array.flags
+        if not flags.aligned:
+            array = array.copy()
+            flags = array.flags
+        flags.writeable = False
+        arrays[name] = array if len(shape) == 1 else array.reshape(shape)
+    if total > MAX_MESSAGE_BYTES:
+        raise WireError("oversize_message", f"{total} bytes in one message, at most {MAX_MESSAGE_BYTES}")
     return arrays
 
 
-def _describe(entry: object) -> tuple[str, np.dtype[np.generic], list[int]]:
-    if not isinstance(entry, list) or len(entry) != 3:
+def _describe(entry: Any) -> tuple[str, np.dtype[np.generic], list[int]]:
+    """Name, dtype and shape of one entry of the header's list, as yet unproven by its frame."""
+    if type(entry) is not list or list(map(type, entry)) != [str, str, list]:
         raise WireError("bad_array_entry", f"{entry!r:.60} is not [name, dtype, shape]")
     name, dtype_name, shape = entry
-    if not isinstance(name, str) or not isinstance(dtype_name, str) or not isinstance(shape, list):
-        raise WireError("bad_array_entry", f"{entry!r:.60} is not [name, dtype, shape]")
     dtype = DTYPES.get(dtype_name)
     if dtype is None:
         reason = "object_dtype" if dtype_name.lstrip("|<>=") in ("O", "object") else "unknown_dtype"
@@ -247,11 +261,3 @@ def _describe(entry: object) -> tuple[str, np.dtype[np.generic], list[int]]:
         if type(size) is not int or not 0 <= size <= MAX_FRAME_BYTES:
             raise WireError("bad_shape", f"array {name[:40]!r} has a dimension {size!r:.40}")
     return name, dtype, shape
-
-
-def _view(frame: Buffer, dtype: np.dtype[np.generic], shape: list[int]) -> NDArray[Any]:
-    array = np.frombuffer(frame, dtype)
-    if not array.flags.aligned:
-        array = array.copy()
-    array.flags.writeable = False
-    return array.reshape(shape)
