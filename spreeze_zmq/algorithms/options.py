@@ -55,7 +55,7 @@ def check_limits(options: object) -> None:
 
 def _check_range(name: str, number: object, limits: Mapping[str, Any]) -> None:
     minimum, maximum = limits["minimum"], limits["maximum"]
-    if minimum is None and maximum is None:
+    if minimum is None and maximum is None and not limits["auto"]:
         return
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise InputError(f"{name} = {number!r}: expected a number" + (' or "auto"' if limits["auto"] else ""))

@@ -31,7 +31,6 @@ class SACOptions:
     target_entropy: float | Literal["auto"] = option(
         "auto",
         "entropy in nats of the actions scaled to [-1, 1]; auto is minus their number",
-        minimum=-1e6,
         auto=True,
     )
     log_std_min: float = option(
