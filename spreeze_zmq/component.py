@@ -226,6 +226,8 @@ class Component:
         resumes.
         """
         own = latest(self.folder.checkpoints)
+        for passed_over in own.skipped if own is not None else ():
+            log.warning("checkpoint passed over: %s", passed_over)
         if own is not None or self.plan.run.resume_from is None:
             return own
         return Checkpoint.read(Path(self.plan.run.resume_from))

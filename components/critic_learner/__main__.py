@@ -28,6 +28,7 @@ class CriticLearner:
         self.replay = Replay.for_environment(environment, options, device, plan.run.seed)
         self.gate = RatioGate(plan.balance.replay_ratio, options.batch_size, options.learning_starts, slack=0)
         self.lag = LagHistogram()
+        self.learning_rate: float = options.learning_rate
         self.cadence = Cadence(component.options["publish_interval_s"])
         self.policy_version = -1
         self.version = self.env_steps = self.trained = 0
@@ -107,7 +108,12 @@ class CriticLearner:
         the device.
         """
         metrics = {name: float(value) for name, value in self.metrics.items()}
-        return {"replay_ratio": self.gate.measured, "replay_size": len(self.replay), **metrics}
+        return {
+            "replay_ratio": self.gate.measured,
+            "replay_size": len(self.replay),
+            "learning_rate": self.learning_rate,
+            **metrics,
+        }
 
     def state(self) -> dict[str, Any]:
         """Everything that a later life needs; the replay itself is saved only where the topology asks."""

@@ -291,6 +291,8 @@ def _checkpoint(run: Path) -> Checkpoint:
     found = latest(RunFolder(run).checkpoints)
     if found is None:
         raise CheckpointError(f"--resume {run}: no complete checkpoint in {RunFolder(run).checkpoints}")
+    for passed_over in found.skipped:
+        print(f"passed over: {passed_over}", file=sys.stderr)
     return found
 
 
