@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -217,7 +218,12 @@ def load_model(path: Path) -> Any:
         InvalidEnvironment: MuJoCo refuses it.
     """
     try:
-        return mujoco.MjModel.from_xml_path(str(path))
+        with warnings.catch_warnings():
+            if (
+                path.parent == _gymnasium_models()
+            ):  # what newer versions deprecate there is not the user's to mend
+                warnings.simplefilter("ignore")
+            return mujoco.MjSpec.from_file(str(path)).compile()
     except ValueError as error:
         raise InvalidEnvironment(f"MuJoCo cannot compile {path}: {' '.join(str(error).split())}") from error
 

@@ -11,7 +11,8 @@ from spreeze_zmq import envs
 from spreeze_zmq.envs.tasks import NATIVE
 
 NUM_ENVS = 6
-#: Reachable states compared for each task and variant; 10,000 is the claim, a few hundred keep the tests quick.
+#: Reachable states compared for each task and variant; 10,000 is the claim, a few hundred keep the tests
+#: quick.
 NUM_STATES = int(os.environ.get("SPREEZE_PARITY_STATES", "360"))
 
 WALK = {
@@ -58,11 +59,11 @@ def gymnasium_batch(env_id, num_envs, **kwargs):
     return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
-def assert_close(ours, theirs, where):
+def assert_close(ours, theirs, where, atol=1e-12):
     """Equal to 1e-9 relative, of one type and shape."""
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     assert ours.dtype == theirs.dtype, where
-    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12, err_msg=str(where))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=atol, err_msg=str(where))
 
 
 def assert_same_info(ours, theirs, where):
@@ -94,7 +95,9 @@ def test_native_tasks_give_gymnasiums_numbers(env_id, kwargs):
         *mine, info = ours.step(action)
         *gyms, their_info = theirs.step(action)
         for name, a, b in zip(("obs", "reward", "terminated", "truncated"), mine, gyms, strict=True):
-            assert_close(a, b, (env_id, step, name))
+            # Gymnasium squares single-precision torques by the C library's powf, whose last bit varies
+            single = env_id == "Pendulum-v1" and name == "reward"
+            assert_close(a, b, (env_id, step, name), atol=1e-9 if single else 1e-12)
         assert_same_info(info, their_info, (env_id, step))
 
 
