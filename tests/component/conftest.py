@@ -71,8 +71,8 @@ class Peers:
 
 
 @pytest.fixture
-def peers(tmp_path):
-    """A run of the pendulum topology whose processes the test starts one by one."""
-    made = Peers(tmp_path / "run")
+def peers(tmp_path, request):
+    """A run of the pendulum topology, with a test's overrides, whose processes the test starts one by one."""
+    made = Peers(tmp_path / "run", getattr(request, "param", ()))
     yield made
     made.close()

@@ -1,0 +1,173 @@
+"""The two learners as real processes; the test is their sampler, their broker and each one's other half."""
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.checkpoint import Part, complete
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.wire import Message, rollout_message
+
+CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"
+OVERRIDES = ["algorithm.hidden_sizes=[16]", "algorithm.learning_starts=256", "balance.replay_ratio=4"]
+
+
+class Feed:
+    """Plays a sampler: random rollouts of 8 steps in 16 environments."""
+
+    def __init__(self, peers, channel, role):
+        self.pusher, self.fields = peers.peer(channel, role, "sampler-0"), peers.plan.channels[channel].fields
+        self.rng, self.sequence = np.random.default_rng(0), 0
+
+    def push(self, obs_size=3):
+        """One rollout, if there is a place."""
+        shape = (8, 16)
+        rollout = Rollout(
+            *("sampler-0", 1, self.sequence, (self.sequence + 1) * 128, 0, *shape),
+            obs=self.rng.normal(size=(9, 16, obs_size)).astype(np.float32),
+            action=self.rng.uniform(-2, 2, (*shape, 1)).astype(np.float32),
+            reward=self.rng.normal(size=shape).astype(np.float32),
+            terminated=np.zeros(shape, np.bool_),
+            truncated=np.zeros(shape, np.bool_),
+            final_obs=np.zeros((0, obs_size), np.float32),
+            final_index=np.zeros((0, 2), np.int32),
+        )
+        if self.pusher.try_push(rollout_message(rollout, self.fields)):
+            self.sequence += 1
+
+
+@pytest.fixture
+def halves(peers):
+    """The run's algorithm: its options, and both halves."""
+    algorithm = algorithms.get("sac")
+    values = {name: value for name, value in peers.plan.algorithm.items() if name != "name"}
+    options = algorithms.options_from(algorithm.options, values)
+    environment = peers.plan.environment
+    return algorithm.make_critic(options, environment, "cpu", 1), algorithm.make_actor(
+        options, environment, "cpu", 1
+    )
+
+
+def publish_policy(peers, actor, version):
+    """Play the actor-learner."""
+    fields = {"version": version, "critic_updates": 0, "actor_updates": 0, "extras": actor.extras()}
+    message = Message("policy", {**fields, "description": actor.description()}, actor.policy_arrays())
+    peers.peer("policy", "critic_learner").publish(message)
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_the_critic_learner_keeps_the_ratio_and_waits_for_samples(peers, halves):
+    """With four transitions trained for each received it stops after 4 x 2048 / 256 updates, starved, not spinning."""
+    feed = Feed(peers, CRITIC, "critic_learner")
+    publish_policy(peers, halves[1], 0)
+    peers.start("critic_learner")
+
+    def feed_some():
+        if feed.sequence < 16:
+            feed.push()
+
+    def report():
+        return peers.wait("report", "critic_learner", "report", feed_some).fields
+
+    fields = report()
+    while fields["counters"].get("critic_updates", 0) < 32:
+        fields = report()
+    settled, later = report(), report()
+    assert settled["counters"]["env_steps"] == 2048
+    assert later["counters"]["critic_updates"] == settled["counters"]["critic_updates"] == 32
+    assert later["gauges"]["replay_ratio"] == 4
+    assert later["clock_s"]["starved"] - settled["clock_s"]["starved"] > 0.4
+    assert later["cpu_s"] - settled["cpu_s"] < 0.2
+    assert later["taken"] == {
+        "sampler-0/1": {"first": 0, "last": 2048, "received": 2048, "refused": 0, "lost": 0}
+    }
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_the_critic_learner_publishes_critics_that_the_actor_half_takes(peers, halves):
+    """The published parameters load into the other half and move with the updates."""
+    feed = Feed(peers, CRITIC, "critic_learner")
+    publish_policy(peers, halves[1], 0)
+    peers.peer("critic", "critic_learner")
+    peers.start("critic_learner")
+    first = peers.wait("critic", "critic_learner")
+    while True:
+        message = peers.wait("critic", "critic_learner", meanwhile=feed.push)
+        if message.fields["critic_updates"] > 0:
+            break
+    halves[1].load_critic(message.arrays["parameters"])
+    assert message.fields["version"] > first.fields["version"]
+    assert not np.array_equal(message.arrays["parameters"], first.arrays["parameters"])
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_a_rollout_of_another_environment_is_refused_and_counted(peers, halves):
+    """A wrong observation shape is one line in the log and dropped in the account; the next good one is taken."""
+    feed = Feed(peers, CRITIC, "critic_learner")
+    publish_policy(peers, halves[1], 0)
+    peers.start("critic_learner")
+    peers.wait("report", "critic_learner", "hello")
+    feed.push(obs_size=5)
+    feed.push()
+    while not (taken := peers.wait("report", "critic_learner", "report").fields["taken"]):
+        pass
+    while taken["sampler-0/1"]["last"] < 256:
+        taken = peers.wait("report", "critic_learner", "report").fields["taken"]
+    assert taken == {"sampler-0/1": {"first": 0, "last": 256, "received": 128, "refused": 128, "lost": 0}}
+    assert "rollout of sampler-0: obs is (5,) for each step, expected (3,)" in peers.logs()
+
+
+@pytest.mark.parametrize("peers", [[*OVERRIDES, "components.actor_learner.slack_updates=0"]], indirect=True)
+def test_the_actor_learner_follows_the_critic(peers, halves):
+    """It trains as often as the critic has, publishes it, and then waits."""
+    feed = Feed(peers, ACTOR, "actor_learner")
+    peers.peer("policy", "actor_learner")
+    critics = peers.peer("critic", "actor_learner")
+    peers.start("actor_learner")
+    first = peers.wait("policy", "actor_learner")
+    assert (first.fields["version"], first.fields["actor_updates"]) == (0, 0)
+    for _ in range(3):
+        feed.push()
+    critics.publish(
+        Message(
+            "critic",
+            {"version": 1, "critic_updates": 20, "env_steps": 384},
+            {"parameters": halves[0].parameters()},
+        )
+    )
+    while True:
+        report = peers.wait("report", "actor_learner", "report").fields
+        if report["counters"]["actor_updates"] == 20:
+            break
+        assert report["counters"]["actor_updates"] < 20
+    later = peers.wait("report", "actor_learner", "report").fields
+    assert later["counters"]["actor_updates"] == 20
+    newest = peers.peer("policy", "actor_learner").newest()
+    assert newest.fields["version"] >= 1
+    assert newest.fields["extras"]["env_steps"] == 384
+    assert not np.array_equal(newest.arrays["parameters"], first.arrays["parameters"])
+
+
+@pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
+def test_a_learner_restores_what_it_saved(peers, halves):
+    """A checkpoint's part on request; a second life goes on with its counters and parameters."""
+    feed = Feed(peers, CRITIC, "critic_learner")
+    publish_policy(peers, halves[1], 0)
+    control = peers.peer("control", "critic_learner")
+    peers.peer("critic", "critic_learner")
+    first = peers.start("critic_learner")
+    while peers.wait("critic", "critic_learner", meanwhile=feed.push).fields["critic_updates"] < 5:
+        pass
+    control.publish(Message("checkpoint", {"folder": "1"}))
+    part = peers.wait("report", "critic_learner", "part").fields
+    assert part["part"]["name"] == "critic_learner.pt"
+    first.kill()
+    first.wait()
+    complete(peers.folder.checkpoints / "1", [Part.from_dict(part["part"])], {})
+    peers.start("critic_learner")
+    hello = peers.wait("report", "critic_learner", "hello")
+    while (report := peers.wait("report", "critic_learner", "report")).incarnation != hello.incarnation:
+        pass
+    assert report.fields["counters"]["critic_updates"] >= 5
+    assert report.fields["counters"]["env_steps"] > 0
+    assert "going on from" in peers.logs()
