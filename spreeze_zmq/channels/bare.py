@@ -7,21 +7,24 @@ import zmq
 
 def send(
     endpoint: str, payload: memoryview, num_messages: int, high_water_mark: int, timeout_s: float
-) -> None:
+) -> zmq.Socket[bytes]:
     """Push ``num_messages`` messages of a small header and ``payload``, whose memory is sent as it lies.
+
+    Returns the socket, which still sends what is queued.
 
     Raises:
         zmq.Again: nobody took a message for ``timeout_s``.
     """
     header = b"h" * 170
-    with zmq.Context() as context, context.socket(zmq.PUSH) as socket:
-        socket.sndhwm = high_water_mark
-        socket.sndtimeo = socket.linger = int(1000 * timeout_s)
-        socket.copy_threshold = 0
-        socket.connect(endpoint)
-        for _ in range(num_messages):
-            socket.send(header, zmq.SNDMORE)
-            socket.send(payload, copy=False)
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
+    socket.sndhwm = high_water_mark
+    socket.sndtimeo = socket.linger = int(1000 * timeout_s)
+    socket.copy_threshold = 0
+    socket.connect(endpoint)
+    for _ in range(num_messages):
+        socket.send(header, zmq.SNDMORE)
+        socket.send(payload, copy=False)
+    return socket
 
 
 class Puller:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from spreeze_zmq.channels import Puller, Pusher, SocketFolder, bare, terminate
+from spreeze_zmq.channels import Puller, Pusher, SocketFolder, bare
 from spreeze_zmq.errors import PeerTimeout
 from spreeze_zmq.wire import Message
 
@@ -93,16 +93,9 @@ def _turn(folder: SocketFolder, way: Way, size: int, num_messages: int) -> float
     """Messages/s of one stream, from its first message to its last; starting the process is not in it."""
     endpoint, mark = folder.endpoint(f"{way}-{secrets.token_hex(4)}"), high_water_mark(size)
     pull, close = _open(way, endpoint, mark)
+    arguments = [way, endpoint, str(size), str(num_messages)]
     sender = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "spreeze_zmq.commands.bench_channels",
-            way,
-            endpoint,
-            str(size),
-            str(num_messages),
-        ]
+        [sys.executable, "-m", "spreeze_zmq.commands.bench_channels", *arguments], stdin=subprocess.PIPE
     )
     try:
         pull()
@@ -141,16 +134,19 @@ def _send(way: str, endpoint: str, size: int, num_messages: int) -> None:
     """The sending process: every message the same array, as bare and as channel."""
     array = np.zeros(size // 4, np.float32)
     mark = high_water_mark(size)
+    sent: object
     if way == "bare":
-        bare.send(endpoint, array.data.cast("B"), num_messages, mark, TIMEOUT_S)
-        return
-    pusher = Pusher(endpoint, sender="bench-0", incarnation=1, high_water_mark=mark, linger_s=TIMEOUT_S)
-    message = Message("critic", {"version": 1, "critic_updates": 1, "env_steps": 1}, {"parameters": array})
-    for _ in range(num_messages):
-        if not pusher.push(message, TIMEOUT_S):
-            raise PeerTimeout("bench", "its receiver", f"a place on {endpoint}", TIMEOUT_S)
-    pusher.close()
-    terminate()
+        sent = bare.send(endpoint, array.data.cast("B"), num_messages, mark, TIMEOUT_S)
+    else:
+        sent = pusher = Pusher(endpoint, sender="bench-0", incarnation=1, high_water_mark=mark)
+        counts = {"version": 1, "critic_updates": 1, "env_steps": 1}
+        message = Message("critic", counts, {"parameters": array})
+        for _ in range(num_messages):
+            if not pusher.push(message, TIMEOUT_S):
+                raise PeerTimeout("bench", "its receiver", f"a place on {endpoint}", TIMEOUT_S)
+    # Not to leave before all is taken: a receiver whose queue is full loses what the kernel still holds.
+    sys.stdin.read()
+    del sent
 
 
 if __name__ == "__main__":
