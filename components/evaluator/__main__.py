@@ -25,7 +25,7 @@ class Evaluator:
         spec = component.environment
         self.component = component
         self.num_episodes: int = component.options["episodes"]
-        self.envs = envs.make(spec.id, self.num_episodes, **spec.kwargs)
+        self.envs = envs.make(spec.id, self.num_episodes, step_info=False, **spec.kwargs)
         self.seed = int(
             np.random.SeedSequence([component.plan.run.seed, zlib.crc32(b"evaluator")]).generate_state(1)[0]
         )

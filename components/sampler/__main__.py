@@ -33,6 +33,7 @@ class Collector:
             spec.id,
             self.num_envs,
             backend=component.options["backend"],
+            step_info=False,
             seed=int(seed.generate_state(1)[0]),
             **spec.kwargs,
         )

@@ -16,6 +16,7 @@ import numpy as np
 import zmq
 
 from spreeze_zmq.channels.folder import Claim, ipc_endpoint
+from spreeze_zmq.channels.kernel_buffer import KernelBuffer
 from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, decode, encode_from
 
@@ -53,7 +54,7 @@ class Channel:
         bind: this end binds the endpoint; else it connects, and goes on trying until the other end is there.
         kinds: the kinds of message that travel here; empty for all.
         high_water_mark: messages queued at this end for, or from, each peer.
-        socket_buffer_bytes: SNDBUF and RCVBUF; 0 leaves the system's own. ZeroMQ applies it to tcp only.
+        socket_buffer_bytes: what the kernel holds of a connection (SNDBUF, RCVBUF); 0 leaves the system's own.
         linger_s: how long what was sent may take to leave after ``close``; a receiving end leaves at once.
 
     Attributes:
@@ -86,6 +87,9 @@ class Channel:
         self._claim = Claim.take(path) if bind and path is not None else None
         self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(self._type)
         self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
+        self._kernel_buffer: KernelBuffer | None = None
+        if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
+            self._kernel_buffer = KernelBuffer(self.socket, path, socket_buffer_bytes)
         try:
             if bind:
                 self.socket.bind(endpoint)
@@ -135,6 +139,8 @@ class Channel:
         ZeroMQ removes the file of a bound socket a while later, in a thread of its own, so the endpoint stays
         claimed until ``terminate``: else that would remove the file of whoever binds it next.
         """
+        if self._kernel_buffer is not None:
+            self._kernel_buffer.close()
         self.socket.close()
         if self._claim is not None:
             _claims_of_closed.append(self._claim)

@@ -35,10 +35,10 @@ class ChannelSpec:
 
 CHANNELS: dict[str, ChannelSpec] = {
     "experience.critic_learner": ChannelSpec(
-        "push_pull", "critic_learner", "pull", ("sampler",), ("rollout",), 2, 64 * 1024
+        "push_pull", "critic_learner", "pull", ("sampler",), ("rollout",), 2, 16 * 1024
     ),
     "experience.actor_learner": ChannelSpec(
-        "push_pull", "actor_learner", "pull", ("sampler",), ("rollout",), 2, 64 * 1024
+        "push_pull", "actor_learner", "pull", ("sampler",), ("rollout",), 2, 16 * 1024
     ),
     "policy": ChannelSpec(
         "pub_sub", "actor_learner", "pub", ("sampler", "critic_learner", "evaluator"), ("policy",), 4
