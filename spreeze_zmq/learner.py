@@ -5,10 +5,13 @@ state.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 import torch
 
@@ -106,21 +109,49 @@ class Cadence:
         return True
 
 
-class Vault:
-    """Writes this learner's part of each checkpoint that the broker asks for, and reads it back."""
+class SavedReplay(Protocol):
+    """What a vault needs of a replay."""
 
-    def __init__(self, component: Component, state: Callable[[], dict[str, Any]]) -> None:
+    def save(self, folder: Path) -> None:
+        """Write everything into a folder."""
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote."""
+
+
+class Vault:
+    """Writes this learner's part of each checkpoint that the broker asks for, and reads it back.
+
+    Args:
+        component: the learner.
+        state: gives what torch.save can write and a loader that unpickles nothing can read.
+        replay: saved with it where the topology asks (``save_replay``).
+    """
+
+    def __init__(
+        self, component: Component, state: Callable[[], dict[str, Any]], replay: SavedReplay
+    ) -> None:
         self.component = component
         self.state = state
+        self.replay = replay if component.plan.run.save_replay else None
+        self.state_file = f"{component.role}.pt"
+        self.replay_prefix = f"{component.role}-replay-"
         component.on("checkpoint", self._save)
 
     def _save(self, fields: Mapping[str, Any]) -> None:
         folder = self.component.folder.checkpoints / fields["folder"]
-        part = write_part(folder, f"{self.component.role}.pt", lambda path: torch.save(self.state(), path))
-        self.component.report("part", {"folder": fields["folder"], "part": part.to_dict()})
+        files = [write_part(folder, self.state_file, lambda path: torch.save(self.state(), path))]
+        if self.replay is not None:
+            with TemporaryDirectory(prefix=".replay-", dir=folder) as scratch:
+                self.replay.save(Path(scratch))
+                for file in Path(scratch).iterdir():
+                    name = self.replay_prefix + file.name
+                    files.append(write_part(folder, name, partial(os.replace, file)))
+        part = {file.name: file.to_dict() for file in files}
+        self.component.report("part", {"folder": fields["folder"], "part": part})
 
     def restore(self) -> dict[str, Any] | None:
-        """The state to go on from, or None for a fresh start.
+        """The state to go on from, the replay filled where it was saved; None for a fresh start.
 
         Raises:
             CheckpointError: the checkpoint's part cannot be read as one of ours.
@@ -128,7 +159,7 @@ class Vault:
         checkpoint: Checkpoint | None = self.component.restore_point()
         if checkpoint is None:
             return None
-        path: Path = checkpoint.part(f"{self.component.role}.pt")
+        path: Path = checkpoint.part(self.state_file)
         log.info("going on from %s", path)
         try:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
@@ -136,4 +167,15 @@ class Vault:
             raise CheckpointError(
                 f"{path} cannot be read: {error}; resume from another checkpoint"
             ) from error
+        self._restore_replay(checkpoint)
         return state
+
+    def _restore_replay(self, checkpoint: Checkpoint) -> None:
+        names = [name for name in checkpoint.parts if name.startswith(self.replay_prefix)]
+        if self.replay is None or not names:
+            return
+        with TemporaryDirectory(prefix="replay-") as scratch:
+            for name in names:
+                (Path(scratch) / name.removeprefix(self.replay_prefix)).symlink_to(checkpoint.part(name))
+            self.replay.load(Path(scratch))
+        log.info("the replay is back")

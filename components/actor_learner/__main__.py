@@ -82,9 +82,7 @@ class ActorLearner:
         return {"actor_updates": self.half.num_updates, "policy_version": self.version}
 
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report; reading the metrics here, twice a second, is their only wait for
-        the device.
-        """
+        """Momentary figures of every report; the metrics wait for the device here, twice a second, alone."""
         return {
             "actor_replay_size": len(self.replay),
             **{name: float(value) for name, value in self.metrics.items()},
@@ -110,7 +108,7 @@ class ActorLearner:
 def main(component: Component) -> None:
     """Wait for what is missing, take it in, update, publish when due."""
     learner = ActorLearner(component)
-    vault = Vault(component, learner.state)
+    vault = Vault(component, learner.state, learner.replay)
     if (state := vault.restore()) is not None:
         learner.restore(state)
     component.ready()

@@ -125,11 +125,11 @@ class Broker:
         """A learner has written its part of a checkpoint; with the last one it is complete."""
         folder = message.fields["folder"]
         parts = self.parts.setdefault(folder, {})
-        parts[message.sender] = message.fields["part"]
+        parts[message.sender] = message.fields["part"].values()
         if len(parts) == len(LEARNERS):
             state = {"t_s": self.now_s, "counts": self.record.counts, "best_return": self.record.best_return}
             path = self.component.folder.checkpoints / folder
-            complete(path, [Part.from_dict(part) for part in parts.values()], state)
+            complete(path, [Part.from_dict(file) for part in parts.values() for file in part], state)
             prune(self.component.folder.checkpoints, keep=CHECKPOINTS_KEPT)
             del self.parts[folder]
             if folder == self.last_checkpoint:

@@ -1,5 +1,6 @@
 """Critic-learner: owns a replay, trains the critics at the stated replay ratio, and publishes them."""
 
+import math
 import sys
 from typing import Any
 
@@ -26,6 +27,7 @@ class CriticLearner:
         self.publisher: Publisher = component.open("critic")
         self.half = algorithm.make_critic(options, environment, device, plan.run.seed)
         self.replay = Replay.for_environment(environment, options, device, plan.run.seed)
+        self.enough: float = plan.run.stop.env_steps or math.inf
         self.gate = RatioGate(plan.balance.replay_ratio, options.batch_size, options.learning_starts, slack=0)
         self.lag = LagHistogram()
         self.learning_rate: float = options.learning_rate
@@ -42,8 +44,9 @@ class CriticLearner:
 
     @property
     def may_pull(self) -> bool:
-        """The ratio allows more samples; samplers that stop are emptied in any case."""
-        return self.gate.may_pull or "sampler" in self.component.stopping_roles
+        """The ratio and the run allow more samples; samplers that stop are emptied in any case."""
+        wanted = self.gate.may_pull and self.env_steps < self.enough
+        return wanted or "sampler" in self.component.stopping_roles
 
     def wait(self) -> None:
         """Wait for what the balance lacks: samples, a policy, or nothing when an update is possible."""
@@ -77,6 +80,8 @@ class CriticLearner:
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         self.gate.received += rollout.num_transitions
         self.env_steps += rollout.num_transitions
+        if self.env_steps - rollout.num_transitions < self.enough <= self.env_steps:
+            self.component.send_report()  # the broker ends the run; nobody overshoots while it does not know
         self.lag.add(self.policy_version - rollout.policy_version, rollout.num_transitions)
 
     def update(self) -> None:
@@ -104,9 +109,7 @@ class CriticLearner:
         }
 
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report; reading the metrics here, twice a second, is their only wait for
-        the device.
-        """
+        """Momentary figures of every report; the metrics wait for the device here, twice a second, alone."""
         metrics = {name: float(value) for name, value in self.metrics.items()}
         return {
             "replay_ratio": self.gate.measured,
@@ -121,7 +124,10 @@ class CriticLearner:
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`. The ratio is counted anew from what the replay still holds."""
+        """Go on from :meth:`state`. The ratio is counted from what the replay holds, as trained on already.
+        """
+        self.gate.received = len(self.replay)
+        self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
         self.version, self.env_steps, self.trained = (
@@ -132,7 +138,7 @@ class CriticLearner:
 def main(component: Component) -> None:
     """Wait for what is missing, take it in, update, publish when due."""
     learner = CriticLearner(component)
-    vault = Vault(component, learner.state)
+    vault = Vault(component, learner.state, learner.replay)
     if (state := vault.restore()) is not None:
         learner.restore(state)
     component.ready()

@@ -18,8 +18,9 @@ class Pusher(Channel):
     read-only from then on; make new ones for the next message.
 
     Between a pusher and a puller that takes nothing lie the queues of both ends and what the kernel holds: at
-    most ``2 * high_water_mark + 1`` messages and twice ``socket_buffer_bytes``; left to itself Linux holds 208
-    KiB. Measured over ipc with a high-water mark of 2, without and with ``socket_buffer_bytes = 16384``: 4 and
+    most ``2 * high_water_mark + 1`` messages and twice ``socket_buffer_bytes``; left to itself Linux holds
+    208 KiB. Measured over ipc with a high-water mark of 2, without and with ``socket_buffer_bytes = 16384``:
+    4 and
     4 messages of 300 KB, 7 and 5 of 20 KB, 32 and 10 of 7 KB, 99 and 21 of 1 KB.
     """
 

@@ -54,7 +54,8 @@ class Channel:
         bind: this end binds the endpoint; else it connects, and goes on trying until the other end is there.
         kinds: the kinds of message that travel here; empty for all.
         high_water_mark: messages queued at this end for, or from, each peer.
-        socket_buffer_bytes: what the kernel holds of a connection (SNDBUF, RCVBUF); 0 leaves the system's own.
+        socket_buffer_bytes: what the kernel holds of a connection (SNDBUF, RCVBUF); 0 leaves the system's
+        own.
         linger_s: how long what was sent may take to leave after ``close``; a receiving end leaves at once.
 
     Attributes:

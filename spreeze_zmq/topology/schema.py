@@ -28,7 +28,7 @@ TYPES = {
 LARGEST_INT = 2**63 - 1
 
 
-class Unfit(Exception):  # noqa: N818  (a verdict on one value, turned into a Mistake by the caller)
+class Unfit(Exception):
     """A value that an option does not take; ``hint`` says how to mend it."""
 
     def __init__(self, problem: str, hint: str = ""):

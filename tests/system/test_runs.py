@@ -64,6 +64,19 @@ def test_resume_goes_on_from_the_last_checkpoint(launch):
     assert "going on from" in second.said()
 
 
+def test_the_replay_goes_along_where_the_topology_asks(launch):
+    """With ``save_replay`` the resumed run trains at once on what was collected before."""
+    ask = ("--set", "run.save_replay=true", "--set", "run.stop.return=0")
+    first = launch(*ask, "--set", "run.stop.env_steps=6000")
+    assert first.end() == 0, first.said()
+    second = launch(*ask, "--set", "run.stop.env_steps=9000", "--resume", str(first.folder))
+    assert second.end() == 0, second.said()
+    sizes = [json.loads(line) for line in (second.folder / "metrics.jsonl").read_text().splitlines()]
+    assert second.said().count("the replay is back") == 2
+    assert sizes
+    assert adds_up(second.summary()["samples"])
+
+
 def test_resume_of_what_has_no_checkpoint_is_refused(tmp_path):
     """One clear line, exit code 2."""
     done = subprocess.run(
