@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from spreeze_zmq.channels import bare
 from spreeze_zmq.channels.folder import MAX_IPC_BYTES, Claim, SocketFolder, ipc_endpoint
 from spreeze_zmq.channels.poller import Poller
 from spreeze_zmq.channels.pub_sub import Publisher, Subscriber
@@ -26,7 +25,6 @@ __all__ = [
     "Pusher",
     "SocketFolder",
     "Subscriber",
-    "bare",
     "ipc_endpoint",
     "open_channel",
     "terminate",

@@ -24,9 +24,8 @@ class KernelBuffer:
         self._monitor = connecting.get_monitor_socket(zmq.Event.CONNECTED)
 
     def serve(self) -> None:
-        """Set the size on connections made since the last call; costs one look at a queue when there is none.
-        """
-        while self._monitor.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # type: ignore[operator]
+        """Set the size on connections made since the last call; costs one look at a queue if there is none."""
+        while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._apply(int(recv_monitor_message(self._monitor)["value"]))
 
     def close(self) -> None:

@@ -13,7 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from spreeze_zmq.channels import Puller, Pusher, SocketFolder, bare
+from spreeze_zmq.channels import Puller, Pusher, SocketFolder
+from spreeze_zmq.commands import bench_bare
 from spreeze_zmq.errors import PeerTimeout
 from spreeze_zmq.wire import Message
 
@@ -117,7 +118,7 @@ def high_water_mark(size: int) -> int:
 def _open(way: Way, endpoint: str, mark: int) -> tuple[Callable[[], object], Callable[[], None]]:
     """The receiving end: a function that takes one message, and one that closes."""
     if way == "bare":
-        plain = bare.Puller(endpoint, mark, TIMEOUT_S)
+        plain = bench_bare.Puller(endpoint, mark, TIMEOUT_S)
         return plain.pull, plain.close
     puller = Puller(endpoint, bind=True, high_water_mark=mark)
 
@@ -136,7 +137,7 @@ def _send(way: str, endpoint: str, size: int, num_messages: int) -> None:
     mark = high_water_mark(size)
     sent: object
     if way == "bare":
-        sent = bare.send(endpoint, array.data.cast("B"), num_messages, mark, TIMEOUT_S)
+        sent = bench_bare.send(endpoint, array.data.cast("B"), num_messages, mark, TIMEOUT_S)
     else:
         sent = pusher = Pusher(endpoint, sender="bench-0", incarnation=1, high_water_mark=mark)
         counts = {"version": 1, "critic_updates": 1, "env_steps": 1}

@@ -166,7 +166,7 @@ def _unpack_header(frame: Buffer) -> Any:
         return msgpack.unpackb(
             frame,
             raw=False,
-            strict_map_key=True,
+            strict_map_key=False,  # the hook is stricter
             object_pairs_hook=_unique_map,
             ext_hook=_refuse_ext,
             max_array_len=MAX_ENTRIES,
@@ -200,13 +200,13 @@ def _known_values(header: Any) -> tuple[Any, ...]:
 
 
 def _unique_map(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise WireError("duplicate_key", "a map of the header names a key twice")
     try:
+        result = dict(pairs)
         "".join(result)  # the quickest way to see that every key is a string
     except TypeError:
         raise WireError("non_string_key", "a map of the header has a key that is not a string") from None
+    if len(result) != len(pairs):
+        raise WireError("duplicate_key", "a map of the header names a key twice")
     return result
 
 

@@ -1,4 +1,4 @@
-"""Plain pyzmq with the settings that move most: what ``spreeze bench`` holds the channels against."""
+"""Plain pyzmq with the settings that move most: what ``spreeze bench`` holds a channel against."""
 
 from __future__ import annotations
 

@@ -1,0 +1,161 @@
+"""One message of each kind, and the files that pin its bytes; running this file writes them anew."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from spreeze_zmq.wire import Message, decode, encode
+
+FOLDER = Path(__file__).parent / "golden"
+
+DESCRIPTION = {
+    "layers": [
+        {"kind": "linear", "in": 2, "out": 2},
+        {"kind": "relu"},
+        {"kind": "linear", "in": 2, "out": 2},
+    ],
+    "distribution": {"kind": "tanh_normal", "log_std": "tanh", "log_std_min": -5.0, "log_std_max": 2.0},
+    "observation": {"shape": [2], "normalize": True, "clip": 10.0},
+}
+
+REPORT = {
+    "role": "critic_learner",
+    "name": "critic_learner-0",
+    "pid": 4711,
+    "time_s": 1700000000.5,
+    "uptime_s": 12.25,
+    "cpu_s": 11.5,
+    "rss_bytes": 230_000_000,
+    "clock_s": {"busy": 10.0, "blocked": 0.0, "starved": 2.0, "idle": 0.25},
+    "counters": {"env_steps": 4096, "critic_updates": 128, "reports_dropped": 0},
+    "gauges": {"replay_ratio": 8.0, "critic_loss": 0.5},
+    "pushed": {},
+    "taken": {
+        "sampler-0/123456789": {"first": 0, "last": 4096, "received": 4032, "refused": 0, "lost": 64},
+    },
+    "policy_lag": {"p50": 1, "p99": 3, "max": 4},
+    "waiting_for": "",
+}
+
+_FIELDS = {
+    "hello": {"role": "sampler", "name": "sampler-0", "pid": 4712, "protocol": 1, "host": "desktop"},
+    "report": REPORT,
+    "bye": {**REPORT, "reason": "stop requested"},
+    "evaluation": {
+        "version": 40,
+        "env_steps": 4096,
+        "mean_return": -180.5,
+        "std_return": 60.25,
+        "min": -300.0,
+        "max": -1.5,
+        "mean_length": 200.0,
+        "num_episodes": 10,
+        "wall_s": 0.75,
+        "best": True,
+    },
+    "failure": {
+        "name": "sampler-0",
+        "summary": "ValueError: NaN",
+        "traceback": "Traceback ...\nValueError: NaN",
+    },
+    "part": {
+        "folder": "000000004096-000012345",
+        "part": {"name": "critic_learner.pt", "bytes": 1024, "crc32": 3735928559},
+    },
+    "exited": {"name": "sampler-1", "how": "was killed by SIGKILL", "restarting": True},
+    "workers": {"role": "sampler", "count": 2, "reason": "as the topology says"},
+    "stop_request": {"reason": "interrupted by the user"},
+    "stopping": {"roles": ["sampler", "evaluator"]},
+    "status": {"state": "training", "t_s": 12.5, "env_steps": 4096},
+    "stop": {"roles": ["*"], "reason": "minutes 10.00 >= 10"},
+    "pause": {"paused": True},
+    "checkpoint": {"folder": "000000004096-000012345"},
+    "scale": {"role": "sampler", "count": 3, "reason": "critic_learner starved 40 % of the time"},
+    "set": {"role": "critic_learner", "option": "batch_size", "value": 512},
+}
+
+
+def _rollout() -> Message:
+    """Two steps of two environments; environment 1 is truncated at step 0."""
+    return Message(
+        "rollout",
+        {"produced": 8, "policy_version": 3, "num_steps": 2, "num_envs": 2},
+        {
+            "obs": np.arange(12, dtype=np.float32).reshape(3, 2, 2),
+            "action": np.array([[[0.5], [-0.5]], [[1.0], [-1.0]]], np.float32),
+            "reward": np.array([[1.0, 2.0], [3.0, -4.0]], np.float32),
+            "terminated": np.zeros((2, 2), np.bool_),
+            "truncated": np.array([[False, True], [False, False]]),
+            "final_obs": np.array([[100.0, 101.0]], np.float32),
+            "final_index": np.array([[0, 1]], np.int32),
+            "log_prob": np.array([[-0.5, -0.25], [-1.0, -2.0]], np.float32),
+        },
+    )
+
+
+def _policy() -> Message:
+    """A network of two linear layers and one action, whose parameters count up in eighths."""
+    return Message(
+        "policy",
+        {
+            "version": 40,
+            "critic_updates": 130,
+            "actor_updates": 128,
+            "description": DESCRIPTION,
+            "extras": {"temperature": 0.125},
+        },
+        {
+            "parameters": np.arange(12, dtype=np.float32) / 8,
+            "action_low": np.array([-2.0], np.float32),
+            "action_high": np.array([2.0], np.float32),
+            "observation_mean": np.array([0.0, 1.0], np.float32),
+            "observation_std": np.array([1.0, 2.0], np.float32),
+        },
+    )
+
+
+def _bodies() -> dict[str, Message]:
+    messages = {kind: Message(kind, fields) for kind, fields in _FIELDS.items()}
+    messages["rollout"] = _rollout()
+    messages["policy"] = _policy()
+    critic = {"parameters": np.array([0.5, -0.5, 1.5], np.float32)}
+    messages["critic"] = Message("critic", {"version": 7, "critic_updates": 130, "env_steps": 4096}, critic)
+    ended = {"returns": np.array([-180.5, -20.25], np.float32), "lengths": np.array([200, 200], np.int32)}
+    messages["episodes"] = Message("episodes", {}, ended)
+    return messages
+
+
+#: kind -> a message of it, as if sent by the process named here.
+MESSAGES = {
+    kind: Message(kind, body.fields, body.arrays, "sampler-0", 123456789, 42)
+    for kind, body in _bodies().items()
+}
+
+
+def to_file(frames: list[bytes]) -> str:
+    """What is kept of one message: its frames in hexadecimal, and beside them what they mean."""
+    message = decode(frames)
+    content = {
+        "frames": [bytes(frame).hex() for frame in frames],
+        "sender": message.sender,
+        "incarnation": message.incarnation,
+        "sequence": message.sequence,
+        "fields": message.fields,
+        "arrays": {
+            name: {"dtype": array.dtype.name, "shape": array.shape, "values": array.tolist()}
+            for name, array in message.arrays.items()
+        },
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def main() -> None:
+    """Write every file anew."""
+    FOLDER.mkdir(exist_ok=True)
+    for kind, message in MESSAGES.items():
+        (FOLDER / f"{kind}.json").write_text(to_file([bytes(frame) for frame in encode(message)]))
+
+
+if __name__ == "__main__":
+    main()
