@@ -1,0 +1,94 @@
+"""What the sections of ``spreeze bench`` share: rates measured in turn, and the figures that come of them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+#: Longest turn of one way before the others get theirs: what else the machine does falls on all alike.
+TURN_S = 0.3
+
+
+class Rate(NamedTuple):
+    """What one turn reached, by the clock on the wall and by the CPU time that it cost."""
+
+    per_s: float
+    per_cpu_s: float
+
+
+#: Runs for about so many seconds and tells its rate.
+Way = Callable[[float], Rate]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A limit of this machine beside what we reach.
+
+    Attributes:
+        name: what was measured.
+        limit: the median over the turns.
+        reached: likewise.
+        unit: of both.
+        ratio: the median of the ratios of neighbouring turns, which load that comes and goes moves less than
+            the ratio of the medians.
+        note: the same in other words, for the table.
+        details: further numbers, for programs.
+    """
+
+    name: str
+    limit: float
+    reached: float
+    unit: str
+    ratio: float
+    note: str = ""
+    details: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The figures of one part of the system; ``about`` says what the limit is."""
+
+    name: str
+    about: str
+    figures: Sequence[Figure]
+
+
+def paired(
+    name: str, unit: str, limits: Sequence[float], reached: Sequence[float], scale: float = 1.0
+) -> Figure:
+    """The figure of two series measured in turn; ``scale`` brings both to ``unit``."""
+    ratios = [ours / limit for limit, ours in zip(limits, reached, strict=True)]
+    medians = scale * statistics.median(limits), scale * statistics.median(reached)
+    return Figure(name, *medians, unit, statistics.median(ratios))
+
+
+def in_turn(ways: Mapping[str, Way], seconds: float, num_rounds: int | None = None) -> dict[str, list[Rate]]:
+    """The rates of each way, one for each round; every other round goes through the ways backwards.
+
+    Args:
+        ways: what is compared.
+        seconds: for all of them together. One more round goes before them, which only warms up.
+        num_rounds: at least 2; by default as many as turns of ``TURN_S`` fit, at least 3.
+    """
+    rounds = num_rounds or max(3, math.ceil(seconds / (len(ways) * TURN_S)))
+    turn_s = seconds / (len(ways) * rounds)
+    rates: dict[str, list[Rate]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name in list(ways)[:: 1 if number % 2 else -1]:
+            rates[name].append(ways[name](turn_s))
+    return {name: measured[1:] for name, measured in rates.items()}
+
+
+def repeated(step: Callable[[], object], amount: int, turn_s: float) -> Rate:
+    """The rate of a step that does ``amount`` at once, repeated for at least ``turn_s``, in this process."""
+    count = 0
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    while (passed_s := time.perf_counter() - began_s) < turn_s or not count:
+        step()
+        count += 1
+    cpu_s = max(time.process_time() - began_cpu_s, 1e-9)
+    return Rate(count * amount / passed_s, count * amount / cpu_s)

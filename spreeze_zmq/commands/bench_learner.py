@@ -1,0 +1,281 @@
+"""The learners in ``spreeze bench``: updates of both halves beside the matrix products that they need.
+
+Everything runs in a process of its own, with the environment that the launcher gives to learners.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.commands.bench_figures import Figure, Section, Way, in_turn, paired, repeated
+from spreeze_zmq.commands.launch import KEEP_FREED_MEMORY
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.errors import ComponentFailed, PeerTimeout
+from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor
+
+if TYPE_CHECKING:
+    import torch
+
+    from spreeze_zmq.replay import Batch
+
+BATCH_SIZES = (256, 1024, 8192)
+#: The largest batch takes part where a section lasts at least so long: five rounds of it take 2 s.
+SECONDS_FOR_ALL = 5.0
+HIDDEN_SIZES = (256, 256)
+ROUNDS = 5
+#: Beyond the time that was asked for, until the process counts as hung.
+TIMEOUT_S = 60.0
+
+
+# --- the arithmetic -------------------------------------------------------------------------------
+
+
+def product_flops(batch_size: int, widths: Sequence[int]) -> int:
+    """Floating point operations of one pass of ``batch_size`` rows through the linear layers of a network.
+
+    A product of ``[B, in]`` and ``[in, out]`` takes ``2 B in out``. The gradient of all weights costs as much
+    as the pass itself, and so does the gradient of all layers' inputs. Biases, activations, loss and
+    optimiser are not counted.
+
+    Args:
+        batch_size: ``B``.
+        widths: inputs, units of each hidden layer, outputs.
+    """
+    return 2 * batch_size * sum(inputs * outputs for inputs, outputs in pairwise(widths))
+
+
+def critic_flops(batch_size: int, critic: Sequence[int], policy: Sequence[int]) -> int:
+    """Products of one critic update of SAC, with twin critics.
+
+    Forward: the policy at the next observations, both targets, both critics. Backward: the weights' gradients
+    of both critics, and their inputs' gradients but for the first layer's, which nobody needs.
+    """
+    one = product_flops(batch_size, critic)
+    first = product_flops(batch_size, critic[:2])
+    return product_flops(batch_size, policy) + 2 * one + 2 * one + 2 * one + 2 * (one - first)
+
+
+def actor_flops(batch_size: int, critic: Sequence[int], policy: Sequence[int], num_actions: int) -> int:
+    """Products of one actor update of SAC, with twin critics.
+
+    Forward: the policy, both critics. Backward: through both critics down to the action, which is
+    ``num_actions`` of their inputs; the weights' gradients of the policy, and its inputs' gradients but for
+    the first layer's.
+    """
+    one, acting = product_flops(batch_size, critic), product_flops(batch_size, policy)
+    to_action = one - product_flops(batch_size, critic[:2])
+    to_action += product_flops(batch_size, (num_actions, critic[1]))
+    return 3 * acting - product_flops(batch_size, policy[:2]) + 2 * one + 2 * to_action
+
+
+# --- measured in the learners' process ------------------------------------------------------------
+
+
+def run(env_id: str, seconds: float, batch_sizes: Sequence[int]) -> list[Figure]:
+    """Measure every precision that this CPU has, at each batch size, for about ``seconds`` altogether."""
+    import torch
+
+    from spreeze_zmq.algorithms.precision import has_bf16
+
+    torch.set_num_threads(1)
+    spec = envs.probe(env_id)
+    precisions = ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
+    share_s = seconds / (len(precisions) * len(batch_sizes))
+    return [
+        figure
+        for precision in precisions
+        for batch_size in batch_sizes
+        for figure in measure_one(spec, precision, batch_size, share_s)
+    ]
+
+
+def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds: float) -> list[Figure]:
+    """Both halves at one batch size and precision, in turn with the limit."""
+    algorithm = algorithms.get("sac")
+    options = algorithm.options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
+    critic = algorithm.make_critic(options, spec, "cpu", 1)
+    actor = algorithm.make_actor(options, spec, "cpu", 1)
+    batch = random_batch(spec, batch_size)
+    products, flops = hidden_products(batch_size, precision)
+    ways: dict[str, Way] = {
+        "limit": lambda turn_s: repeated(products, flops, turn_s),
+        "critic": lambda turn_s: repeated(lambda: critic.update(batch), 1, turn_s),
+        "actor": lambda turn_s: repeated(lambda: actor.update(batch.obs), 1, turn_s),
+    }
+    rates = in_turn(ways, seconds, ROUNDS)
+    widths = network_widths(spec)
+    counted = {
+        "critic": critic_flops(batch_size, **widths),
+        "actor": actor_flops(batch_size, **widths, num_actions=math.prod(spec.action_shape)),
+    }
+    updates = {half: [rate.per_s for rate in rates[half]] for half in counted}
+    return update_figures(
+        f"{precision}, batch {batch_size}",
+        batch_size,
+        [rate.per_s for rate in rates["limit"]],
+        counted,
+        updates,
+    )
+
+
+def update_figures(
+    what: str,
+    batch_size: int,
+    limits: Sequence[float],
+    counted: Mapping[str, int],
+    updates: Mapping[str, Sequence[float]],
+) -> list[Figure]:
+    """What the table says of one batch size and precision.
+
+    Args:
+        what: names both.
+        batch_size: transitions in an update.
+        limits: FLOP/s of the bare products, one for each round.
+        counted: FLOP of one update of each half.
+        updates: updates/s of each half, one for each round.
+    """
+    both = sum(counted.values())
+    together = [both / sum(1.0 / rate for rate in rates) for rates in zip(*updates.values(), strict=True)]
+    figures = [replace(paired(f"products, {what}", "GFLOP/s", limits, together, 1e-9), note="both halves")]
+    for half, flops in counted.items():
+        per_s = statistics.median(updates[half])
+        frames = paired(
+            f"{half}, {what}",
+            "transitions/s",
+            [limit / flops for limit in limits],
+            updates[half],
+            batch_size,
+        )
+        note = f"{per_s:,.1f} updates/s, {flops / 1e6:,.0f} MFLOP"
+        details = {"updates_per_s": per_s, "flops_per_update": flops, "batch_size": batch_size}
+        figures.append(replace(frames, note=note, details=details))
+    return figures
+
+
+def network_widths(spec: EnvironmentSpec) -> dict[str, tuple[int, ...]]:
+    """Widths of one critic and of the policy."""
+    num_inputs, num_actions = math.prod(spec.obs_shape), math.prod(spec.action_shape)
+    return {
+        "critic": (num_inputs + num_actions, *HIDDEN_SIZES, 1),
+        "policy": (num_inputs, *HIDDEN_SIZES, 2 * num_actions),
+    }
+
+
+def hidden_products(batch_size: int, precision: str) -> tuple[Callable[[], None], int]:
+    """The three products of the hidden layer, which is most of the arithmetic: forward, and backward to its
+    inputs and to its weights. And their FLOP.
+    """
+    import torch
+
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    inputs, outputs = HIDDEN_SIZES
+    x, y = torch.randn(batch_size, inputs).to(dtype), torch.empty(batch_size, outputs, dtype=dtype)
+    weight, weight_gradient = (
+        torch.randn(outputs, inputs).to(dtype),
+        torch.empty(outputs, inputs, dtype=dtype),
+    )
+    gradient, x_gradient = torch.randn(batch_size, outputs).to(dtype), torch.empty_like(x)
+
+    def multiply() -> None:
+        torch.mm(x, weight.T, out=y)
+        torch.mm(gradient, weight, out=x_gradient)
+        torch.mm(gradient.T, x, out=weight_gradient)
+
+    return multiply, 3 * product_flops(batch_size, HIDDEN_SIZES)
+
+
+def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:
+    """Transitions at hand, so that drawing them from a replay is not in the figures."""
+    import torch
+
+    from spreeze_zmq.replay import Batch
+
+    generator = torch.Generator().manual_seed(1)
+
+    def observations() -> torch.Tensor:
+        obs = torch.randn(batch_size, *spec.obs_shape, generator=generator)
+        return obs.mul_(32).add_(128).clamp_(0, 255).to(torch.uint8) if spec.obs_dtype == "uint8" else obs
+
+    low, high = torch.from_numpy(spec.action_low), torch.from_numpy(spec.action_high)
+    return Batch(
+        obs=observations(),
+        action=low + (high - low) * torch.rand(batch_size, *spec.action_shape, generator=generator),
+        reward=torch.randn(batch_size, generator=generator),
+        discount=torch.full((batch_size,), 0.99),
+        next_obs=observations(),
+    )
+
+
+# --- the process ----------------------------------------------------------------------------------
+
+
+def measure(env_id: str, seconds: float, batch_sizes: Sequence[int] = ()) -> Section:
+    """Measure the updates in a process of their own for about ``seconds``.
+
+    Args:
+        env_id: gives the widths of observations and actions.
+        seconds: for all batch sizes and precisions together.
+        batch_sizes: ``BATCH_SIZES`` as far as there is time, where none are given.
+
+    Raises:
+        ComponentFailed: the process ended; holds its last words.
+        PeerTimeout: it did not end.
+    """
+    sizes = batch_sizes or [size for size in BATCH_SIZES if size < 4096 or seconds >= SECONDS_FOR_ALL]
+    with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
+        path = Path(folder) / "figures.json"
+        arguments = (env_id, str(seconds), ",".join(map(str, sizes)), str(path))
+        spec = ProcessSpec(
+            name="learner-0",
+            role="critic_learner",
+            command=(sys.executable, "-m", "spreeze_zmq.commands.bench_learner", *arguments),
+            log_path=Path(folder) / "learner-0.log",
+            environment=KEEP_FREED_MEMORY,
+            threads=1,
+        )
+        run_to_end(spec, seconds + TIMEOUT_S)
+        figures = [Figure(**fields) for fields in json.loads(path.read_text())]
+    about = f"{env_id}, sac, 2 x 256 units, updates alone on one core; limit: products of the hidden layer"
+    return Section("learner", about, figures)
+
+
+def run_to_end(spec: ProcessSpec, timeout_s: float) -> None:
+    """Run one process until it ends of itself.
+
+    Raises:
+        ComponentFailed: it failed; holds its last words.
+        PeerTimeout: it still ran after ``timeout_s``; it is killed.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    with Supervisor() as supervisor:
+        supervisor.end_restarts()
+        supervisor.start(spec)
+        while supervisor.names():
+            for event in supervisor.poll():
+                if isinstance(event, Exited) and event.code != 0:
+                    raise ComponentFailed(f"{event}\n{event.words}")
+            if time.monotonic() > deadline_s:
+                raise PeerTimeout("bench", spec.name, "its figures", timeout_s)
+            time.sleep(0.02)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The process: measure, and write the figures to a file."""
+    env_id, seconds, sizes, path = arguments
+    figures = run(env_id, float(seconds), [int(size) for size in sizes.split(",")])
+    Path(path).write_text(json.dumps([asdict(figure) for figure in figures]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
