@@ -17,7 +17,7 @@ from typing import Any
 
 import spreeze_zmq
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.commands.bench_figures import Figure, Section
+from spreeze_zmq.commands.bench_figures import Figure, Section, number
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.topology.mistakes import suggestion
@@ -160,11 +160,6 @@ def table(section: Section) -> str:
         line = f"  {figure.name:<25}{numbers}  {figure.unit:<15}{figure.ratio:6.2f}  {figure.note}"
         lines.append(line.rstrip())
     return "\n".join(lines)
-
-
-def number(value: float) -> str:
-    """Three digits at least, thousands apart."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def plain_figures(sections: list[Section]) -> list[dict[str, Any]]:

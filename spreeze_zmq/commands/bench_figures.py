@@ -92,3 +92,8 @@ def repeated(step: Callable[[], object], amount: int, turn_s: float) -> Rate:
         count += 1
     cpu_s = max(time.process_time() - began_cpu_s, 1e-9)
     return Rate(count * amount / passed_s, count * amount / cpu_s)
+
+
+def number(value: float) -> str:
+    """As a table shows it: three digits at least, thousands apart."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.commands.bench_figures import Figure, Section, Way, in_turn, paired, repeated
+from spreeze_zmq.commands.bench_figures import Figure, Section, Way, in_turn, number, paired, repeated
 from spreeze_zmq.commands.launch import KEEP_FREED_MEMORY
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
@@ -147,7 +147,7 @@ def update_figures(
     """
     both = sum(counted.values())
     together = [both / sum(1.0 / rate for rate in rates) for rates in zip(*updates.values(), strict=True)]
-    figures = [replace(paired(f"products, {what}", "GFLOP/s", limits, together, 1e-9), note="both halves")]
+    figures = [replace(paired(f"both, {what}", "GFLOP/s", limits, together, 1e-9), note="critic, then actor")]
     for half, flops in counted.items():
         per_s = statistics.median(updates[half])
         frames = paired(
@@ -157,7 +157,7 @@ def update_figures(
             updates[half],
             batch_size,
         )
-        note = f"{per_s:,.1f} updates/s, {flops / 1e6:,.0f} MFLOP"
+        note = f"{number(per_s)} updates/s, {flops / 1e6:,.0f} MFLOP"
         details = {"updates_per_s": per_s, "flops_per_update": flops, "batch_size": batch_size}
         figures.append(replace(frames, note=note, details=details))
     return figures

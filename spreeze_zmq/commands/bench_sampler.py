@@ -45,7 +45,7 @@ def measure(env_id: str, seconds: float) -> Section:
         ComponentFailed: the sampler ended; holds its last words.
         PeerTimeout: it pushed nothing.
     """
-    plan = topology.load("halfcheetah", [f"run.env={env_id}", "components.sampler.count=1"])
+    plan = topology.load("halfcheetah", [f"run.env={env_id}", "run.name=bench", "components.sampler.count=1"])
     num_envs: int = plan.components["sampler"].options["envs"]
     env = envs.make(env_id, num_envs)
     try:
