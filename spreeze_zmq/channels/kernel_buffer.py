@@ -24,7 +24,7 @@ class KernelBuffer:
         self._monitor = connecting.get_monitor_socket(zmq.Event.CONNECTED)
 
     def serve(self) -> None:
-        """Set the size on connections made since the last call; costs one look at a queue if there is none."""
+        """Set the size on connections made since the last call; one look at a queue where there is none."""
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._apply(int(recv_monitor_message(self._monitor)["value"]))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 
@@ -10,6 +9,9 @@ import zmq
 
 from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES, Channel
 from spreeze_zmq.wire import KINDS, Message, decode, encode
+
+#: Where nothing has come for this long, an answer is not on its way any more.
+_QUIET_MS = 10
 
 
 class Publisher(Channel):
@@ -75,6 +77,7 @@ class Subscriber(Channel):
         self.missed = 0
         self.repeated = 0
         self._high_water_mark = high_water_mark
+        self._answers = 0
         self._last: Message | None = None
         self._heard_live = False
         super().__init__(endpoint, high_water_mark=high_water_mark, **options)  # type: ignore[arg-type]
@@ -97,15 +100,14 @@ class Subscriber(Channel):
         newest, drained = self._drain()
         if drained < self._high_water_mark:
             return newest
-        self.ask_again()
-        deadline_s = time.monotonic() + settle_s
-        while (left_s := deadline_s - time.monotonic()) > 0 and self.socket.poll(
-            math.ceil(1000 * left_s), zmq.POLLIN
-        ):
-            later, _ = self._drain()
-            newest = later or newest
-            if later is not None and later.repeat:
-                break
+        deadline_s, answered = time.monotonic() + settle_s, self._answers
+        while self._answers == answered and time.monotonic() < deadline_s:
+            # The answer itself is dropped while older messages still fill the publisher's queue: ask once
+            # more.
+            self.ask_again()
+            while self._answers == answered and zmq.zmq_poll([(self.socket, zmq.POLLIN)], _QUIET_MS):
+                later, _ = self._drain()
+                newest = later or newest
         return newest
 
     def ask_again(self) -> None:
@@ -122,6 +124,7 @@ class Subscriber(Channel):
 
     def _is_news(self, message: Message) -> bool:
         last = self._last
+        self._answers += message.repeat
         if last is not None and (last.sender, last.incarnation) == (message.sender, message.incarnation):
             if message.sequence <= last.sequence:
                 self.repeated += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import logging
 import math
 import time
@@ -28,7 +29,6 @@ ZERO_COPY_BYTES = 64 * 1024
 #: A refusal of one reason is logged at once, and then again at most this often.
 REFUSAL_LOG_INTERVAL_S = 60.0
 
-_LOOPBACK = ("127.", "localhost:", "[::1]:")
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
 _RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
 _HANDSHAKE_MS = 5000
@@ -235,9 +235,16 @@ def _checked(endpoint: str) -> Path | None:
         ipc_endpoint(Path(address))
         return Path(address)
     if transport == "tcp":
-        if not address.startswith(_LOOPBACK):
+        if not _is_loopback(address.rpartition(":")[0]):
             raise ChannelError(
                 f"{endpoint}: tcp stays on loopback (127.0.0.1), since messages are not encrypted"
             )
         return None
     raise ChannelError(f"{endpoint!r} is no endpoint; expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.IPv4Address(host).is_loopback
+    except ValueError:
+        return False

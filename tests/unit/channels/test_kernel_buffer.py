@@ -35,8 +35,7 @@ def fill(endpoint, num_bytes, **options):
 
 
 def test_a_small_buffer_keeps_few_rollouts_in_flight(folder):
-    """Rollouts of 7 KB: about ten with the buffer that experience channels have, three times as many without.
-    """
+    """Rollouts of 7 KB: about ten with an experience channel's buffer, three times as many without."""
     bounded = fill(folder.endpoint("bounded"), 7000, socket_buffer_bytes=16 * 1024)
     free = fill(folder.endpoint("free"), 7000)
     assert 5 <= bounded <= 14
