@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,44 @@ class Score:
     def mean_return(self) -> float:
         """The figure that policies are compared by."""
         return float(self.returns.mean())
+
+
+@dataclass
+class EvaluationBudget:
+    """The CPU time that evaluations may cost: a share of the machine, saved up while none is played.
+
+    Where the returns of training say that the run's goal may be reached, it lends ``URGENT`` evaluations, so
+    that a run ends soon after it could.
+
+    Attributes:
+        cores: the share times the number of cores; CPU seconds earned in a second.
+        goal: the mean return that ends the run; None where none does.
+        spent_s: CPU seconds spent so far.
+        cost_s: CPU seconds of the last evaluation, the guess for the next one.
+    """
+
+    URGENT: ClassVar[int] = 3
+
+    cores: float
+    goal: float | None = None
+    spent_s: float = 0.0
+    cost_s: float = 0.0
+
+    def wait_s(self, elapsed_s: float, training_return: float | None) -> float:
+        """Seconds until the next evaluation is paid for; 0 where it is.
+
+        Args:
+            elapsed_s: since the evaluator began.
+            training_return: mean of the episodes that ended lately while samples were collected.
+        """
+        urgent = self.goal is not None and training_return is not None and training_return >= self.goal
+        lent_s = self.URGENT * self.cost_s if urgent else 0.0
+        return max(0.0, (self.spent_s + self.cost_s - lent_s) / self.cores - elapsed_s)
+
+    def pay(self, cost_s: float) -> None:
+        """Enter what an evaluation has cost."""
+        self.spent_s += cost_s
+        self.cost_s = cost_s
 
 
 def play(envs: Any, policy: Policy, seed: int, go_on: Callable[[], bool] = lambda: True) -> Score | None:

@@ -21,6 +21,8 @@ from spreeze_zmq.topology.plan import Plan
 
 #: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
 EPISODES_WINDOW = 100
+#: Episodes that tell how the policy does now; the evaluator hurries by them.
+RECENT_EPISODES = 16
 #: Seconds that a displayed rate covers.
 RATE_WINDOW_S = 5.0
 
@@ -208,6 +210,9 @@ class RunRecord:
             "episodes": {
                 "count": self.num_episodes,
                 "mean_return": float(np.mean(self.returns)) if self.returns else None,
+                "recent_return": float(np.mean(list(self.returns)[-RECENT_EPISODES:]))
+                if self.returns
+                else None,
                 "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
             },
             "evaluation": {"last": self.evaluations[-1] if self.evaluations else None, "best": best},

@@ -5,13 +5,15 @@ import os
 import sys
 import time
 import zlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.evaluation import Score, play
+from spreeze_zmq.evaluation import EvaluationBudget, Score, play
 from spreeze_zmq.policy import Policy
 
 #: Steps between two looks at the channels while episodes are played.
@@ -31,7 +33,11 @@ class Evaluator:
         )
         self.best = self.best_so_far()
         self.steps = 0
-        self.next_s = 0.0
+        cores = len(os.sched_getaffinity(0)) * component.options["cost_share"]
+        self.budget = EvaluationBudget(cores, component.plan.run.stop.mean_return)
+        self.began_s = time.monotonic()
+        self.training_return: float | None = None
+        component.on("status", self.on_status)
 
     def best_so_far(self) -> float:
         """The score of the policy that this run's folder holds already, so that a restart keeps it."""
@@ -48,9 +54,16 @@ class Evaluator:
         if score is None:
             return
         self.report(policy, score, time.monotonic() - began_s)
-        cores = len(os.sched_getaffinity(0))
-        spent_s = time.process_time() - began_cpu_s
-        self.next_s = time.monotonic() + spent_s / (self.component.options["cost_share"] * cores)
+        self.budget.pay(time.process_time() - began_cpu_s)
+
+    def on_status(self, status: Mapping[str, Any]) -> None:
+        """The broker says how the episodes of training go."""
+        self.training_return = status["episodes"]["recent_return"]
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds until the next evaluation is paid for."""
+        return self.budget.wait_s(time.monotonic() - self.began_s, self.training_return)
 
     def go_on(self) -> bool:
         """Serve the channels now and then; False when told to stop."""
@@ -93,9 +106,8 @@ def main(component: Component) -> None:
     while component.running:
         if (message := policies.newest()) is not None:
             newest = Policy.from_message(message.fields, message.arrays)
-        rest_s = evaluator.next_s - time.monotonic()
-        if rest_s > 0:
-            component.poll(timeout_s=rest_s)
+        if (rest_s := evaluator.rest_s) > 0:
+            component.poll(timeout_s=min(rest_s, 0.5))
         elif newest is None or newest.version == evaluated:
             component.poll([policies], timeout_s=1.0)
         else:
