@@ -1,0 +1,261 @@
+"""PROTOCOL.md says what the code does: every kind, field, channel and word is in it; its programs run."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden_messages import MESSAGES
+
+from spreeze_zmq import channels, topology, wire
+from spreeze_zmq.channels import Poller
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.run_folder import RunFolder, settle
+from spreeze_zmq.topology.table import CHANNELS
+from spreeze_zmq.wire import KINDS, Message, rollout_from
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "components" / "PROTOCOL.md").read_text()
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+DEADLINE_S = 30.0
+
+
+def rows(text):
+    """The cells of every table row in a text, without the marks around them."""
+    for line in text.splitlines():
+        if line.startswith("|") and not line.startswith("|---"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def between(start, end):
+    """The part of the document from one text to another."""
+    return TEXT[TEXT.index(start) : TEXT.index(end)]
+
+
+def section(kind):
+    """What the document says of one kind."""
+    found = re.search(rf"^### `{kind}`\n(.*?)(?=^##)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"PROTOCOL.md has no section on {kind}"
+    return found[1]
+
+
+def documented(kind):
+    """name -> (its second column, whether it may be left out), fields and arrays alike."""
+    return {
+        cells[0].split("`")[1]: (cells[1], cells[0].endswith("*"))
+        for cells in rows(section(kind))
+        if cells[0].startswith("`")
+    }
+
+
+def test_every_kind_has_its_section_and_no_other_has():
+    """In both directions."""
+    assert set(re.findall(r"^### `(\w+)`$", TEXT, re.MULTILINE)) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fields_and_arrays_are_documented_as_they_are_checked(kind):
+    """Names, types and whether they may be left out; nothing more and nothing less."""
+    spec = KINDS[kind]
+    expected = {name: (field.type, not field.required) for name, field in spec.fields.items()}
+    expected |= {name: (", ".join(array.dtypes), not array.required) for name, array in spec.arrays.items()}
+    if kind == "bye":
+        expected = {name: about for name, about in expected.items() if name not in KINDS["report"].fields}
+        assert "every field of `report`" in section(kind)
+    if kind == "policy":
+        layers = {"linear", "layer_norm", "relu"}
+        assert {name: e for name, e in documented(kind).items() if name not in layers} == expected
+    else:
+        assert documented(kind) == expected
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_every_channel_stands_in_the_table_as_it_is(name):
+    """Who binds, who connects, which kinds travel, and the high-water mark."""
+    spec = CHANNELS[name]
+    cells = next(cells for cells in rows(TEXT) if cells[0] == f"`{name}`")
+    binder_end = {"pull": "PULL", "pub": "XPUB"}[spec.binder_end]
+    assert cells[1] == f"{spec.binds} ({binder_end})"
+    connects = "everybody else, and the launcher" if spec.connects == ("*",) else ", ".join(spec.connects)
+    assert cells[2] == f"{connects} ({'PUSH' if spec.pattern == 'push_pull' else 'SUB'})"
+    assert cells[3] == ", ".join(spec.kinds)
+    assert int(cells[4]) == spec.high_water_mark
+
+
+def test_every_word_of_refusal_is_documented():
+    """A stranger's decoder can refuse for the same reasons."""
+    wire_text = "".join(path.read_text() for path in (ROOT / "spreeze_zmq" / "wire").glob("*.py"))
+    refusals = [r'WireError\(\s*"(\w+)"', r'reason = "(\w+)" if', r'reason = .* else "(\w+)"']
+    words = {word for refusal in refusals for word in re.findall(refusal, wire_text)}
+    words -= {"not_an_array"}  # a mistake that only a Python sender can make
+    table = rows(between("### What is refused", "## Experience"))
+    assert set(re.findall(r"`(\w+)`", "".join(cells[0] for cells in table))) == words
+    assert {"bad_header", "unknown_dtype", "wrong_bytes", "ext_type"} <= words
+
+
+def test_every_type_and_dtype_is_documented():
+    """The words that the tables are written in."""
+    types = {cells[0].strip("`") for cells in rows(between("Types of fields", "### What is"))}
+    assert types - {"type"} == set(wire.FIELD_TYPES)
+    assert all(f"`{dtype}`" in TEXT for dtype in wire.DTYPES)
+    assert f"version {wire.PROTOCOL_VERSION}" in TEXT.splitlines()[0]
+
+
+def test_the_retained_kinds_are_named():
+    """What a late joiner is sent again."""
+    sentence = re.search(r"The kinds (.*?) are \*\*retained\*\*", TEXT)[1]
+    assert set(re.findall(r"`(\w+)`", sentence)) == {kind for kind, spec in KINDS.items() if spec.retained}
+
+
+def test_the_worked_evaluation_agrees_with_the_policy():
+    """Every layer and activation, normalisation, stretching of actions: a policy of random numbers."""
+    act = {"np": np}
+    exec(PROGRAMS[0], act)
+    rng = np.random.default_rng(3)
+    kinds = ["relu", "elu", "tanh", "silu"]
+    layers, size, num_parameters = [], 5, 0
+    for kind in kinds:
+        layers += [{"kind": "linear", "in": size, "out": 7}, {"kind": "layer_norm", "size": 7, "eps": 1e-5}]
+        layers.append({"kind": kind})
+        num_parameters += size * 7 + 7 + 14
+        size = 7
+    layers.append({"kind": "linear", "in": 7, "out": 4})
+    fields = {
+        **MESSAGES["policy"].fields,
+        "description": {
+            "layers": layers,
+            "distribution": {
+                "kind": "tanh_normal",
+                "log_std": "tanh",
+                "log_std_min": -5.0,
+                "log_std_max": 2.0,
+            },
+            "observation": {"shape": [5], "normalize": True, "clip": 1.5},
+        },
+    }
+    arrays = {
+        "parameters": rng.normal(0, 0.7, num_parameters + 7 * 4 + 4).astype(np.float32),
+        "action_low": np.array([-2.0, 0.0], np.float32),
+        "action_high": np.array([1.0, 5.0], np.float32),
+        "observation_mean": rng.normal(size=5).astype(np.float32),
+        "observation_std": np.full(5, 0.5, np.float32),
+    }
+    obs = rng.normal(size=(20, 5)).astype(np.float32)
+    policy = Policy.from_message(fields, arrays)
+    noise = np.zeros(2)
+    mine = np.stack([act["act"](fields, arrays, one, noise) for one in obs])
+    np.testing.assert_allclose(mine, policy.mode(obs), rtol=1e-4, atol=1e-4)
+    noise = np.random.default_rng(9).standard_normal((20, 2), np.float32)
+    mine = np.stack([act["act"](fields, arrays, one, drawn) for one, drawn in zip(obs, noise, strict=True)])
+    np.testing.assert_allclose(mine, policy.act(obs, np.random.default_rng(9)), rtol=1e-4, atol=1e-4)
+
+
+class Peers:
+    """Everybody else of a run: the other ends of a sampler's channels, held by the test."""
+
+    def __init__(self, folder):
+        self.plan, self.sockets = settle(topology.load("pendulum", []), RunFolder.create("run", str(folder)))
+        self.run_file = str(RunFolder(folder).run_file)
+        ends = {name: "pull" if spec.pattern == "push_pull" else "pub" for name, spec in CHANNELS.items()}
+        self.ends = {
+            name: channels.open_channel(self.plan.channels[name], end, "peer-0", 1)
+            for name, end in ends.items()
+        }
+
+    def publish_policy(self, version):
+        """A network of one linear layer for Pendulum-v1."""
+        fields = {
+            **MESSAGES["policy"].fields,
+            "version": version,
+            "description": {
+                "layers": [{"kind": "linear", "in": 3, "out": 2}],
+                "distribution": MESSAGES["policy"].fields["description"]["distribution"],
+                "observation": {"shape": [3], "normalize": False, "clip": 10.0},
+            },
+        }
+        bounds = {"action_low": np.array([-2.0], np.float32), "action_high": np.array([2.0], np.float32)}
+        self.ends["policy"].publish(
+            Message("policy", fields, {"parameters": np.ones(8, np.float32), **bounds})
+        )
+
+    def pull(self, channel, wanted=lambda message: True):
+        """The next message that is wanted; publishers are served meanwhile."""
+        until_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until_s:
+            Poller().wait(self.ends.values(), timeout_s=0.1)
+            while (message := self.ends[channel].pull()) is not None:
+                if wanted(message):
+                    return message
+        raise AssertionError(f"nothing of what was wanted came on {channel} in {DEADLINE_S} s")
+
+    def close(self):
+        """Leave nothing behind."""
+        for end in self.ends.values():
+            end.close()
+        self.sockets.remove()
+
+
+@pytest.fixture
+def peers(tmp_path):
+    """A run of pendulum without processes."""
+    made = Peers(tmp_path / "run")
+    yield made
+    made.close()
+
+
+def test_the_strangers_sampler_takes_part_in_a_run(peers, tmp_path):
+    """Written from the document alone: it says hello, collects, reports, obeys, and its account adds up."""
+    program = tmp_path / "sampler.py"
+    program.write_text("import numpy as np\n\n\n" + "\n\n".join(PROGRAMS))
+    peers.publish_policy(version=0)
+    process = subprocess.Popen([sys.executable, str(program), peers.run_file, "7"])
+    try:
+        hello = peers.pull("report", lambda message: message.kind == "hello")
+        assert hello.sender == hello.fields["name"] == "sampler-7"
+        experience = [f"experience.{learner}" for learner in ("critic_learner", "actor_learner")]
+        ended, last = 0, None
+        for position in range(14):
+            rollouts = [rollout_from(peers.pull(channel)) for channel in experience]
+            for rollout in rollouts:
+                assert rollout.sequence == position
+                assert rollout.produced == (position + 1) * rollout.num_transitions
+            if position:  # the stream goes on where the last rollout ended
+                np.testing.assert_array_equal(last, rollouts[0].obs[0])
+            last = rollouts[0].obs[-1]
+            ended += len(rollouts[0].final_index)
+        assert rollouts[0].policy_version == 0
+        assert ended == rollouts[0].num_envs  # 200 steps of Pendulum-v1
+        assert rollouts[1].reward is None
+        peers.publish_policy(version=5)
+        newer = peers.pull(experience[0], lambda message: message.fields["policy_version"] == 5)
+        assert np.ptp(rollout_from(newer).action) > 0
+        process.send_signal(signal.SIGTERM)
+        bye = peers.pull("report", lambda message: message.kind == "bye")
+        assert process.wait(DEADLINE_S) == 0
+        last = newer.fields["produced"]
+        while (message := peers.ends[experience[0]].pull(0.3)) is not None:
+            last = message.fields["produced"]
+        assert bye.fields["pushed"]["critic_learner"] == last
+        assert not any(end.counts.refused for end in peers.ends.values())
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_strangers_sampler_obeys_stop(peers, tmp_path):
+    """By message too, and while it still waits for a first policy."""
+    program = tmp_path / "sampler.py"
+    program.write_text("import numpy as np\n\n\n" + "\n\n".join(PROGRAMS))
+    process = subprocess.Popen([sys.executable, str(program), peers.run_file, "0"])
+    try:
+        peers.pull("report", lambda message: message.kind == "hello")
+        peers.ends["control"].publish(Message("stop", {"roles": ["sampler"], "reason": "test"}))
+        assert peers.pull("report", lambda message: message.kind == "bye").fields["reason"]
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
