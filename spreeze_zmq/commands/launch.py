@@ -63,7 +63,7 @@ class Launch:
     # --- starting
 
     def start(self) -> None:
-        """Start every process, broker first; nobody waits for another to be ready, their sockets do."""
+        """Start every process; nobody waits for another to be ready, their sockets do."""
         for role in ROLES:
             component = self.plan.components.get(role)
             if component is None or not component.launched:
@@ -146,6 +146,8 @@ class Launch:
         """Kill, and so restart, a process that does not get ready or does not report any more."""
         if process.get("ready"):
             self.started_s.pop(name, None)
+        if not self.status and name != "broker-0":
+            return  # nobody has said anything of anybody yet, and where the broker is left out nobody will
         waited_s = time.monotonic() - self.started_s.get(name, math.inf)
         start_timeout_s = self.plan.components[name.rpartition("-")[0]].start_timeout_s
         if waited_s > start_timeout_s:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: Every role that a component can have, in the order in which processes start; they stop in reverse.
-ROLES = ("broker", "critic_learner", "actor_learner", "evaluator", "sampler")
+#: Every role that a component can have, in the order in which processes start: who takes longest first, since a
+#: socket may connect before or after its peer binds.
+ROLES = ("critic_learner", "actor_learner", "broker", "evaluator", "sampler")
 
 
 @dataclass(frozen=True)

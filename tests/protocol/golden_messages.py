@@ -61,7 +61,9 @@ _FIELDS = {
     },
     "part": {
         "folder": "000000004096-000012345",
-        "part": {"name": "critic_learner.pt", "bytes": 1024, "crc32": 3735928559},
+        "part": {
+            "critic_learner.pt": {"name": "critic_learner.pt", "bytes": 1024, "crc32": 3735928559},
+        },
     },
     "exited": {"name": "sampler-1", "how": "was killed by SIGKILL", "restarting": True},
     "workers": {"role": "sampler", "count": 2, "reason": "as the topology says"},
