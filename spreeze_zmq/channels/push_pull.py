@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
-
 import zmq
 
 from spreeze_zmq.channels.sockets import Channel
@@ -44,11 +41,12 @@ class Pusher(Channel):
         frames = self._encode(message, self._sent)
         if self._kernel_buffer is not None:
             self._kernel_buffer.serve()
-        deadline_s = time.monotonic() + timeout_s
-        # A send that finds no place may have an old view of the queue; only polling brings it up to date.
-        while not self._send(frames):
-            left_ms = max(0, math.ceil(1000 * (deadline_s - time.monotonic())))
-            if not zmq.zmq_poll([(self.socket, zmq.POLLOUT)], left_ms):
+        self._wait_at_most(timeout_s)
+        if not self._send(frames):
+            # Without a wait ZeroMQ may look at an old view of the queue; polling brings that up to date.
+            if timeout_s > 0 or not zmq.zmq_poll([(self.socket, zmq.POLLOUT)], 0):
+                return False
+            if not self._send(frames):
                 return False
         self._sent += 1
         return True
@@ -64,11 +62,5 @@ class Puller(Channel):
 
         A malformed one is counted, logged and passed over.
         """
-        message = self._receive()
-        if (
-            message is None
-            and timeout_s > 0
-            and zmq.zmq_poll([(self.socket, zmq.POLLIN)], math.ceil(1000 * timeout_s))
-        ):
-            message = self._receive()
-        return message
+        self._wait_at_most(timeout_s)
+        return self._receive()

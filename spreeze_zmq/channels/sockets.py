@@ -114,7 +114,7 @@ class Channel:
             socket.sndbuf = socket.rcvbuf = socket_buffer_bytes
         # Of a receiving end only subscriptions could linger: in full, where their publisher is gone.
         socket.linger = math.ceil(1000 * linger_s) if self._type in (zmq.PUSH, zmq.XPUB) else 0
-        socket.sndtimeo = socket.rcvtimeo = 0  # waiting is the poller's work, which has a deadline
+        socket.sndtimeo = socket.rcvtimeo = self._timeout_ms = 0  # nothing waits unless it is told how long
         socket.maxmsgsize = MAX_FRAME_BYTES  # a larger frame disconnects; encode refuses to send one
         socket.ipv6 = False
         socket.immediate = False  # what is pushed before the peer is there waits for it
@@ -157,17 +157,24 @@ class Channel:
                 frames[position] = given_over(frame)
         return frames
 
+    def _wait_at_most(self, timeout_s: float) -> None:
+        """How long the next ``_send`` or ``_receive`` may take to begin."""
+        timeout_ms = math.ceil(1000 * timeout_s)
+        if timeout_ms != self._timeout_ms:
+            self.socket.sndtimeo = self.socket.rcvtimeo = self._timeout_ms = timeout_ms
+
     def _send(self, frames: list[Buffer]) -> bool:
-        """Send without waiting; False where there is no place. Only the first frame can find none."""
-        final = len(frames) - 1
+        """Send; False where there is no place. Only the first frame can find none."""
+        send, num_bytes, left = self.socket.send, 0, len(frames)
         try:
-            for position, frame in enumerate(frames):
-                more = zmq.SNDMORE if position < final else 0
-                self.socket.send(frame, more, copy=len(frame) < ZERO_COPY_BYTES)
+            for frame in frames:
+                left -= 1
+                num_bytes += len(frame)
+                send(frame, zmq.SNDMORE if left else 0, copy=len(frame) < ZERO_COPY_BYTES)
         except zmq.Again:
             return False
         self.counts.messages += 1
-        self.counts.bytes += sum(map(len, frames))
+        self.counts.bytes += num_bytes
         return True
 
     def _receive(self) -> Message | None:
