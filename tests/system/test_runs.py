@@ -116,3 +116,67 @@ def test_two_runs_at_once_do_not_disturb_each_other(launch):
     for run in runs:
         assert adds_up(run.summary()["samples"])
         assert run.summary()["restarts"] == 0
+
+
+OWN = '''
+import gymnasium, numpy as np
+
+class Reach(gymnasium.Env):
+    """Move a point to the middle of a line; one unit of reward a step when it is there."""
+
+    def __init__(self, width=1.0):
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        self.action_space = gymnasium.spaces.Box(-0.5, 0.5, (1,), np.float32)
+        self.width = width
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-self.width, self.width)
+        return np.array([self.x]), {}
+
+    def step(self, action):
+        self.x += float(action[0])
+        return np.array([self.x]), 1.0 - abs(self.x), False, False, {}
+
+gymnasium.register("Reach-v0", Reach, max_episode_steps=20)
+'''
+
+
+@pytest.mark.timeout(200)
+def test_an_environment_of_ones_own_trains(tmp_path, launch, monkeypatch):
+    """A module in the current directory, named in a topology, with a keyword argument."""
+    (tmp_path / "arms.py").write_text(OWN)
+    (tmp_path / "reach.toml").write_text(
+        '[run]\nenv = "arms:Reach-v0"\nenv_kwargs = { width = 2.0 }\nstop = { return = 14, minutes = 1.5 }\n'
+        "[algorithm]\nhidden_sizes = [32, 32]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    run = launch(topology="reach.toml")
+    assert run.end(120) == 0, run.said()
+    assert run.summary()["best_return"] >= 14
+    assert run.plan()["environment"]["kwargs"] == {"width": 2.0}
+
+
+def test_a_component_given_a_topology_stands_alone_and_others_join(tmp_path, monkeypatch):
+    """It settles a run of its own and says how to join; a sampler joins and names what it still waits for."""
+    monkeypatch.chdir(tmp_path)
+    alone = subprocess.Popen(
+        [sys.executable, str(ROOT / "components/critic_learner"), "pendulum"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    run_file = alone.stderr.readline().split("python components/ROLE ")[1].strip()
+    sockets = Path(json.loads(Path(run_file).read_text())["socket_dir"])
+    joined = subprocess.Popen(
+        [sys.executable, str(ROOT / "components/sampler"), run_file], stderr=subprocess.PIPE, text=True
+    )
+    said = ""
+    while "has waited" not in said:
+        said = joined.stderr.readline()
+        assert said, "it ended"
+    assert "a policy from actor_learner" in said
+    for process in (joined, alone):
+        process.terminate()
+        assert process.wait(10) == 0
+        process.stderr.close()
+    assert not sockets.exists()
