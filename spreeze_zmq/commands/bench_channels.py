@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import statistics
 import subprocess
@@ -23,6 +24,7 @@ SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 22)
 MAX_QUEUED_BYTES = 64 << 20
 MAX_QUEUED = 1000
 TIMEOUT_S = 10.0
+TURN_TIMEOUT_S = 30.0
 #: Length of one turn; the two take turns, so that what else the machine does falls on both alike.
 TURN_S = 0.3
 FIRST_GUESS_BYTES_PER_S = 1e9
@@ -91,23 +93,34 @@ def _measure_size(folder: SocketFolder, size: int, num_pairs: int) -> Row:
 
 
 def _turn(folder: SocketFolder, way: Way, size: int, num_messages: int) -> float:
-    """Messages/s of one stream, from its first message to its last; starting the process is not in it."""
-    endpoint, mark = folder.endpoint(f"{way}-{secrets.token_hex(4)}"), high_water_mark(size)
-    pull, close = _open(way, endpoint, mark)
-    arguments = [way, endpoint, str(size), str(num_messages)]
-    sender = subprocess.Popen(
-        [sys.executable, "-m", "spreeze_zmq.commands.bench_channels", *arguments], stdin=subprocess.PIPE
-    )
+    """Messages/s of one stream, from its first message to its last; starting the processes is not in it."""
+    endpoint = folder.endpoint(f"{way}-{secrets.token_hex(4)}")
+    sender = _start("send", way, endpoint, size, num_messages)
+    receiver = _start("receive", way, endpoint, size, num_messages)
     try:
-        pull()
-        began_s = time.perf_counter()
-        for _ in range(num_messages - 1):
-            pull()
-        return (num_messages - 1) / (time.perf_counter() - began_s)
+        said, _ = receiver.communicate(timeout=TURN_TIMEOUT_S)
+        return float(said)
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        what = f"{num_messages} messages on {endpoint}"
+        raise PeerTimeout("bench", "its two processes", what, TURN_TIMEOUT_S) from error
     finally:
-        close()
-        sender.kill()
-        sender.wait()
+        for process in (sender, receiver):
+            process.kill()
+            process.communicate()
+
+
+def _start(act: str, way: Way, endpoint: str, size: int, num_messages: int) -> subprocess.Popen[str]:
+    """One of the two processes, set up as the launcher sets up a learner."""
+    from spreeze_zmq.commands.launch import KEEP_FREED_MEMORY  # not at the top: the processes do without
+
+    arguments = [act, way, endpoint, str(size), str(num_messages)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "spreeze_zmq.commands.bench_channels", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **KEEP_FREED_MEMORY, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
 
 
 def high_water_mark(size: int) -> int:
@@ -115,12 +128,22 @@ def high_water_mark(size: int) -> int:
     return max(2, min(MAX_QUEUED, MAX_QUEUED_BYTES // size))
 
 
-def _open(way: Way, endpoint: str, mark: int) -> tuple[Callable[[], object], Callable[[], None]]:
-    """The receiving end: a function that takes one message, and one that closes."""
-    if way == "bare":
-        plain = bench_bare.Puller(endpoint, mark, TIMEOUT_S)
-        return plain.pull, plain.close
-    puller = Puller(endpoint, bind=True, high_water_mark=mark)
+def _receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
+    """The receiving process: takes everything and says how many a second."""
+    pull = _bare_pull(endpoint, size) if way == "bare" else _channel_pull(endpoint, size)
+    pull()
+    began_s = time.perf_counter()
+    for _ in range(num_messages - 1):
+        pull()
+    print((num_messages - 1) / (time.perf_counter() - began_s))
+
+
+def _bare_pull(endpoint: str, size: int) -> Callable[[], object]:
+    return bench_bare.Puller(endpoint, high_water_mark(size), TIMEOUT_S).pull
+
+
+def _channel_pull(endpoint: str, size: int) -> Callable[[], object]:
+    puller = Puller(endpoint, bind=True, high_water_mark=high_water_mark(size))
 
     def pull() -> Message:
         message = puller.pull(TIMEOUT_S)
@@ -128,7 +151,7 @@ def _open(way: Way, endpoint: str, mark: int) -> tuple[Callable[[], object], Cal
             raise PeerTimeout("bench", "its sender", f"a message on {endpoint}", TIMEOUT_S)
         return message
 
-    return pull, puller.close
+    return pull
 
 
 def _send(way: str, endpoint: str, size: int, num_messages: int) -> None:
@@ -151,4 +174,5 @@ def _send(way: str, endpoint: str, size: int, num_messages: int) -> None:
 
 
 if __name__ == "__main__":
-    _send(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    act = _send if sys.argv[1] == "send" else _receive
+    act(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
