@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
@@ -10,8 +11,8 @@ import zmq
 from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES, Channel
 from spreeze_zmq.wire import KINDS, Message, decode, encode
 
-#: Where nothing has come for this long, an answer is not on its way any more.
-_QUIET_MS = 10
+#: Where no answer has come for this long, none is on its way.
+_ASK_INTERVAL_S = 0.01
 
 
 class Publisher(Channel):
@@ -94,18 +95,19 @@ class Subscriber(Channel):
         """The last of the messages that wait; None where there is no news.
 
         Args:
-            settle_s: after the queue had filled up, the longest wait for the publisher to send its latest
-                again.
+            settle_s: longest wait for the publisher to send its latest again, where the queue had filled up.
         """
         newest, drained = self._drain()
         if drained < self._high_water_mark:
             return newest
         deadline_s, answered = time.monotonic() + settle_s, self._answers
-        while self._answers == answered and time.monotonic() < deadline_s:
-            # The answer itself is dropped while older messages still fill the publisher's queue: ask once
-            # more.
-            self.ask_again()
-            while self._answers == answered and zmq.zmq_poll([(self.socket, zmq.POLLIN)], _QUIET_MS):
+        asked_s = 0.0
+        while self._answers == answered and (now_s := time.monotonic()) < deadline_s:
+            # The answer is itself dropped while older messages still fill the publisher's queue: keep asking.
+            if now_s - asked_s >= _ASK_INTERVAL_S:
+                self.ask_again()
+                asked_s = now_s
+            if zmq.zmq_poll([(self.socket, zmq.POLLIN)], math.ceil(1000 * _ASK_INTERVAL_S)):
                 later, _ = self._drain()
                 newest = later or newest
         return newest
