@@ -104,8 +104,7 @@ class Component:
         self._handlers[kind] = handler
 
     def report(self, kind: str, fields: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> None:
-        """Send one message to the broker; one that finds no place is dropped and counted, never waited for.
-        """
+        """Send one message to the broker; one that finds no place is dropped and counted."""
         message = Message(kind, dict(fields), dict(arrays or {}), self.name, self.incarnation)
         if self._outbox is None:
             self.hear_own(message)
@@ -191,8 +190,7 @@ class Component:
         return ready
 
     def send_report(self) -> None:
-        """Send the figures of this life so far; everything cumulative, so that a lost report loses nothing.
-        """
+        """Send the figures of this life so far; all cumulative, so that a lost report loses nothing."""
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
         self.report("report", self.own_report())
 

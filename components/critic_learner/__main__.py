@@ -124,8 +124,7 @@ class CriticLearner:
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`. The ratio is counted from what the replay holds, as trained on already.
-        """
+        """Go on from :meth:`state`. The ratio counts what the replay holds as trained on already."""
         self.gate.received = len(self.replay)
         self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
         self.half.load_state_dict(state["half"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: Every role that a component can have, in the order in which processes start: who takes longest first, since a
+#: Every role that a component can have, in the order in which processes start: who takes longest first, since
+#: a
 #: socket may connect before or after its peer binds.
 ROLES = ("critic_learner", "actor_learner", "broker", "evaluator", "sampler")
 

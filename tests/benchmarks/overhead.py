@@ -3,8 +3,7 @@
     python tests/benchmarks/overhead.py halfcheetah --pairs 5 --seconds 30
 
 Without a broker the learners' reports wait in their queues; they are read when the run is over, so that
-nothing watches it while it is measured. Both kinds of run are measured between the same ages of the critic-
-learner.
+nothing watches it while it is measured. Both kinds of run are measured over the same span of their lives.
 """
 
 import argparse

@@ -58,8 +58,7 @@ def test_evaluations_cost_their_share():
 
 
 def test_a_goal_in_reach_is_worth_a_loan_but_no_ruin():
-    """Three evaluations are lent when training returns say that the goal is reached; then it must be earned.
-    """
+    """Three evaluations are lent when training says that the goal is reached; then they must be earned."""
     budget = EvaluationBudget(cores=0.04, goal=100)
     budget.pay(0.4)
     assert budget.wait_s(0.0, training_return=99) > 0
