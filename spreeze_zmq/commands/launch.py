@@ -54,6 +54,7 @@ class Launch:
         self.poller = channels.Poller()
         self.counts: dict[str, int] = {}
         self.started_s: dict[str, float] = {}
+        self.waits: dict[str, str] = {}
         self.stop_reason = ""
         self.failures: list[tuple[str, str]] = []
         self.gave_up = False
@@ -146,12 +147,16 @@ class Launch:
         """Kill, and so restart, a process that does not get ready or does not report any more."""
         if process.get("ready"):
             self.started_s.pop(name, None)
+        waiting_for = process.get("waiting_for", "")
+        if waiting_for and waiting_for != self.waits.get(name):
+            self.view.note(f"{name} waits for {waiting_for}")
+        self.waits[name] = waiting_for
         if not self.status and name != "broker-0":
             return  # nobody has said anything of anybody yet, and where the broker is left out nobody will
         waited_s = time.monotonic() - self.started_s.get(name, math.inf)
         start_timeout_s = self.plan.components[name.rpartition("-")[0]].start_timeout_s
         if waited_s > start_timeout_s:
-            what = f"not ready after {waited_s:.0f} s; {process.get('waiting_for') or 'it has not said why'}"
+            what = f"not ready after {waited_s:.0f} s; it waits for {waiting_for or 'something untold'}"
         elif process.get("silent_s", 0.0) > self.heartbeat_timeout_s:
             what = f"has not reported for {process['silent_s']:.0f} s, longer than heartbeat_timeout_s"
         else:

@@ -1,7 +1,8 @@
 """Wall time to an evaluated return: a shipped topology against Stable-Baselines3's SAC, in turn on the same
 cores.
 
-    python -m venv .venv-peers && .venv-peers/bin/pip install -c .ci/constraints.txt torch stable-baselines3
+    python -m venv .venv-peers
+    .venv-peers/bin/pip install -c .ci/constraints.txt torch stable-baselines3 'gymnasium[mujoco]'
     python tests/benchmarks/time_to_return.py pendulum --target -200 --peer-python .venv-peers/bin/python
 
 Ours is timed as a whole process, start-up and shutdown of all processes included; theirs from the start of

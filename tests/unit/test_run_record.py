@@ -1,0 +1,121 @@
+"""What the broker makes of reports: counters, the account, stop conditions, and what a restart keeps."""
+
+import json
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import topology
+from spreeze_zmq.run_record import RunRecord
+
+
+def record(*overrides):
+    """An empty record of the pendulum topology."""
+    return RunRecord(topology.load("pendulum", overrides))
+
+
+def report(role, pid=1, **figures):
+    """The fields of a report."""
+    clock = {"busy": 1.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}
+    base = {"role": role, "name": f"{role}-0", "pid": pid, "time_s": 0.0, "uptime_s": 1.0, "cpu_s": 0.5}
+    return {**base, "rss_bytes": 1000, "clock_s": clock, "counters": {}, "gauges": {}, **figures}
+
+
+def evaluation(mean):
+    """The fields of an evaluation."""
+    return {"version": 1, "env_steps": 500, "mean_return": mean, "std_return": 1.0}
+
+
+def test_the_account_joins_what_both_ends_report():
+    """A sampler's count and a learner's receipts, of each channel its own."""
+    run = record()
+    run.take_report(
+        "sampler-0", 7, report("sampler", pushed={"critic_learner": 512, "actor_learner": 256}), 1.0
+    )
+    taken = {"sampler-0/7": {"first": 0, "last": 256, "received": 256, "refused": 0, "lost": 0}}
+    run.take_report("critic_learner-0", 8, report("critic_learner", taken=taken), 1.0)
+    samples = run.status("training", 1.0)["samples"]
+    assert samples == {"produced": 512, "received": 256, "dropped": 0, "in_flight": 256}
+    run.lose("sampler-0", "was killed by SIGKILL")
+    channels = run.summary("", 2.0, final=True)["samples_by_channel"]
+    assert channels["experience.critic_learner"] == {
+        "produced": 512,
+        "received": 256,
+        "dropped": 256,
+        "in_flight": 0,
+    }
+    assert channels["experience.actor_learner"]["produced"] == 256
+
+
+def test_the_shares_of_a_process_are_those_since_its_last_report():
+    """Half a second blocked of a whole one is 50 %, whatever came before."""
+    run = record()
+    run.take_report("sampler-0", 7, report("sampler"), 1.0)
+    clock = {"busy": 1.5, "blocked": 0.5, "starved": 0.0, "idle": 0.0}
+    run.take_report("sampler-0", 7, report("sampler", clock_s=clock, cpu_s=0.75), 2.0)
+    row = run.status("training", 2.0)["workers"]["sampler"]
+    assert (row["count"], row["busy"], row["blocked"], row["cpu_percent"]) == (1, 0.5, 0.5, 25.0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["run.stop.return=-200"], "return -150.0 >= -200"),
+        (["run.stop.return=0", "run.stop.env_steps=1000"], "env_steps 1200 >= 1000"),
+        (["run.stop.return=0", "run.stop.minutes=1"], "minutes 1.50 >= 1"),
+        (["run.stop.return=0", "run.stop.minutes=2"], ""),
+    ],
+)
+def test_a_run_ends_when_a_stop_condition_holds(overrides, reason):
+    """Evaluated at -150, 1,200 steps, ninety seconds."""
+    run = record(*overrides)
+    assert run.stop_condition(0.0) == ""
+    run.take_evaluation(evaluation(-150.0), 60.0)
+    run.take_report("critic_learner-0", 1, report("critic_learner", counters={"env_steps": 1200}), 90.0)
+    assert run.stop_condition(90.0) == reason
+
+
+def test_rates_of_a_resumed_run_leave_out_what_came_before():
+    """It began at 10,000 steps and is at 12,000 after ten seconds: 200 a second."""
+    run = record()
+    for now_s, steps in ((0.0, 10_000), (10.0, 12_000)):
+        run.take_report("critic_learner-0", 1, report("critic_learner", counters={"env_steps": steps}), now_s)
+    summary = run.summary("", 10.0, final=False)
+    assert summary["env_steps"] == 12_000
+    assert summary["env_steps_per_s"] == 200
+
+
+def test_a_count_is_noted_once_with_its_reason():
+    """The history of a role is when, how many and why."""
+    run = record()
+    run.take_workers("sampler", 1, "as the topology says", 0.5)
+    run.take_workers("sampler", 1, "again", 0.7)
+    run.take_workers("sampler", 2, "starved 60 %", 9.0)
+    history = run.summary("", 10.0, final=False)["workers"]["sampler"]
+    assert history == [[0.5, 1, "as the topology says"], [9.0, 2, "starved 60 %"]]
+
+
+def test_a_restarted_broker_goes_on_with_the_record():
+    """Evaluations, failures, the account and the counts survive a JSON file; reports bring the rest."""
+    run = record()
+    run.take_report("sampler-0", 7, report("sampler", pushed={"critic_learner": 512}), 1.0)
+    run.take_evaluation(evaluation(-300.0), 2.0)
+    run.take_failure({"name": "sampler-0", "summary": "was killed", "traceback": ""}, 3.0)
+    run.take_episodes(np.array([-900.0], np.float32), np.array([200], np.int32))
+    run.restarts = 1
+    again = record()
+    again.restore(json.loads(json.dumps(run.to_dict())), 4.0)
+    before, after = (r.summary("", 5.0, final=True) for r in (run, again))
+    assert before == after
+
+
+def test_another_life_of_a_process_is_another_process():
+    """A new incarnation is not ready until it says so; the old one is no longer shown."""
+    run = record()
+    run.take_hello("sampler-0", 7, {"role": "sampler", "pid": 10}, 1.0)
+    assert run.status("", 1.0)["processes"]["sampler-0"]["ready"]
+    run.lose("sampler-0", "was killed by SIGKILL")
+    assert "sampler-0" not in run.status("", 1.0)["processes"]
+    run.take_report("sampler-0", 8, report("sampler", pid=11), 2.0)
+    process = run.status("", 2.0)["processes"]["sampler-0"]
+    assert (process["pid"], process["ready"]) == (11, False)
