@@ -59,7 +59,11 @@ def without(arguments, folder):
     plan = Plan.read(Path(folder, "run.json"))
     reports = channels.open_channel(plan.channels["report"], "pull", "overhead", 1)
     points = []
-    while (message := reports.pull(1.0)) is not None:
+    until_s = time.monotonic() + 2.0
+    while time.monotonic() < until_s:
+        message = reports.pull(0.2)
+        if message is None:
+            continue
         if message.kind == "report" and message.fields["role"] == "critic_learner":
             points.append((message.fields["uptime_s"], message.fields["counters"]["critic_updates"]))
     reports.close()
