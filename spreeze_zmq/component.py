@@ -14,10 +14,12 @@ import socket
 import sys
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import psutil
 
 from spreeze_zmq import channels, topology
@@ -98,6 +100,11 @@ class Component:
     def channels_named(self, prefix: str) -> list[str]:
         """The channels of this process whose name begins with ``prefix``."""
         return [name for name in self.plan.components[self.role].channels if name.startswith(prefix)]
+
+    def seed_sequence(self) -> np.random.SeedSequence:
+        """This process's seeds: of the run's, its name, and what is resumed, lest that repeats itself."""
+        own = f"{self.name} {self.plan.run.resume_from or ''}"
+        return np.random.SeedSequence([self.plan.run.seed, zlib.crc32(own.encode())])
 
     def on(self, kind: str, handler: Callable[[Mapping[str, Any]], None]) -> None:
         """Call ``handler(fields)`` for each control message of this kind."""

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,9 +27,7 @@ class Evaluator:
         self.component = component
         self.num_episodes: int = component.options["episodes"]
         self.envs = envs.make(spec.id, self.num_episodes, step_info=False, **spec.kwargs)
-        self.seed = int(
-            np.random.SeedSequence([component.plan.run.seed, zlib.crc32(b"evaluator")]).generate_state(1)[0]
-        )
+        self.seed = int(component.seed_sequence().generate_state(1)[0])
         self.best = self.best_so_far()
         self.steps = 0
         cores = len(os.sched_getaffinity(0)) * component.options["cost_share"]

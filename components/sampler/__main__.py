@@ -2,7 +2,6 @@
 
 import sys
 import time
-import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +27,7 @@ class Collector:
         spec = component.environment
         self.num_steps: int = component.options["rollout_steps"]
         self.num_envs: int = component.options["envs"]
-        seed = np.random.SeedSequence([component.plan.run.seed, zlib.crc32(component.name.encode())])
+        seed = component.seed_sequence()
         self.envs = envs.make(
             spec.id,
             self.num_envs,

@@ -1,6 +1,8 @@
 """Whole runs that end as they should: the main job, resume, processes started by hand."""
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -182,3 +184,23 @@ def test_a_component_given_a_topology_stands_alone_and_others_join(tmp_path, mon
         assert process.wait(10) == 0
         process.stderr.close()
     assert not sockets.exists()
+
+
+def free_ports(count):
+    """Ports of loopback that nobody has now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [opened.getsockname()[1] for opened in sockets]
+
+
+def test_a_run_works_over_tcp_too(launch):
+    """The same components, only other endpoints: samples, weights and control on loopback ports."""
+    names = ("experience.critic_learner", "experience.actor_learner", "policy", "critic", "report", "control")
+    overrides = []
+    for name, port in zip(names, free_ports(len(names)), strict=True):
+        overrides += ["--set", f'channels."{name}".endpoint=tcp://127.0.0.1:{port}']
+    run = launch("--set", "run.stop.env_steps=4000", "--set", "run.stop.return=0", *overrides)
+    assert run.end() == 0, run.said()
+    assert run.summary()["critic_updates"] > 100
+    assert adds_up(run.summary()["samples"])
+    assert run.leftovers() == []
