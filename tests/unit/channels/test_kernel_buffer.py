@@ -8,6 +8,9 @@ import pytest
 from spreeze_zmq.channels import Puller, Pusher, SocketFolder
 from spreeze_zmq.wire import Message
 
+#: Full is a channel that has taken nothing for this long.
+QUIET_S = 0.5
+
 
 @pytest.fixture
 def folder():
@@ -26,9 +29,12 @@ def fill(endpoint, num_bytes, **options):
     message = Message(
         "episodes", {}, {"returns": np.zeros(count, np.float32), "lengths": np.zeros(count, np.int32)}
     )
-    pushed, until_s = 0, time.monotonic() + 0.3
-    while time.monotonic() < until_s:
-        pushed += pusher.try_push(message)
+    pushed, last_s = 0, time.monotonic()
+    while time.monotonic() < last_s + QUIET_S:
+        if pusher.try_push(message):
+            pushed, last_s = pushed + 1, time.monotonic()
+        else:
+            time.sleep(0.001)  # ZeroMQ's threads need the cores to pass on what they have
     pusher.close()
     puller.close()
     return pushed
