@@ -1,4 +1,4 @@
-"""The balance of production and consumption: when a learner may pull, when it may update, and how stale its
+"""The gates of the balance: when a learner may pull, when it may update, and how stale its
 samples are.
 
 Pure arithmetic: no clock, no socket. The learners ask the gates; the waiting itself is done by the sockets,
