@@ -18,12 +18,10 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from ..errors import InvalidEnvironment
+from . import post_constraint
 from .task import Task
 
 Floats = NDArray[np.float64]
-
-#: What ``mj_rnePostConstraint`` computes, and no step does by itself.
-_POST_CONSTRAINT = ("cacc", "cfrc_ext", "cfrc_int")
 
 
 @dataclass(eq=False)
@@ -56,7 +54,7 @@ class MujocoTask(Task):
             the models that come with Gymnasium.
         frame_skip: physics steps in one step of the environment.
         derived: computed fields of MjData to bind as attributes. ``cfrc_ext``, ``cfrc_int`` and ``cacc`` are
-            what ``mj_rnePostConstraint`` gives after the step, at the cost of a copy of each simulation.
+            what ``mj_rnePostConstraint`` gives after the step; the last two cost a copy of each simulation.
         num_envs: ``N``.
         model: the MjModel.
         batch: the ``mujoco.batch.Batch``.
@@ -105,22 +103,19 @@ class MujocoTask(Task):
             InvalidEnvironment: the model's file is not there or cannot be compiled.
         """
         self.num_envs = num_envs
-        self.model = load_model(find_model(self.xml_file, type(self)))
+        spec, self.model = load_model(find_model(self.xml_file, type(self)))
         self.init_qpos, self.init_qvel = self.model.qpos0.copy(), np.zeros(self.model.nv)
         self.dt = self.model.opt.timestep * self.frame_skip
         fields = self.fields()
-        self._post = tuple(name for name in fields if name in _POST_CONSTRAINT)
-        # one thread: the cores belong to the processes around this one; a persistent batch keeps the contacts
-        # of a step, from which the forces at its end are computed
-        self.batch = Batch(self.model, num_envs, nthread=1, persistent=bool(self._post))
+        self.batch = self._make_batch(spec, tuple(n for n in fields if n in post_constraint.FIELDS))
         self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
         self._rest = self.batch.state[0].copy()  # all that a simulation's future depends on
         self._computed = bool(fields)
         for name in fields:
-            setattr(self, name, self._bound(name))
-        self._forces: dict[str, Floats] = {}
-        if self._post:
-            self._allocate_post()
+            if self._after_step is None or name not in post_constraint.FIELDS:
+                setattr(self, name, self._bound(name))
+        if self._forces_rest:
+            self.cfrc_ext.flags.writeable = True  # an output, but after a reset nobody puts zeros there
         self.prepare()
         low, high = self.model.actuator_ctrlrange.astype(np.float32).T
         self.action_space = Box(low, high, dtype=np.float32)
@@ -137,16 +132,18 @@ class MujocoTask(Task):
             self.qpos[row], self.qvel[row] = self.initial_state(rng)
         if self._computed:
             self.batch.forward(rows)
-        for name, forces in self._forces.items():
-            forces[rows] = self._raw[name][rows]
+        if self._forces_rest:
+            self.cfrc_ext[rows] = 0.0
+        elif self._after_step is not None:
+            self._after_step.reset(rows)
 
     def advance(self, action: NDArray[Any]) -> None:
         """``frame_skip`` physics steps under one action."""
         self.before()
         self.ctrl[:] = action
         self.batch.step(nstep=self.frame_skip)
-        if self._post:
-            self._post_constraint()
+        if self._after_step is not None:
+            self._after_step.compute()
 
     def never(self) -> NDArray[np.bool_]:
         """``terminated`` of a task that never ends by itself."""
@@ -163,33 +160,21 @@ class MujocoTask(Task):
         array: NDArray[Any] = self.batch.bind(name)
         return array
 
-    def _allocate_post(self) -> None:
-        self._raw = {name: self.batch.bind(name) for name in self._post}
-        self._ncon, self._ne = self.batch.bind("ncon"), self.batch.bind("ne")
-        self._forces = {name: np.zeros_like(raw) for name, raw in self._raw.items()}
-        for name, forces in self._forces.items():
-            setattr(self, name, forces)
-        self._scratch = mujoco.MjData(self.model)
-        self._only_contacts = self._post == ("cfrc_ext",)
+    def _make_batch(self, spec: Any, post: tuple[str, ...]) -> Any:
+        """The simulations; ``post`` are the fields of ``mj_rnePostConstraint`` that the task reads.
 
-    def _post_constraint(self) -> None:
-        """Run ``mj_rnePostConstraint`` on what the step left behind, as Gymnasium's environments do.
-
-        No sensor can do this within the step: under the Runge-Kutta integrator sensors see the first of its
-        four stages, but the contacts that are left are those of the last. Where nothing touches, the external
-        forces are zero.
+        One thread: the cores belong to the processes around this one.
         """
-        if self._only_contacts:
-            self._forces["cfrc_ext"].fill(0.0)
-            rows = (self._ncon + self._ne).ravel().nonzero()[0]
-        else:
-            rows = np.arange(self.num_envs)
-        data, model, batch = self._scratch, self.model, self.batch
-        for row in rows:
-            batch.get_data(row, data)
-            mujoco.mj_rnePostConstraint(model, data)
-            for name, forces in self._forces.items():
-                forces[row] = getattr(data, name)
+        self._after_step: post_constraint.AfterStep | None = None
+        equipped = post_constraint.compile_with_plugin(spec) if post == ("cfrc_ext",) else None
+        self._forces_rest = equipped is not None and not post_constraint.forces_at_reset(self.model)
+        if equipped is not None or not post:
+            return Batch(self.model if equipped is None else equipped, self.num_envs, nthread=1)
+        batch = Batch(self.model, self.num_envs, nthread=1, persistent=True)
+        self._after_step = post_constraint.AfterStep(self.model, batch, post)
+        for name, values in self._after_step.values.items():
+            setattr(self, name, values)
+        return batch
 
 
 def find_model(xml_file: str, task: type) -> Path:
@@ -211,8 +196,8 @@ def find_model(xml_file: str, task: type) -> Path:
     raise InvalidEnvironment(f"there is no model file '{xml_file}' (searched {searched})")
 
 
-def load_model(path: Path) -> Any:
-    """Compile an MJCF file into an MjModel.
+def load_model(path: Path) -> tuple[Any, Any]:
+    """Compile an MJCF file: its MjSpec and its MjModel.
 
     Raises:
         InvalidEnvironment: MuJoCo refuses it.
@@ -223,7 +208,8 @@ def load_model(path: Path) -> Any:
                 path.parent == _gymnasium_models()
             ):  # what newer versions deprecate there is not the user's to mend
                 warnings.simplefilter("ignore")
-            return mujoco.MjSpec.from_file(str(path)).compile()
+            spec = mujoco.MjSpec.from_file(str(path))
+            return spec, spec.compile()
     except ValueError as error:
         raise InvalidEnvironment(f"MuJoCo cannot compile {path}: {' '.join(str(error).split())}") from error
 

@@ -206,22 +206,24 @@ class Humanoid(HumanBody):
         return self.contact_cost_weight
 
     def prepare(self) -> None:
-        """Note the masses."""
+        """Note the masses, and where their centres are."""
         self._mass = self.model.body_mass.copy()
+        self._centre = self.mass_centre(slice(None))
 
-    def mass_centre(self) -> Floats:
-        """``[N, 2]``, in the plane."""
-        moment: Floats = np.einsum("b,nbj->nj", self._mass, self.xipos[:, :, :2])
-        centre: Floats = moment / self._mass.sum()
+    def mass_centre(self, rows: Rows) -> Floats:
+        """``[n, 2]``, in the plane."""
+        centre: Floats = (self._mass @ self.xipos[rows])[:, :2] / self._mass.sum()
         return centre
 
-    def before(self) -> None:
-        """Keep the centre of mass from which velocities are measured."""
-        self._centre_before = self.mass_centre()
+    def begin(self, rows: NDArray[np.intp], *args: Any) -> None:
+        """Reset, and note the centre of mass from which velocities are measured."""
+        super().begin(rows, *args)
+        self._centre[rows] = self.mass_centre(rows)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
         """Velocity of the centre of mass and health less effort and contact."""
-        velocity = (self.mass_centre() - self._centre_before) / self.dt
+        before, self._centre = self._centre, self.mass_centre(slice(None))
+        velocity = (self._centre - before) / self.dt
         healthy = within(self.qpos[:, 2], self.healthy_z_range)
         forward = self.forward_reward_weight * velocity[:, 0]
         survive = healthy * self.healthy_reward
