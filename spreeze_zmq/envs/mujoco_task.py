@@ -114,8 +114,6 @@ class MujocoTask(Task):
         for name in fields:
             if self._after_step is None or name not in post_constraint.FIELDS:
                 setattr(self, name, self._bound(name))
-        if self._forces_rest:
-            self.cfrc_ext.flags.writeable = True  # an output, but after a reset nobody puts zeros there
         self.prepare()
         low, high = self.model.actuator_ctrlrange.astype(np.float32).T
         self.action_space = Box(low, high, dtype=np.float32)
@@ -132,8 +130,8 @@ class MujocoTask(Task):
             self.qpos[row], self.qvel[row] = self.initial_state(rng)
         if self._computed:
             self.batch.forward(rows)
-        if self._forces_rest:
-            self.cfrc_ext[rows] = 0.0
+        if self._stale is not None:
+            self._stale[rows] = 0.0
         elif self._after_step is not None:
             self._after_step.reset(rows)
 
@@ -167,9 +165,13 @@ class MujocoTask(Task):
         """
         self._after_step: post_constraint.AfterStep | None = None
         equipped = post_constraint.compile_with_plugin(spec) if post == ("cfrc_ext",) else None
-        self._forces_rest = equipped is not None and not post_constraint.forces_at_reset(self.model)
+        self._stale: Floats | None = None
         if equipped is not None or not post:
-            return Batch(self.model if equipped is None else equipped, self.num_envs, nthread=1)
+            batch = Batch(self.model if equipped is None else equipped, self.num_envs, nthread=1)
+            if equipped is not None and not post_constraint.forces_at_reset(self.model):
+                self._stale = batch.bind("cfrc_ext")  # after a reset those of another simulation
+                self._stale.flags.writeable = True
+            return batch
         batch = Batch(self.model, self.num_envs, nthread=1, persistent=True)
         self._after_step = post_constraint.AfterStep(self.model, batch, post)
         for name, values in self._after_step.values.items():
