@@ -118,6 +118,10 @@ class Component:
         elif not self._outbox.try_push(message):
             self.reports_dropped += 1
 
+    def report_failure(self, summary: str, traceback: str) -> None:
+        """Tell the broker of something that failed and was mended; it is among the run's failures."""
+        self.report("failure", {"name": self.name, "summary": summary, "traceback": traceback})
+
     def hear_own(self, message: Message) -> None:
         """Where the broker's reports about itself go; the broker puts its own handler here."""
 

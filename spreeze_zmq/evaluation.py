@@ -86,10 +86,15 @@ def play(envs: Any, policy: Policy, seed: int, go_on: Callable[[], bool] = lambd
     returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
     playing = np.ones(envs.num_envs, np.bool_)
     while playing.any():
-        obs, reward, terminated, truncated, _ = envs.step(policy.mode(obs))
+        obs, reward, terminated, truncated, info = envs.step(policy.mode(obs))
         returns += np.where(playing, reward, 0.0)
         lengths += playing
-        playing &= ~(terminated | truncated)
+        over = terminated | truncated
+        if "failed" in info:  # what an environment's failure cut off is no score: it is played again
+            again = playing & info["failed"]
+            returns[again], lengths[again] = 0.0, 0
+            over &= ~info["failed"]
+        playing &= ~over
         if not go_on():
             return None
     return Score(returns, lengths)

@@ -26,7 +26,13 @@ class Evaluator:
         spec = component.environment
         self.component = component
         self.num_episodes: int = component.options["episodes"]
-        self.envs = envs.make(spec.id, self.num_episodes, step_info=False, **spec.kwargs)
+        self.envs = envs.make(
+            spec.id,
+            self.num_episodes,
+            step_info=False,
+            on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
+            **spec.kwargs,
+        )
         self.seed = int(component.seed_sequence().generate_state(1)[0])
         self.best = self.best_so_far()
         self.steps = 0

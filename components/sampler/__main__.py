@@ -32,6 +32,9 @@ class Collector:
             spec.id,
             self.num_envs,
             backend=component.options["backend"],
+            num_workers=component.options["workers"],
+            step_timeout_s=component.options["step_timeout_s"],
+            on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
             step_info=False,
             seed=int(seed.generate_state(1)[0]),
             **spec.kwargs,
@@ -60,8 +63,9 @@ class Collector:
                 ended = np.flatnonzero(info["_final_obs"])
                 final_obs.append(info["final_obs"][ended])
                 final_index.extend((t, n) for n in ended)
-                self.returns.extend(info["episode"]["r"][ended])
-                self.lengths.extend(info["episode"]["l"][ended])
+                whole = ended[~info["failed"][ended]] if "failed" in info else ended
+                self.returns.extend(info["episode"]["r"][whole])
+                self.lengths.extend(info["episode"]["l"][whole])
         self.obs = obs[-1]
         no_obs = np.empty((0, *obs.shape[2:]), self.obs_dtype)
         return Rollout(
@@ -153,6 +157,7 @@ def main(component: Component) -> None:
             report_episodes(component, collector)
             episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
     component.poll(timeout_s=SETTLE_S, draining=True)
+    collector.envs.close()
 
 
 def report_episodes(component: Component, collector: Collector) -> None:

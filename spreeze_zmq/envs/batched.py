@@ -1,4 +1,4 @@
-"""What all batched environments share: seeds, time limits, same-step autoreset, episode statistics."""
+"""What all batched environments share: seeds, time limits, same-step autoreset, statistics, failures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ..errors import EnvironmentFailure
+from .failures import Failure, Failures, traceback_of
 
 Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
@@ -27,16 +28,24 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     - ``final_obs`` ``[N, *obs]`` and ``_final_obs`` ``[N]`` bool: the true last ones, in the mask's rows;
     - ``episode`` ``{"r": [N] float64, "l": [N] int64}`` and ``_episode``: its return and its length in steps;
-    - ``final_info`` and ``_final_info``: the info of the last step, as arrays with their masks.
+    - ``final_info`` and ``_final_info``: the info of the last step, as arrays with their masks;
+    - ``failed`` ``[N]`` bool, only where some environment failed in this step.
+
+    An environment that raises or gives what is not finite takes no other one with it. Its step does not
+    count: the episode is truncated with the last good observation as the final one and a reward of 0, the
+    environment begins the next episode, ``failures`` tells of it and raises when it happens too often.
 
     Every array that is returned is fresh: the caller may keep it. A subclass steps (``_advance``) and resets
     (``_restart``); everything else is here.
 
     Attributes:
-        backend: which engine steps: ``mujoco``, ``numpy`` or ``gymnasium``.
+        backend: which engine steps: ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``.
         backend_reason: why that one, in words.
         max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
         episode_limit: the same, or the limit that a wrapper within the environments keeps.
+        failures: counts the environments that failed; by default the first failure is raised.
+        first_row: number of the first environment within the larger batch that this one is part of.
+        num_rows: how many that larger batch has.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -74,6 +83,11 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         )
         self._stepped: Step | None = None
         self._started = False
+        self.failures = Failures(0)
+        self.first_row, self.num_rows = 0, num_envs
+        self._seed = seed
+        self._failed: set[int] = set()
+        self._last_obs: NDArray[Any] | None = None
 
     # What a subclass gives.
 
@@ -86,6 +100,9 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Reset the environments ``rows``; their observations ``[len(rows), *obs]`` and the batched info."""
         raise NotImplementedError
+
+    def _mend(self, row: int) -> None:
+        """Make an environment that failed fit for a reset, if that needs more than the reset."""
 
     # What gymnasium.vector promises.
 
@@ -101,6 +118,9 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
         Returns:
             The observations ``[N, *obs]`` (of the environments outside ``reset_mask``: zeros) and the info.
+
+        Raises:
+            EnvironmentFailure: an environment raised, or gave what is not finite.
         """
         options = dict(options) if options else {}
         mask = options.pop("reset_mask", None)
@@ -112,10 +132,21 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._stepped = None
         self._length[rows] = 0
         self._return[rows] = 0.0
-        first, info = self._restart(rows, [seeds[i] for i in rows.tolist()], options or None)
+        mended, self.failures.max_failures = (
+            self.failures.max_failures,
+            0,
+        )  # nothing runs yet that would go on
+        try:
+            first, info = self._begin(rows, [seeds[i] for i in rows.tolist()], options or None)
+        finally:
+            self.failures.max_failures = mended
         obs = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
+        if self._last_obs is not None:
+            self._last_obs = self._last_obs.copy()
+            self._last_obs[rows] = first
         obs[rows] = first
-        self._check(obs, self._return)
+        if mask is None:
+            self._last_obs = obs
         return obs, info
 
     def step(self, actions: NDArray[Any]) -> Step:
@@ -128,7 +159,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             Observations ``[N, *obs]``, rewards ``[N]`` float64, terminated and truncated ``[N]`` bool, info.
 
         Raises:
-            EnvironmentFailure: an environment raised, or gave NaN or infinity.
+            EnvironmentFailure: environments failed more often than ``failures`` allows.
         """
         if not self._started:
             raise EnvironmentFailure(f"{self.env_id}: call reset() before step()")
@@ -140,12 +171,20 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._num_steps += 1
         self._length += 1
         obs, reward, terminated, truncated, info = self._advance(actions)
-        self._return += reward
         truncated = truncated | (self._length >= self._limit)
-        self._check(obs, reward)
+        failed = self._find_failed(obs, reward)
+        if failed is not None:
+            assert self._last_obs is not None
+            obs[failed], reward[failed] = self._last_obs[failed], 0.0
+            terminated[failed], truncated[failed] = False, True
+            self._length[failed] -= 1
+        self._return += reward
         ended = terminated | truncated
         if np.count_nonzero(ended):
             obs, info = self._begin_next(obs, info, ended)
+        if failed is not None:
+            info["failed"] = failed
+        self._last_obs = obs
         return obs, reward, terminated, truncated, info
 
     def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
@@ -188,10 +227,13 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         returns, lengths = np.where(ended, self._return, 0.0), np.where(ended, self._length, 0)
         self._return[rows] = 0.0
         self._length[rows] = 0
-        first, begun = self._restart(rows, [None] * len(rows), None)
+        seeds: list[int | None] = [None] * len(rows)
+        if self._failed:
+            seeds = [self._anew(row) if row in self._failed else None for row in rows.tolist()]
+            self._failed.clear()
+        first, begun = self._begin(rows, seeds, None)
         obs = final_obs.copy()
         obs[rows] = first
-        self._check(obs, returns)
         info = {
             "final_obs": final_obs,
             "_final_obs": ended,
@@ -208,30 +250,71 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(f"{self.env_id}: {self.num_envs} seeds expected, got {len(seed)}")
         return seed
 
-    def _check(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> None:
-        """Refuse NaN and infinity; a sum that is finite, one pass without a mask, rules both out."""
-        total = np.add.reduce(reward)
-        if self._floats:
-            total = total + np.add.reduce(obs, axis=None)
-        if math.isfinite(total):
-            return
-        good = np.isfinite(obs.reshape(self.num_envs, -1)).all(axis=1)
-        for what, rows in (("observation", ~good), ("reward", ~np.isfinite(reward))):
-            if rows.any():
-                row = int(rows.argmax())
-                value = obs[row] if what == "observation" else reward[row]
-                raise self._failure(row, f"gave the {what} {_shortened(value)}, which is not finite")
+    def _begin(
+        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Reset ``rows``, those that fail in it over again."""
+        first, info = self._restart(rows, seeds, options)
+        while not self._finite(first):
+            bad = ~np.isfinite(first.reshape(len(rows), -1)).all(axis=1)
+            again = rows[bad]
+            for row, value in zip(again.tolist(), first[bad], strict=True):
+                self._fail(row, f"began with the observation {_shortened(value)}, which is not finite")
+            self._failed.clear()
+            first = first.copy()
+            first[bad], begun = self._restart(again, [self._anew(row) for row in again.tolist()], options)
+            mask = np.zeros(self.num_envs, np.bool_)
+            mask[again] = True
+            info = overlay(info, begun, mask)
+        return first, info
 
-    def _failure(self, row: int, what: str) -> EnvironmentFailure:
-        return EnvironmentFailure(
-            f"{self.env_id}: environment {row} of {self.num_envs} {what}"
-            f" (step {self._num_steps} of this batch, step {int(self._length[row])} of its episode)"
+    def _anew(self, row: int) -> int:
+        """Mend an environment that failed; the seed that it goes on with, so that the next life differs."""
+        self._mend(row)
+        entropy = (self._seed % 2**63, self.first_row + row, self.failures.count)
+        return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+    def _finite(self, *arrays: NDArray[Any]) -> bool:
+        """Whether NaN and infinity are ruled out: a sum that is finite, one pass without a mask, does it."""
+        total = 0.0
+        for array in arrays:
+            if self._floats or array.ndim == 1:
+                total = total + np.add.reduce(array, axis=None)
+        return math.isfinite(total)
+
+    def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        """The environments ``[N]`` whose step must not count, each one told of; ``None`` for none."""
+        if not self._failed and self._finite(reward, obs):
+            return None
+        good = np.ones(self.num_envs, np.bool_)
+        if self._floats:
+            good = np.isfinite(obs.reshape(self.num_envs, -1)).all(axis=1)
+        for what, values, rows in (("observation", obs, ~good), ("reward", reward, ~np.isfinite(reward))):
+            for row in rows.nonzero()[0].tolist():
+                if row not in self._failed:
+                    self._fail(row, f"gave the {what} {_shortened(values[row])}, which is not finite")
+        failed = np.zeros(self.num_envs, np.bool_)
+        failed[list(self._failed)] = True
+        return failed if self._failed else None
+
+    def _fail(self, row: int, what: str, error: Exception | None = None) -> None:
+        """Note that an environment failed.
+
+        Raises:
+            EnvironmentFailure: it was one failure too many.
+        """
+        where = f"{self.env_id}: environment {self.first_row + row} of {self.num_rows}"
+        steps = f"step {self._num_steps} of this batch, step {int(self._length[row])} of its episode"
+        self._failed.add(row)
+        self.failures.note(
+            Failure(f"{where} {what} ({steps})", "" if error is None else traceback_of(error)), error
         )
 
-    def _raised(self, row: int, where: str, error: Exception) -> EnvironmentFailure:
+    def _raised(self, row: int, where: str, error: Exception) -> None:
+        """Note that an environment raised; raises as ``_fail`` does."""
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{frame.filename}:{frame.lineno}"
-        return self._failure(row, f"raised in {where}: {type(error).__name__}: {error} [{place}]")
+        what = f"raised in {where}: {type(error).__name__}: {error} [{frame.filename}:{frame.lineno}]"
+        self._fail(row, what, error)
 
 
 def select(info: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:

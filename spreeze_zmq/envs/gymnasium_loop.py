@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,10 +35,11 @@ class GymnasiumLoop(BatchedEnv):
     backend = "gymnasium"
 
     def __init__(self, source: Source, kwargs: Mapping[str, Any], num_envs: int, seed: int, step_info: bool):
+        self._source, self._kwargs = source, kwargs
         self.envs: list[gymnasium.Env[Any, Any]] = []
         for _ in range(num_envs):
             first = source.make_one(kwargs)
-            self.envs.append(first.env if isinstance(first, TimeLimit) else first)
+            self.envs.append(_without_limit(first))
         limit = time_limit(first)
         super().__init__(
             source.env_id,
@@ -53,6 +55,8 @@ class GymnasiumLoop(BatchedEnv):
         self.metadata = {**first.metadata, **type(self).metadata}
         self._step_info = step_info
         self._steps = [env.step for env in self.envs]
+        #: The environment that is being stepped, for whoever watches from outside.
+        self.at = np.zeros(1, np.int64)
         space = first.observation_space
         self._obs_dtype = space.dtype if isinstance(space, Box) else np.dtype(object)
         self._obs_shape = space.shape if isinstance(space, Box) else ()
@@ -64,14 +68,16 @@ class GymnasiumLoop(BatchedEnv):
         terminated, truncated = np.empty(num_envs, np.bool_), np.empty(num_envs, np.bool_)
         info: dict[str, Any] = {}
         gather = self._step_info
-        row = 0
-        try:
-            for row, step in enumerate(self._steps):
+        at = self.at
+        for row, step in enumerate(self._steps):
+            at[0] = row
+            try:
                 obs[row], reward[row], terminated[row], truncated[row], one = step(actions[row])
                 if gather and one:
                     info = self._add_info(info, one, row)
-        except Exception as error:
-            raise self._raised(row, "step", error) from error
+            except Exception as error:
+                obs[row], reward[row], terminated[row], truncated[row] = 0, 0.0, False, False
+                self._raised(row, "step", error)
         return obs, reward, terminated, truncated, info
 
     def _restart(
@@ -79,18 +85,34 @@ class GymnasiumLoop(BatchedEnv):
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         first = np.empty((len(rows), *self._obs_shape), self._obs_dtype)
         info: dict[str, Any] = {}
-        row = 0
-        try:
-            for k, row in enumerate(rows.tolist()):
-                one, begun = self.envs[row].reset(seed=seeds[k], options=options)
-                if self._obs_shape and np.shape(one) != self._obs_shape:
-                    raise ValueError(f"an observation of shape {np.shape(one)}, not {self._obs_shape}")
-                first[k] = one
-                if self._step_info and begun:
-                    info = self._add_info(info, begun, row)
-        except Exception as error:
-            raise self._raised(row, "reset", error) from error
+        for k, row in enumerate(rows.tolist()):
+            self.at[0] = row
+            first[k], begun = self._reset_one(row, seeds[k], options)
+            if self._step_info and begun:
+                info = self._add_info(info, begun, row)
         return first, info
+
+    def _reset_one(
+        self, row: int, seed: int | None, options: dict[str, Any] | None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset one environment, which is rebuilt where that raises."""
+        while True:
+            try:
+                obs, info = self.envs[row].reset(seed=seed, options=options)
+                if self._obs_shape and np.shape(obs) != self._obs_shape:
+                    raise ValueError(f"an observation of shape {np.shape(obs)}, not {self._obs_shape}")
+                return obs, info
+            except Exception as error:
+                self._raised(row, "reset", error)
+                seed = self._anew(row)
+                self._failed.discard(row)
+
+    def _mend(self, row: int) -> None:
+        """Put a new environment into the place of one that failed."""
+        with contextlib.suppress(Exception):  # what is broken may break in closing too
+            self.envs[row].close()
+        self.envs[row] = _without_limit(self._source.make_one(self._kwargs))
+        self._steps[row] = self.envs[row].step
 
     def render(self) -> tuple[Any, ...]:
         """One frame of each environment."""
@@ -105,6 +127,10 @@ class GymnasiumLoop(BatchedEnv):
         """Close each environment."""
         for env in self.envs:
             env.close()
+
+
+def _without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    return env.env if isinstance(env, TimeLimit) else env
 
 
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:

@@ -45,6 +45,16 @@ class Source:
         """Whether it is a native task of the user's."""
         return inspect.isclass(self.factory) and issubclass(self.factory, Task)
 
+    def is_gymnasiums_own(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether it is the plain environment of Gymnasium's, which others may do in the same way."""
+        spec = self.registered
+        return (
+            spec is not None
+            and str(spec.entry_point).startswith("gymnasium.envs.")
+            and not spec.additional_wrappers
+            and not set(kwargs) - {"max_episode_steps"}
+        )
+
     def native(self, kwargs: Mapping[str, Any]) -> tuple[type[Task] | None, str]:
         """The native task that does the same, or ``None``; and the reason in words."""
         if self.is_own_task:

@@ -109,7 +109,8 @@ class NativeEnv(BatchedEnv):
             failed = getattr(error, "ids", None)  # MuJoCo's error in some simulations
             if failed is None:
                 raise
-            raise self._raised(int(failed[0]), "step", error) from error
+            for row in failed.tolist():
+                self._raised(row, "step", error)
         reward, terminated, parts = task.outcome(actions)
         info: dict[str, Any] = {}
         if self._step_info:

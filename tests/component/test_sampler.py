@@ -142,3 +142,26 @@ def test_a_second_sampler_of_the_same_index_is_refused(peers, policy):
     second = peers.start("sampler")
     assert second.wait(10) == 1
     assert f"sampler-0 is taken by process {first.pid}" in peers.logs()
+
+
+BROKEN = (
+    "run.env=tests.unit.envs.own_environments:Count",
+    "run.env_kwargs={ length = 50, fails_at = 20 }",
+    "components.sampler.envs=2",
+)
+
+
+@pytest.mark.parametrize("peers", [BROKEN, (*BROKEN, "components.sampler.workers=2")], indirect=True)
+def test_an_environment_that_fails_is_reported_and_cut_off(peers, policy):
+    """The broker hears of it with its traceback; learners see a truncation, not the bad step."""
+    start(peers, policy)
+    _, rollout = (rollout_from(peers.wait(CRITIC, "sampler")) for _ in range(2))
+    failure = peers.wait("report", "sampler", "failure").fields
+    assert failure["name"] == "sampler-0"
+    assert "of 2 raised in step: ZeroDivisionError: the floor is gone" in failure["summary"]
+    assert "own_environments.py" in failure["traceback"]
+    assert np.flatnonzero(rollout.truncated[:, 0]).tolist() == [3]  # the 20th step
+    assert not rollout.terminated.any()
+    assert rollout.reward[3].tolist() == [0.0, 0.0]
+    np.testing.assert_array_equal(rollout.final_obs, rollout.obs[3])
+    assert rollout.obs[4, :, 0].tolist() == [0.0, 0.0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from dataclasses import dataclass, field
 
 import gymnasium
@@ -39,6 +42,25 @@ class Count(gymnasium.Env):
             obs, reward = (obs * np.nan, reward) if self.gives == "obs" else (obs, np.inf)
         ended = self.steps >= self.length
         return obs, reward, ended and not self.truncate, ended and self.truncate, {"steps": self.steps}
+
+
+class Moody(Count):
+    """Goes wrong when its action asks for it: raises above 0.85, gives NaN above 0.75, hangs above 0.65,
+    kills its process above 0.55; otherwise takes as many tenths of a second as it is below zero.
+    """
+
+    def step(self, action):
+        """As the action says."""
+        mood = float(action[0])
+        if mood > 0.85:
+            raise ZeroDivisionError("in a bad mood")
+        if 0.65 < mood <= 0.75:
+            time.sleep(60)
+        if 0.55 < mood <= 0.65:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(max(0.0, -mood / 10))
+        obs, *others = super().step(action)
+        return (obs * np.nan if 0.75 < mood <= 0.85 else obs), *others
 
 
 def count(**kwargs):

@@ -120,27 +120,52 @@ def test_step_info_can_be_left_out():
     assert info["episode"]["l"].tolist() == [1, 1]
 
 
-def test_an_error_in_a_step_names_environment_and_step():
-    """With the original error behind it."""
-    env = envs.make(f"{OWN}:Count", 2, fails_at=2)
+def test_an_environment_that_fails_takes_no_other_with_it():
+    """Its episode is truncated at the last good observation; the failure is told with its traceback."""
+    told = []
+    env = envs.make(f"{OWN}:Moody", 3, length=9, on_failure=told.append)
     env.reset()
-    env.step(act(env))
-    with pytest.raises(
-        EnvironmentFailure, match=r"environment 0 of 2 raised in step: ZeroDivisionError: the floor"
-    ) as at:
-        env.step(act(env))
-    assert "step 2 of its episode" in str(at.value)
+    before = env.step(act(env))[0]
+    obs, reward, terminated, truncated, info = env.step(np.array([[-0.1], [0.9], [0.2]], np.float32))
+    assert truncated.tolist() == info["failed"].tolist() == [False, True, False]
+    assert not terminated.any()
+    assert reward.tolist() == [1.0, 0.0, 1.0]
+    np.testing.assert_array_equal(info["final_obs"][1], before[1])
+    assert (info["episode"]["r"][1], info["episode"]["l"][1]) == (1.0, 1)
+    assert obs[:, 0].tolist() == [2.0, 0.0, 2.0]
+    assert env.step(act(env))[0][:, 0].tolist() == [3.0, 1.0, 3.0]
+    (failure,) = told
+    assert "environment 1 of 3 raised in step: ZeroDivisionError: in a bad mood" in failure.summary
+    assert "step 2 of this batch, step 2 of its episode" in failure.summary
+    assert "own_environments.py" in failure.traceback
+
+
+def test_more_failures_than_allowed_are_raised():
+    """With the first one's words and the original error behind them; none is allowed with 0."""
+    env = envs.make(f"{OWN}:Moody", 2, max_failures=2)
+    env.reset()
+    bad = np.array([[0.9], [0.0]], np.float32)
+    env.step(bad)
+    env.step(bad)
+    with pytest.raises(EnvironmentFailure, match=r"environment 0 of 2 raised.*3 failures within 60 s") as at:
+        env.step(bad)
+    assert "step 1 of this batch" in str(at.value)
     assert isinstance(at.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize(("gives", "what"), [("obs", "the observation"), ("reward", "the reward inf")])
-def test_numbers_that_are_not_finite_are_refused(gives, what):
-    """NaN and infinity, in the step that gives them."""
-    env = envs.make(f"{OWN}:Count", 3, fails_at=2, gives=gives)
+def test_numbers_that_are_not_finite_never_come_out(gives, what):
+    """NaN and infinity, in the step that gives them: told once, replaced, the episode truncated."""
+    told = []
+    env = envs.make(f"{OWN}:Count", 3, length=9, fails_at=2, gives=gives, on_failure=told.append)
     env.reset()
     env.step(act(env))
-    with pytest.raises(EnvironmentFailure, match=rf"environment 0 of 3 gave {what}.*step 2 of this batch"):
-        env.step(act(env))
+    obs, reward, _, truncated, info = env.step(act(env))
+    assert truncated.all()
+    assert np.isfinite(obs).all()
+    assert np.isfinite(info["final_obs"]).all()
+    assert reward.tolist() == [0.0, 0.0, 0.0]
+    assert [f"environment {n} of 3 gave {what}" in told[n].summary for n in range(3)] == [True] * 3
 
 
 def test_an_observation_of_the_wrong_shape_is_refused():

@@ -131,10 +131,10 @@ def test_what_cannot_be_is_refused_in_one_line(env_id, kwargs, says):
     ("arguments", "says"),
     [
         ({"num_envs": 0}, "at least 1"),
-        ({"num_envs": 4, "backend": "cuda"}, "one of auto, mujoco, numpy, gymnasium"),
+        ({"num_envs": 4, "backend": "cuda"}, "one of auto, mujoco, numpy, envpool, gymnasium"),
         ({"num_envs": 4, "backend": "mujoco"}, "runs on numpy"),
         ({"num_envs": 4, "batch_size": 2}, "batch_size is num_envs"),
-        ({"num_envs": 4, "num_workers": 2}, "num_workers is 0"),
+        ({"num_envs": 4, "num_workers": 5}, "num_workers is from 0 .in this process. to num_envs .4., not 5"),
     ],
 )
 def test_a_batch_that_cannot_be_is_refused(arguments, says):
@@ -148,7 +148,7 @@ def test_a_batch_that_cannot_be_is_refused(arguments, says):
     [
         ("HalfCheetah-v5", {}, "mujoco", "HalfCheetah is a native task"),
         ("CartPole-v1", {}, "numpy", "CartPole is a native task"),
-        ("Acrobot-v1", {}, "gymnasium", "no native task does Acrobot-v1"),
+        (f"{OWN}:Count", {}, "gymnasium", "no native task does"),
         ("Pendulum-v1", {"render_mode": "rgb_array"}, "gymnasium", "rendering"),
         ("Pendulum-v1", {"backend": "gymnasium"}, "gymnasium", "asked for"),
     ],

@@ -1,0 +1,212 @@
+"""EnvPool's tasks as a batch like any other: its dead steps are taken out, episodes end where they end."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidEnvironment
+from .batched import BatchedEnv, Step
+
+HOW_TO_INSTALL = "pip install 'spreeze_zmq[envpool]'"
+_OWN_ARGUMENTS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "base_path")
+
+
+class EnvPoolBatch(BatchedEnv):
+    """``num_envs`` of EnvPool's environments, stepped by its threads.
+
+    EnvPool resets an environment in the step after the one that ended its episode, and gives that step out.
+    Here the reset is asked for at once, and only its observation is given out, with the step that ended.
+    Infos are left out. Observations keep EnvPool's dtype.
+
+    With ``batch_size`` below ``num_envs`` only ``send`` and ``recv`` step: EnvPool then gives environments
+    out in batches of that size alone.
+
+    Args:
+        env_id: one of EnvPool's names.
+        num_envs: how many.
+        batch_size: how many ``recv`` waits for; ``num_envs``, or at most half of it and a divisor of it.
+        seed: environment ``i`` is seeded with ``seed + i``.
+        kwargs: of EnvPool's configuration.
+
+    Raises:
+        InvalidEnvironment: EnvPool is not installed, or cannot make this.
+    """
+
+    backend = "envpool"
+
+    def __init__(self, env_id: str, num_envs: int, batch_size: int, seed: int, kwargs: Mapping[str, Any]):
+        if reason := why_not(env_id):
+            raise InvalidEnvironment(f"{env_id}: backend 'envpool' cannot do it: {reason}")
+        if batch_size < num_envs and (2 * batch_size > num_envs or num_envs % batch_size):
+            raise InvalidEnvironment(
+                f"{env_id}: EnvPool's batch_size is num_envs ({num_envs}) or a divisor of it, not"
+                f" {batch_size}"
+            )
+        self._kwargs = dict(kwargs)
+        self.batch_size = batch_size
+        self._pool = self._make_pool(env_id, num_envs, [seed + i for i in range(num_envs)])
+        spec = self._pool.spec
+        spaces = spec.observation_space, spec.action_space
+        limit = int(spec.config.max_episode_steps)
+        super().__init__(env_id, num_envs, *spaces, None, seed, limit)
+        self._fresh = True
+        self._ready: list[tuple[int, Any, float, bool, bool, Any]] = []
+        self._ending: dict[int, tuple[float, bool, bool, Any]] = {}
+        self._under_way = 0
+        self._idle_action = np.zeros(self._action_shape[1:], self._action_dtype)
+
+    def _make_pool(self, env_id: str, num_envs: int, seeds: Sequence[int]) -> Any:
+        import envpool
+
+        wrong = [name for name in self._kwargs if name in _OWN_ARGUMENTS]
+        if wrong:
+            raise InvalidEnvironment(f"{env_id}: '{wrong[0]}' of EnvPool is set by the system")
+        config = {"num_envs": num_envs, "batch_size": self.batch_size, "env_seed": [s % 2**31 for s in seeds]}
+        try:
+            return envpool.make(env_id, env_type="gymnasium", **config, **self._kwargs)
+        except Exception as error:
+            words = " ".join(str(error).split())
+            raise InvalidEnvironment(
+                f"{env_id}: EnvPool could not make it: {type(error).__name__}: {words}"
+            ) from error
+
+    def _advance(self, actions: NDArray[Any]) -> Step:
+        if self.batch_size < self.num_envs:
+            raise RuntimeError(
+                f"{self.env_id}: EnvPool with batch_size={self.batch_size} steps by send() and recv() alone"
+            )
+        obs, reward, terminated, truncated, _ = self._pool.step(actions)
+        return np.array(obs), np.array(reward, np.float64), terminated, truncated, {}
+
+    def _restart(
+        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        whole = len(rows) == self.num_envs
+        if any(seed is not None for seed in seeds) and not (self._fresh and self._is_first(seeds)):
+            if not whole:
+                raise ValueError(f"{self.env_id}: EnvPool seeds all of its environments or none")
+            self._replace([self._seed + i if seed is None else seed for i, seed in enumerate(seeds)])
+        elif self.batch_size < self.num_envs and not self._fresh:
+            entropy = np.random.SeedSequence((self._seed % 2**63, self._num_steps))
+            self._replace([int(seed) for seed in entropy.generate_state(self.num_envs)])
+        self._fresh = False
+        if self.batch_size == self.num_envs:
+            obs, info = self._pool.reset(rows.astype(np.int32))
+            return np.array(obs[np.argsort(info["env_id"])]), {}
+        if not whole:
+            raise ValueError(
+                f"{self.env_id}: EnvPool with a batch_size resets all of its environments or none"
+            )
+        return self._reset_all(), {}
+
+    def _is_first(self, seeds: Sequence[int | None]) -> bool:
+        return list(seeds) == [self._seed + i for i in range(self.num_envs)]
+
+    def _replace(self, seeds: Sequence[int]) -> None:
+        """EnvPool seeds when it is made."""
+        self._pool.close()
+        self._pool = self._make_pool(self.env_id, self.num_envs, seeds)
+
+    def _reset_all(self) -> NDArray[Any]:
+        self._ready, self._ending, self._under_way = [], {}, 0
+        self._pool.async_reset()
+        obs: NDArray[Any] | None = None
+        for _ in range(self.num_envs // self.batch_size):
+            some, *_, info = self._pool.recv()
+            if obs is None:
+                obs = np.empty((self.num_envs, *some.shape[1:]), some.dtype)
+            obs[info["env_id"]] = some
+        assert obs is not None
+        return obs
+
+    # First-finished batches.
+
+    def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
+        """Hand over actions ``[B, *action]`` for the environments ``env_id`` ``[B]``; all by default."""
+        if self.batch_size == self.num_envs:
+            super().send(actions, env_id)
+            return
+        ids = np.arange(self.num_envs) if env_id is None else np.asarray(env_id)
+        actions = np.asarray(actions, self._action_dtype)
+        if actions.shape != (len(ids), *self._action_shape[1:]):
+            expected = (len(ids), *self._action_shape[1:])
+            raise ValueError(f"{self.env_id}: actions of shape {expected} expected, got {actions.shape}")
+        self._under_way += len(ids)
+        self._pool.send(actions, ids.astype(np.int32))
+
+    def recv(self) -> Step:
+        """The first ``batch_size`` environments that have finished; ``info["env_id"]`` tells which."""
+        if self.batch_size == self.num_envs:
+            return super().recv()
+        count = self.batch_size
+        while len(self._ready) < count:
+            if self._under_way < count:
+                raise RuntimeError(
+                    f"{self.env_id}: recv() of {count} environments, but only"
+                    f" {self._under_way + len(self._ready)} are under way"
+                )
+            self._take()
+        given, self._ready = self._ready[:count], self._ready[count:]
+        ids, obs, reward, terminated, truncated, finals = zip(*given, strict=True)
+        rows = np.array(ids)
+        self._num_steps += 1
+        self._length[rows] += 1
+        result = np.array(obs), np.array(reward), np.array(terminated), np.array(truncated)
+        self._return[rows] += result[1]
+        info: dict[str, Any] = {"env_id": rows}
+        ended = result[2] | result[3]
+        if ended.any():
+            final_obs = result[0].copy()
+            for row in ended.nonzero()[0]:
+                final_obs[row] = finals[row]
+            returns, lengths = (
+                np.where(ended, self._return[rows], 0.0),
+                np.where(ended, self._length[rows], 0),
+            )
+            self._return[rows[ended]], self._length[rows[ended]] = 0.0, 0
+            info |= {"final_obs": final_obs, "_final_obs": ended}
+            info |= {"episode": {"r": returns, "l": lengths}, "_episode": ended}
+        return *result, info
+
+    def _take(self) -> None:
+        """One batch of EnvPool's; what has ended goes back to be reset before it is given out."""
+        obs, reward, terminated, truncated, info = self._pool.recv()
+        ids = info["env_id"]
+        ended = terminated | truncated
+        again = []
+        for k, row in enumerate(ids.tolist()):
+            if row in self._ending:  # this is the reset
+                *outcome, final = self._ending.pop(row)
+                self._ready.append((row, obs[k], *outcome, final))
+            elif ended[k]:
+                self._ending[row] = float(reward[k]), bool(terminated[k]), bool(truncated[k]), obs[k]
+                again.append(row)
+            else:
+                self._ready.append((row, obs[k], float(reward[k]), False, False, None))
+        self._under_way -= len(ids) - len(again)
+        if again:
+            self._pool.send(np.stack([self._idle_action] * len(again)), np.array(again, np.int32))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Let go of EnvPool's threads."""
+        if hasattr(self, "_pool"):
+            self._pool.close()
+
+
+def why_not(env_id: str) -> str:
+    """Why EnvPool cannot make this; empty where it can."""
+    if find_spec("envpool") is None:
+        return f"EnvPool is not installed ({HOW_TO_INSTALL})"
+    import envpool
+
+    names = envpool.list_all_envs()
+    if env_id in names:
+        return ""
+    near = difflib.get_close_matches(env_id, names, 3, 0.6)
+    return f"EnvPool has no {env_id}" + (f" (did you mean {' or '.join(near)}?)" if near else "")
