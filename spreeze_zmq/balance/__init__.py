@@ -1,5 +1,19 @@
 """The balance of production and consumption: pure arithmetic, no clock and no socket."""
 
 from spreeze_zmq.balance.gates import DelayGate, LagHistogram, RatioGate
+from spreeze_zmq.balance.rebalance import Change, Rebalancer
+from spreeze_zmq.balance.throughput import Model, Spell, Window, fitted
+from spreeze_zmq.balance.windows import Windows
 
-__all__ = ["DelayGate", "LagHistogram", "RatioGate"]
+__all__ = [
+    "Change",
+    "DelayGate",
+    "LagHistogram",
+    "Model",
+    "RatioGate",
+    "Rebalancer",
+    "Spell",
+    "Window",
+    "Windows",
+    "fitted",
+]
