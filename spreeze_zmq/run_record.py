@@ -125,6 +125,11 @@ class RunRecord:
         if not history or history[-1][1] != count:
             history.append([round(now_s, 3), count, reason])
 
+    def num_workers(self, role: str) -> int:
+        """How many processes of a role the launcher keeps; 0 where it has not said so."""
+        history = self.workers.get(role)
+        return int(history[-1][1]) if history else 0
+
     def _take_figures(self, life: str, role: str, fields: Mapping[str, Any], now_s: float) -> None:
         for learner, transitions in fields.get("pushed", {}).items():
             self.accounts[learner].report_pushed(life, transitions)

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any
 
+from spreeze_zmq import tuning
+from spreeze_zmq.balancer import Balancer
 from spreeze_zmq.channels import Publisher, Puller
 from spreeze_zmq.checkpoint import Part, complete, prune
 from spreeze_zmq.component import Component, run
@@ -22,6 +24,8 @@ RECORD_INTERVAL_S = 1.0
 #: How long the end of a run waits for its last checkpoint.
 LAST_CHECKPOINT_S = 5.0
 CHECKPOINTS_KEPT = 2
+#: How often the balance is looked at.
+BALANCE_INTERVAL_S = 1.0
 
 
 class Broker:
@@ -34,6 +38,8 @@ class Broker:
         self.control: Publisher = component.open("control")
         self.began_s = time.monotonic() - (time.time() - component.folder.run_file.stat().st_mtime)
         self.record = RunRecord(self.plan)
+        self.balancer = Balancer(self.plan)
+        self.next_balance_s = 0.0
         self.journal = Journal(component.folder.metrics)
         self.tensorboard = TensorBoard(component.folder.path)
         self.state = "starting"
@@ -82,10 +88,12 @@ class Broker:
     def on_report(self, message: Message) -> None:
         """Figures of a process."""
         self.record.take_report(message.sender, message.incarnation, message.fields, self.now_s)
+        self.balancer.take(message.sender, message.incarnation, message.fields, self.now_s)
 
     def on_bye(self, message: Message) -> None:
         """A process leaves by itself."""
         self.record.take_bye(message.sender, message.incarnation, message.fields, self.now_s)
+        self.balancer.lose(message.sender, self.now_s)
 
     def on_episodes(self, message: Message) -> None:
         """Episodes have ended."""
@@ -106,10 +114,12 @@ class Broker:
         """The launcher saw a process end."""
         self.record.lose(message.fields["name"], message.fields["how"])
         self.record.restarts += message.fields["restarting"]
+        self.balancer.lose(message.fields["name"], self.now_s)
 
     def on_workers(self, message: Message) -> None:
         """The launcher has changed a count."""
         self.record.take_workers(**message.fields, now_s=self.now_s)
+        self.balancer.disturb(self.now_s)
 
     def on_stop_request(self, message: Message) -> None:
         """Somebody asks for the end of the run."""
@@ -146,7 +156,7 @@ class Broker:
         return folder
 
     def decide(self) -> None:
-        """Checkpoint when due, end the run when a stop condition holds."""
+        """Checkpoint when due, keep the balance, end the run when a stop condition holds."""
         if self.exit_reason:
             if not self.stop_published and (not self.last_checkpoint or self.now_s >= self.stop_by_s):
                 self.stop_published = True
@@ -160,7 +170,21 @@ class Broker:
             self.state = "warming up"
         if self.state == "training" and self.now_s >= self.next_checkpoint_s:
             self.checkpoint()
+        if self.now_s >= self.next_balance_s:
+            self.balance()
         self.end(self.record.stop_condition(self.now_s))
+
+    def balance(self) -> None:
+        """Look at the rates, write down what is decided from, and have a count changed where that pays."""
+        self.next_balance_s = self.now_s + BALANCE_INTERVAL_S
+        change = self.balancer.step(
+            self.record.num_workers("sampler"), self.now_s, training=self.state == "training"
+        )
+        self.journal.write("balance", self.now_s, self.balancer.figures(self.now_s))
+        if change is not None:
+            log.info("%s", change.reason)
+            self.journal.write("scale", self.now_s, vars(change))
+            self.say("scale", role=change.role, count=change.count, reason=change.reason)
 
     def end(self, reason: str) -> None:
         """Begin the end: one last checkpoint, then the stop."""
@@ -174,7 +198,7 @@ class Broker:
 
     def show(self) -> None:
         """Publish the status."""
-        self.say("status", **self.record.status(self.state, self.now_s))
+        self.say("status", **self.record.status(self.state, self.now_s), balance=self.balancer.status())
 
     def write(self, *, final: bool = False) -> None:
         """Bring the run's files up to date."""
@@ -191,6 +215,8 @@ class Broker:
             self.exit_reason = self.exit_reason or "the launcher was killed"
             shutil.rmtree(self.plan.socket_dir or "", ignore_errors=True)
         self.write(final=True)
+        if (found := self.balancer.found()) is not None:
+            tuning.remember(self.plan, found)
         self.goes_on_from.unlink()
         self.journal.close()
         self.tensorboard.close()

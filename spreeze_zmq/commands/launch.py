@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from spreeze_zmq import channels, topology
+from spreeze_zmq import channels, topology, tuning
 from spreeze_zmq.checkpoint import Checkpoint, latest
 from spreeze_zmq.errors import CheckpointError, InputError
 from spreeze_zmq.run_folder import RunFolder, settle
 from spreeze_zmq.status import StatusView
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
 from spreeze_zmq.topology.plan import Plan
+from spreeze_zmq.topology.resolve import LEARNERS, available_cores
 from spreeze_zmq.topology.table import ROLES
 from spreeze_zmq.wire import Message
 
@@ -36,11 +37,25 @@ KEEP_FREED_MEMORY = {
 }
 
 
+class View(Protocol):
+    """Whom the launcher tells how the run goes."""
+
+    def update(self, status: Mapping[str, Any]) -> None:
+        """The broker's newest status."""
+
+    def note(self, line: str) -> None:
+        """Something that happened."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
 class Launch:
     """One run: its processes, and the launcher's own two channels."""
 
-    def __init__(self, plan: Plan, folder: RunFolder, view: StatusView) -> None:
+    def __init__(self, plan: Plan, folder: RunFolder, view: View) -> None:
         self.folder, self.view = folder, view
+        plan, self.remembered = tuning.begin(plan)
         self.plan, self.sockets = settle(plan, folder)
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.supervisor = Supervisor()
@@ -53,6 +68,7 @@ class Launch:
         )
         self.poller = channels.Poller()
         self.counts: dict[str, int] = {}
+        self.missing: list[str] = []
         self.started_s: dict[str, float] = {}
         self.waits: dict[str, str] = {}
         self.stop_reason = ""
@@ -73,17 +89,50 @@ class Launch:
                     f"python components/{role} {self.folder.run_file}"
                 )
                 continue
-            self.scale(role, component.count.initial, "as the topology says")
+            self.scale(role, component.count.initial, self.why(role))
+
+    def why(self, role: str) -> str:
+        """Where a role's first count comes from."""
+        count = self.plan.components[role].count
+        if role != "sampler" or count.minimum == count.maximum:
+            return "as the topology says"
+        why = self.remembered or "by a rule from the number of cores"
+        threads = {self.plan.components[learner].threads for learner in LEARNERS}
+        self.view.note(
+            f"{available_cores()} cores: samplers begin with {count.initial} of {count.minimum} to "
+            f"{count.maximum}, {why}; learners have {max(threads)} thread{'s' * (max(threads) > 1)} each"
+        )
+        return why
 
     def scale(self, role: str, count: int, reason: str) -> None:
-        """Bring the number of processes of a role to ``count``."""
+        """Bring the number of processes of a role to ``count``; the last ones leave first."""
         before = self.counts.get(role, 0)
-        for index in range(before, count):
-            self.supervisor.start(self.spec(role, index))
-            self.started_s[f"{role}-{index}"] = time.monotonic()
-        self.supervisor.stop([f"{role}-{index}" for index in range(count, before)])
+        leaving = [f"{role}-{index}" for index in range(count, before)]
+        self.supervisor.stop(leaving)
+        self.missing = [name for name in self.missing if name not in leaving]
+        self.missing += [f"{role}-{index}" for index in range(before, count)]
         self.counts[role] = count
+        self.fill()
         self.tell("workers", role=role, count=count, reason=reason)
+
+    def fill(self) -> None:
+        """Start whoever is missing, except under a name whose last life is still leaving."""
+        for name in [name for name in self.missing if not self.supervisor.alive([name])]:
+            role, _, index = name.rpartition("-")
+            self.supervisor.start(self.spec(role, int(index)))
+            self.missing.remove(name)
+            self.started_s[name] = time.monotonic()
+
+    def obey(self, role: str, count: int, reason: str) -> None:
+        """Carry out what the broker has decided, within the range of the topology."""
+        component = self.plan.components.get(role)
+        if component is None or not component.launched:
+            self.view.note(f"{role}: the broker asks for {count}, but nothing of this role is launched here")
+            return
+        count = min(max(count, component.count.minimum), component.count.maximum)
+        if count != self.counts.get(role):
+            self.view.note(reason)
+            self.scale(role, count, reason)
 
     def spec(self, role: str, index: int) -> ProcessSpec:
         """How a process of this role is started."""
@@ -130,12 +179,13 @@ class Launch:
             elif message.kind == "stop" and "launcher" in message.fields["roles"]:
                 self.stop_reason = self.stop_reason or message.fields["reason"]
             elif message.kind == "scale":
-                self.scale(**message.fields)
+                self.obey(message.fields["role"], message.fields["count"], message.fields["reason"])
 
     def watch(self) -> None:
         """Restart what crashed, end the run when something crashes too often or never gets ready."""
         for event in self.supervisor.poll():
             self.on_event(event)
+        self.fill()
         heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
             process = heard.get(name, {})
@@ -222,7 +272,6 @@ class Launch:
         self.reports.close()
         channels.terminate()
         self.sockets.remove()
-        self.report_end()
 
     def report_end(self) -> None:
         """The last lines: what was reached, where it lies, and the first failure."""
@@ -261,7 +310,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.resume:
             plan = plan.resuming(_checkpoint(Path(arguments.resume)).path)
         folder = RunFolder.create(plan.name, arguments.run_dir)
-        return Launch(plan, folder, StatusView()).run()
+        launch = Launch(plan, folder, StatusView())
+        try:
+            return launch.run()
+        finally:
+            launch.report_end()
     except InputError as error:
         print(f"spreeze-launch: {error}", file=sys.stderr)
         return error.exit_code

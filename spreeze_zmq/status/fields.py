@@ -76,6 +76,16 @@ class Life(TypedDict):
     gone: str
 
 
+class Balance(TypedDict):
+    """Whether worker counts may move, whether the last steady window asked for no change, and the last change
+    with its reason; "" for none.
+    """
+
+    movable: bool
+    settled: bool
+    last_change: str
+
+
 class Status(TypedDict):
     """A run at ``t_s`` seconds after its start, as its broker publishes it."""
 
@@ -97,3 +107,4 @@ class Status(TypedDict):
     evaluation: Evaluation
     stop: Stop
     processes: NotRequired[dict[str, Life]]
+    balance: NotRequired[Balance]

@@ -11,6 +11,8 @@ from pathlib import Path
 from spreeze_zmq.topology.plan import Count
 
 LEARNERS = ("critic_learner", "actor_learner")
+#: "auto" samplers may become so many even on few cores: environments that wait for something need none.
+FEW_CORES_MOST = 8
 
 
 def available_cores() -> int:
@@ -27,7 +29,7 @@ def resolve_count(role: str, written: int | list[int] | str, cores: int) -> Coun
     if isinstance(written, int):
         return Count(written, written, written)
     if isinstance(written, str):
-        return Count(automatic, 1, cores if role == "sampler" else 1)
+        return Count(automatic, 1, max(cores, FEW_CORES_MOST) if role == "sampler" else 1)
     low, high = written
     return Count(min(max(automatic, low), high), low, high)
 

@@ -15,8 +15,8 @@ from spreeze_zmq.topology.resolve import (
 @pytest.mark.parametrize(
     ("written", "cores", "expected"),
     [
-        ("auto", 1, Count(1, 1, 1)),
-        ("auto", 2, Count(1, 1, 2)),
+        ("auto", 1, Count(1, 1, 8)),
+        ("auto", 2, Count(1, 1, 8)),
         ("auto", 8, Count(6, 1, 8)),
         ("auto", 128, Count(126, 1, 128)),
         (3, 2, Count(3, 3, 3)),

@@ -1,0 +1,125 @@
+"""What the broker knows of the balance: windows over the reports, the machine, and the decision that follows.
+
+Times are the caller's, in seconds since the run began; nothing is sent from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from spreeze_zmq import tuning
+from spreeze_zmq.balance import Change, Rebalancer, Windows
+from spreeze_zmq.metrics import Gpus, busy_cpu_s
+from spreeze_zmq.topology.plan import Plan
+from spreeze_zmq.topology.resolve import LEARNERS, available_cores
+from spreeze_zmq.tuning import Tuning
+
+#: After a process has come or gone the rates need this long to be those of the new count.
+SETTLE_S = 1.0
+#: What the journal says of each process covers this long.
+JOURNAL_S = 4.0
+
+
+class Balancer:
+    """Watches a run and says when its number of samplers should change.
+
+    Attributes:
+        rebalancer: decides; None where the topology or the mode leaves nothing to decide.
+        windows: of the reports.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        count = plan.components["sampler"].count
+        self.cores = available_cores()
+        self.windows = Windows(plan.balance.replay_ratio, _granule(plan), self.cores)
+        self.rebalancer: Rebalancer | None = None
+        if tuning.movable(plan):
+            self.rebalancer = Rebalancer(count.minimum, count.maximum)
+        self.gpus = Gpus()
+        self.last_change = ""
+        self._since_s = 0.0
+        self._training = False
+        self._incarnations: dict[str, int] = {}
+
+    def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Enter a report; the first one of a life tells how long its start took."""
+        self.windows.take(sender, incarnation, fields, now_s)
+        if self._incarnations.get(sender) != incarnation:
+            self._incarnations[sender] = incarnation
+            if fields["role"] in ("sampler", *LEARNERS):
+                self.disturb(now_s)
+            if fields["role"] == "sampler" and self.rebalancer is not None:
+                self.rebalancer.start_s = fields["uptime_s"]
+
+    def lose(self, sender: str, now_s: float) -> None:
+        """A process is gone."""
+        self.windows.lose(sender)
+        self.disturb(now_s)
+
+    def disturb(self, now_s: float) -> None:
+        """Something changed: what was measured until now and a little longer says nothing of what comes."""
+        self._since_s = now_s + SETTLE_S
+
+    def step(self, num_samplers: int, now_s: float, *, training: bool) -> Change | None:
+        """Look at the machine and decide; to be called about once a second.
+
+        Args:
+            num_samplers: how many the launcher keeps; 0 where it keeps none.
+            now_s: the time.
+            training: the learners are at work.
+        """
+        self.windows.take_busy(busy_cpu_s(), now_s)
+        if training and not self._training:
+            self.disturb(now_s)
+        self._training = training
+        if self.rebalancer is None or not training or num_samplers == 0:
+            return None
+        window = self.windows.window(num_samplers, self._since_s, now_s)
+        change = self.rebalancer.decide(window, now_s) if window is not None else None
+        if change is not None:
+            self.last_change = change.reason
+            self.disturb(now_s)
+        return change
+
+    @property
+    def settled(self) -> bool:
+        """The count is what the last steady window asked for."""
+        return self.rebalancer is not None and self.rebalancer.settled
+
+    def found(self) -> Tuning | None:
+        """What is worth knowing for the next run; None where the count has not settled."""
+        if self.rebalancer is None or not self.rebalancer.settled:
+            return None
+        figures = self.rebalancer.figures
+        return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])
+
+    def status(self) -> dict[str, Any]:
+        """What is shown of it."""
+        return {
+            "movable": self.rebalancer is not None,
+            "settled": self.settled,
+            "last_change": self.last_change,
+        }
+
+    def figures(self, now_s: float) -> dict[str, Any]:
+        """Every number that decisions are made from, for the journal."""
+        spells = self.windows.spells(now_s - JOURNAL_S, now_s)
+        return {
+            "cores": self.cores,
+            "busy_cores": self.windows.busy_cores(now_s - JOURNAL_S, now_s),
+            "gpus": self.gpus.figures(),
+            "processes": {name: asdict(spell) for name, spell in spells.items()},
+            "decision": self.rebalancer.figures if self.rebalancer is not None else {},
+            **self.status(),
+        }
+
+
+def _granule(plan: Plan) -> float:
+    """Transitions that come or are asked for at once."""
+    options = plan.components["sampler"].options
+    rollout = options.get("rollout_steps", 1) * options.get("envs", 1)
+    batch_size = plan.algorithm.get("batch_size", 1)
+    update = batch_size / plan.balance.replay_ratio if isinstance(batch_size, int) else 1.0
+    return max(1.0, float(rollout), update)

@@ -1,0 +1,119 @@
+"""The broker as a real process; the test is everybody else, the launcher included."""
+
+import json
+import time
+
+import pytest
+
+from spreeze_zmq import channels, tuning
+from spreeze_zmq.metrics import read_journal
+from spreeze_zmq.wire import Message
+
+
+def end(peers, name):
+    """A process's own end of the channel of reports, opened once."""
+    if name not in peers.open:
+        peers.open[name] = channels.open_channel(peers.plan.channels["report"], "push", name, 1)
+    return peers.open[name]
+
+
+class Voice:
+    """One process of a run as its broker hears it: reports at steady rates."""
+
+    def __init__(self, peers, role, index, per_s, **shares):
+        self.peers, self.role, self.name, self.per_s, self.shares = (
+            peers,
+            role,
+            f"{role}-{index}",
+            per_s,
+            shares,
+        )
+        self.began_s = time.monotonic()
+
+    def speak(self):
+        """One report of what it did until now."""
+        t_s = time.monotonic() - self.began_s
+        clock = {name: self.shares.get(name, 0.0) * t_s for name in ("busy", "blocked", "starved", "idle")}
+        fields = {"role": self.role, "name": self.name, "pid": 1, "time_s": 0.0, "uptime_s": t_s}
+        fields |= {"cpu_s": 0.1 * t_s, "rss_bytes": 1000, "clock_s": clock, "counters": {}, "gauges": {}}
+        amount = int(self.per_s * t_s)
+        if self.role == "sampler":
+            fields["pushed"] = {"critic_learner": amount, "actor_learner": amount}
+        if self.role == "critic_learner":
+            taken = {"first": 0, "last": amount, "received": amount, "refused": 0, "lost": 0}
+            fields["taken"] = {"sampler-0/1": taken}
+            fields["counters"] = {
+                "env_steps": amount,
+                "critic_updates": amount // 8,
+                "trained_transitions": 32 * amount,
+            }
+        end(self.peers, self.name).try_push(Message("report", fields))
+
+
+def run(peers, voices, until, deadline_s=20.0):
+    """Speak twice a second and obey ``scale`` as the launcher does, until a message satisfies ``until``."""
+    control, until_s, spoken_s = peers.peer("control", "broker"), time.monotonic() + deadline_s, 0.0
+    while time.monotonic() < until_s:
+        if time.monotonic() >= spoken_s:
+            spoken_s = time.monotonic() + 0.5
+            for voice in voices:
+                voice.speak()
+        time.sleep(0.02)
+        while (message := control.receive()) is not None:
+            if until(message):
+                return message
+    raise AssertionError(f"not heard in {deadline_s} s; logs:\n{peers.logs()}")
+
+
+def say(peers, kind, **fields):
+    """What the launcher tells the broker."""
+    end(peers, "launcher").try_push(Message(kind, fields))
+
+
+def begin(peers, num_samplers, per_s, **shares):
+    """A broker that hears of a run at work."""
+    peers.start("broker")
+    say(peers, "workers", role="sampler", count=num_samplers, reason="as the topology says")
+    samplers = [
+        Voice(peers, "sampler", index, per_s / num_samplers, **shares) for index in range(num_samplers)
+    ]
+    critic = Voice(peers, "critic_learner", 0, per_s, busy=0.1, starved=0.9)
+    return [*samplers, critic, Voice(peers, "actor_learner", 0, 0, busy=0.1, starved=0.9)]
+
+
+@pytest.mark.parametrize("peers", [["components.sampler.count=[1, 8]"]], indirect=True)
+def test_starving_learners_get_more_samplers(peers):
+    """It says how many and why, writes every number of it down, and keeps what it found for the next run."""
+    voices = begin(peers, 1, 1000, busy=1.0)
+    scale = run(peers, voices, lambda message: message.kind == "scale")
+    assert scale.fields["role"] == "sampler"
+    assert 5 <= scale.fields["count"] <= 8
+    assert scale.fields["reason"].startswith(
+        f"samplers 1 -> {scale.fields['count']}: critic_learner starved 90 %"
+    )
+    say(peers, "workers", **scale.fields)
+    for _ in range(2):
+        run(peers, voices, lambda message: message.kind == "status")
+    peers.processes[0].terminate()
+    assert peers.processes[0].wait(10) == 0
+    summary = json.loads(peers.folder.summary.read_text())
+    assert summary["workers"]["sampler"][-1][1:] == [scale.fields["count"], scale.fields["reason"]]
+    balance = [line for line in read_journal(peers.folder.metrics) if line["kind"] == "balance"]
+    decided = [line["decision"] for line in balance if line["decision"].get("wanted")]
+    assert decided[-1]["wanted"] == scale.fields["count"]
+    assert decided[-1]["produced_per_s"] == pytest.approx(1000, rel=0.1)
+    assert balance[-1]["processes"]["sampler-0"]["busy"] == pytest.approx(1.0)
+    assert 0 < balance[-1]["busy_cores"] <= balance[-1]["cores"]
+
+
+@pytest.mark.parametrize("peers", [["components.sampler.count=[1, 2]"]], indirect=True)
+def test_what_settled_is_kept_for_the_next_run(peers, tmp_path, monkeypatch):
+    """Two starved samplers of at most two are right."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    voices = begin(peers, 2, 1000, busy=1.0)
+    run(peers, voices, lambda message: message.kind == "status" and message.fields["balance"]["settled"])
+    peers.processes[0].terminate()
+    assert peers.processes[0].wait(10) == 0
+    found = tuning.recall(peers.plan)
+    assert found.samplers == 2
+    assert found.env_steps_per_s == pytest.approx(1000, rel=0.1)

@@ -1,0 +1,114 @@
+"""The launcher carries out what the broker decides, within the topology."""
+
+import json
+import time
+
+import pytest
+
+from spreeze_zmq import topology
+from spreeze_zmq.commands.launch import Launch
+from spreeze_zmq.run_folder import RunFolder
+
+
+class Notes:
+    """A view that keeps what it is told."""
+
+    def __init__(self):
+        self.lines = []
+
+    def update(self, status):
+        """Nothing is shown."""
+
+    def note(self, line):
+        """Keep a line."""
+        self.lines.append(line)
+
+    def close(self):
+        """The run is over."""
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """A launcher whose only processes are samplers, with nobody to hear them."""
+    plan = topology.load(
+        "pendulum",
+        ["components.sampler.count=[1, 3]"],
+        without=["broker", "evaluator", "critic_learner", "actor_learner"],
+    )
+    made = Launch(plan, RunFolder.create("scale", str(tmp_path / "run")), Notes())
+    yield made
+    made.finish()
+
+
+def samplers(launch):
+    """The samplers that are kept alive."""
+    return sorted(launch.supervisor.names())
+
+
+def test_what_the_broker_wants_is_kept_within_the_topology(launch):
+    """Eight of at most three are three; the reason is one line of the view."""
+    launch.start()
+    launch.obey("sampler", 8, "samplers 1 -> 8: because")
+    assert samplers(launch) == ["sampler-0", "sampler-1", "sampler-2"]
+    assert "samplers 1 -> 8: because" in launch.view.lines
+    launch.obey("critic_learner", 2, "two")
+    assert len(samplers(launch)) == 3
+    assert "nothing of this role is launched here" in launch.view.lines[-1]
+
+
+def test_a_name_that_is_still_leaving_is_taken_up_again(launch):
+    """Fewer, then at once more: the old process ends first, then the new one starts under its name."""
+    launch.start()
+    launch.obey("sampler", 2, "two")
+    leaving = launch.supervisor.pids()["sampler-1"]
+    launch.obey("sampler", 1, "one")
+    launch.obey("sampler", 2, "two again")
+    assert launch.supervisor.pids()["sampler-1"] == leaving
+    until_s = time.monotonic() + 20
+    while launch.supervisor.pids().get("sampler-1", leaving) == leaving and time.monotonic() < until_s:
+        launch.watch()
+        time.sleep(0.02)
+    assert launch.supervisor.pids()["sampler-1"] != leaving
+    assert launch.counts["sampler"] == 2
+
+
+@pytest.mark.timeout(120)
+def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch):
+    """From one sampler of a slow environment to as many as the topology allows, and back to nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    environment = tmp_path / "napping.py"
+    environment.write_text(
+        "import time\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Napping(PendulumEnv):\n"
+        "    def step(self, action):\n"
+        "        time.sleep(0.002)\n"
+        "        return super().step(action)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    plan = topology.load(
+        "pendulum",
+        [
+            "run.env=napping:Napping",
+            "run.stop={minutes=1}",
+            "components.sampler.count=[1, 3]",
+            "components.sampler.envs=4",
+            "algorithm.learning_starts=100",
+        ],
+    )
+    run = Launch(plan, RunFolder.create("scale", str(tmp_path / "run")), Notes())
+    until_s = time.monotonic() + 50
+    try:
+        run.start()
+        while run.counts["sampler"] < 3 and time.monotonic() < until_s:
+            run.pump(0.1)
+            run.watch()
+        assert run.counts["sampler"] == 3, run.status
+        time.sleep(1.5)
+    finally:
+        run.finish()
+    workers = json.loads(run.folder.summary.read_text())["workers"]["sampler"]
+    assert [count for _, count, _ in workers] == [1, 3]
+    assert workers[-1][2].startswith("samplers 1 -> 3: critic_learner starved ")
+    assert workers[-1][2] in run.view.lines

@@ -1,0 +1,50 @@
+"""When the broker may move counts, and what a change leaves unmeasured."""
+
+from dataclasses import replace
+
+import pytest
+
+from spreeze_zmq import topology
+from spreeze_zmq.balancer import Balancer
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"), [("auto", 1, 8), ("[2, 5]", 2, 5)], ids=["auto", "a range"]
+)
+def test_a_range_lets_it_move_the_count(count, low, high):
+    """Within the range that the topology gives; "auto" is one from one to the number of cores, or 8."""
+    plan = topology.load("pendulum", [f"components.sampler.count={count}"], cores=2)
+    rebalancer = Balancer(plan).rebalancer
+    assert (rebalancer.minimum, rebalancer.maximum) == (low, high)
+
+
+def test_a_fixed_count_stays():
+    """A number in the topology forbids it, and so does a place that is left free."""
+    assert Balancer(topology.load("pendulum", ["components.sampler.count=2"])).rebalancer is None
+    assert Balancer(topology.load("pendulum", without=["sampler"])).rebalancer is None
+
+
+def test_a_lock_step_run_keeps_its_count():
+    """It must repeat itself, whatever the machine does meanwhile."""
+    plan = topology.load("pendulum")
+    plan = replace(plan, balance=replace(plan.balance, mode="lockstep"))
+    assert Balancer(plan).rebalancer is None
+
+
+def test_every_process_is_in_the_journal_with_its_three_rates():
+    """Produced, received, trained on; where the time went; cores and memory."""
+    balancer = Balancer(topology.load("pendulum"))
+    clock = {"busy": 0.5, "blocked": 0.5, "starved": 0.0, "idle": 0.0}
+    fields = {"role": "sampler", "cpu_s": 0.0, "rss_bytes": 7, "counters": {}, "uptime_s": 1.25}
+    for t_s in range(5):
+        fields |= {"clock_s": {name: t_s * share for name, share in clock.items()}}
+        fields |= {"pushed": {"critic_learner": 100 * t_s}}
+        balancer.take("sampler-0", 1, fields, float(t_s))
+        balancer.step(1, float(t_s), training=True)
+    figures = balancer.figures(4.0)
+    sampler = figures["processes"]["sampler-0"]
+    assert sampler["produced_per_s"] == 100
+    assert {"received_per_s", "trained_per_s", "busy", "blocked", "starved", "cpu"} < set(sampler)
+    assert sampler["rss_bytes"] == 7
+    assert 0 <= figures["busy_cores"] <= figures["cores"] + 0.5
+    assert balancer.rebalancer.start_s == 1.25
