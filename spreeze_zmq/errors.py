@@ -4,6 +4,7 @@ SpreezeError                exit code 1: the run failed
 ├── InputError              exit code 2: the user's input is at fault; one clear message, no traceback
 │   ├── TopologyError       every mistake of one topology at once
 │   ├── InvalidEnvironment  an environment that cannot be made, or that a policy cannot act in
+│   │   └── InvalidRandomization  ranges of model parameters that it does not have
 │   └── CheckpointError     nothing complete to go on from, or parts that do not fit
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
 ├── WireError               a message that was refused; the reader counts it and goes on
@@ -54,6 +55,19 @@ class TopologyError(InputError):
 
 class InvalidEnvironment(InputError):
     """An environment that cannot be made, or whose spaces no policy here can act in."""
+
+
+class InvalidRandomization(InvalidEnvironment):
+    """Ranges for parameters that an environment's model does not have, or that lead out of what it can be.
+
+    Attributes:
+        mistakes: of each the parameter's name, the problem, and how to mend it.
+    """
+
+    def __init__(self, env_id: str, mistakes: Sequence[tuple[str, str, str]]):
+        self.mistakes = tuple(mistakes)
+        lines = (f"{name}: {problem}" + (f" ({hint})" if hint else "") for name, problem, hint in mistakes)
+        super().__init__(f"{env_id}: randomize: {'; '.join(lines)}")
 
 
 class CheckpointError(InputError):

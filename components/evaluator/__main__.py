@@ -31,6 +31,7 @@ class Evaluator:
             self.num_episodes,
             step_info=False,
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
+            randomize=component.plan.run.randomize if component.options["randomize"] else None,
             **spec.kwargs,
         )
         self.seed = int(component.seed_sequence().generate_state(1)[0])

@@ -37,6 +37,7 @@ class Collector:
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
             step_info=False,
             seed=int(seed.generate_state(1)[0]),
+            randomize=component.plan.run.randomize,
             **spec.kwargs,
         )
         self.rng = np.random.default_rng(seed)

@@ -26,15 +26,19 @@ RESERVED = (
     "max_failures",
     "step_timeout_s",
     "on_failure",
+    "randomize",
 )
 
 
-def probe(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> EnvironmentSpec:
+def probe(
+    env_id: str, env_kwargs: Mapping[str, Any] | None = None, randomize: Mapping[str, Any] | None = None
+) -> EnvironmentSpec:
     """Make one environment, read its spaces, close it.
 
     Args:
         env_id: as for ``make``.
         env_kwargs: arguments of its constructor.
+        randomize: ranges of its model's parameters, to check them.
 
     Raises:
         InvalidEnvironment: it cannot be made, or no policy here can act in its spaces; one clear message.
@@ -43,7 +47,7 @@ def probe(env_id: str, env_kwargs: Mapping[str, Any] | None = None) -> Environme
     reserved = [name for name in RESERVED if name in kwargs]
     if reserved:
         raise InvalidEnvironment(f"{env_id}: '{reserved[0]}' is set by the system, not by env_kwargs")
-    env = make(env_id, 1, **kwargs)
+    env = make(env_id, 1, randomize=randomize, **kwargs)
     try:
         spaces = env.single_observation_space, env.single_action_space
         return spec_of(env_id, kwargs, *spaces, env.episode_limit)
@@ -63,6 +67,7 @@ def make(
     max_failures: int = 10,
     step_timeout_s: float | None = 60.0,
     on_failure: Callable[[Failure], None] | None = None,
+    randomize: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> BatchedEnv:
     """A batch of environments that follows ``gymnasium.vector`` in same-step autoreset mode.
@@ -85,6 +90,8 @@ def make(
             truncated, and it begins anew; more such failures in a minute raise ``EnvironmentFailure``.
         step_timeout_s: with workers, a step that takes longer counts as hanging; ``None`` for never.
         on_failure: called with each failure that is mended.
+        randomize: ranges that parameters of a MuJoCo task's model are drawn from, in each environment at each
+            reset: ``{"body_mass": [0.8, 1.2]}``; ``spreeze_zmq.envs.randomization`` tells all of it.
         kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
 
     Raises:
@@ -92,19 +99,30 @@ def make(
         EnvironmentFailure: the workers did not come up.
     """
     _refuse(env_id, num_envs, batch_size, num_workers, backend)
+    if randomize:
+        _refuse_ranges(env_id, backend, kwargs)
     from .failures import Failures
 
     size = batch_size or num_envs
     if num_workers:
-        env = _in_workers(env_id, num_envs, size, num_workers, backend, seed, step_timeout_s, kwargs)
+        env = _in_workers(
+            env_id, num_envs, size, num_workers, backend, seed, step_timeout_s, kwargs, randomize
+        )
     else:
-        env = _in_process(env_id, num_envs, size, backend, seed, step_info, kwargs)
+        env = _in_process(env_id, num_envs, size, backend, seed, step_info, kwargs, randomize)
     env.failures = Failures(max_failures, on_failure)
     return env
 
 
 def _in_process(
-    env_id: str, num_envs: int, size: int, backend: str, seed: int, step_info: bool, kwargs: dict[str, Any]
+    env_id: str,
+    num_envs: int,
+    size: int,
+    backend: str,
+    seed: int,
+    step_info: bool,
+    kwargs: dict[str, Any],
+    randomize: Mapping[str, Any] | None = None,
 ) -> BatchedEnv:
     from .envpool_batch import EnvPoolBatch, why_not
     from .source import find
@@ -139,7 +157,7 @@ def _in_process(
     if native is not None and (backend != "gymnasium" or source.is_own_task):
         if backend == "gymnasium":
             raise InvalidEnvironment(f"{env_id}: backend 'gymnasium' cannot do it: {reason}")
-        env = source.make_native(native, num_envs, kwargs, seed, step_info)
+        env = source.make_native(native, num_envs, kwargs, seed, step_info, randomize)
     else:
         from .gymnasium_loop import GymnasiumLoop
 
@@ -157,6 +175,7 @@ def _in_workers(
     seed: int,
     step_timeout_s: float | None,
     kwargs: dict[str, Any],
+    randomize: Mapping[str, Any] | None,
 ) -> BatchedEnv:
     from .workers import WorkerEnv
 
@@ -167,14 +186,32 @@ def _in_workers(
             f"{env_id}: with num_workers its arguments are plain data that another process can be told, but:"
             f" {error} (a callable of a module, 'module:callable', can make them there)"
         ) from None
-    like = _in_process(env_id, 1, 1, backend, seed, False, kwargs)
-    arguments = {"env_id": env_id, "backend": like.backend, "step_info": False, **kwargs}
+    like = _in_process(env_id, 1, 1, backend, seed, False, kwargs, randomize)
+    arguments = {
+        "env_id": env_id,
+        "backend": like.backend,
+        "step_info": False,
+        "randomize": randomize,
+        **kwargs,
+    }
     try:
         env = WorkerEnv(like, num_envs, num_workers, size, seed, arguments, step_timeout_s)
     finally:
         like.close()
     env.backend_reason = f"{like.backend_reason}; in {num_workers} workers"
     return env
+
+
+def _refuse_ranges(env_id: str, backend: str, kwargs: Mapping[str, Any]) -> None:
+    """Ranges of model parameters are for environments that have such a model, not to be ignored by others."""
+    from .source import find
+
+    source = find(env_id)
+    native, reason = source.native(kwargs)
+    if native is None or (backend in ("gymnasium", "envpool") and not source.is_own_task):
+        raise InvalidEnvironment(
+            f"{env_id}: randomize needs a MuJoCo task that is stepped natively: {reason}"
+        )
 
 
 def _refuse(env_id: str, num_envs: int, batch_size: int | None, num_workers: int, backend: str) -> None:

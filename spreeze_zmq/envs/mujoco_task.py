@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidEnvironment
 from . import post_constraint
+from .randomization import Randomizer, read_ranges
 from .task import Task
 
 Floats = NDArray[np.float64]
@@ -64,6 +65,7 @@ class MujocoTask(Task):
         ctrl: ``[N, nu]`` float64.
         init_qpos: ``[nq]``, the model's own.
         init_qvel: ``[nv]`` zeros.
+        randomizer: what draws the models' parameters; its ``values()`` are the present ones.
     """
 
     backend: ClassVar[str] = "mujoco"
@@ -81,6 +83,8 @@ class MujocoTask(Task):
     ctrl: Floats = field(init=False, repr=False)
     init_qpos: Floats = field(init=False, repr=False)
     init_qvel: Floats = field(init=False, repr=False)
+    randomizer: Randomizer | None = field(init=False, repr=False, default=None)
+    _ranges: Mapping[str, Any] = field(init=False, repr=False, default_factory=dict)
 
     @abstractmethod
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -96,11 +100,22 @@ class MujocoTask(Task):
     def before(self) -> None:
         """Note what of the state before a step the outcome depends on."""
 
+    def randomize(self, ranges: Mapping[str, Any]) -> None:
+        """Draw parameters of the model anew for each environment at each reset; see ``randomization``."""
+        self._ranges = ranges
+
+    def parameter(self, name: str) -> NDArray[Any]:
+        """A field of MjModel: ``[...]``, or ``[N, ...]`` where it is randomised."""
+        own = None if self.randomizer is None else self.randomizer.field(name)
+        value: NDArray[Any] = getattr(self.model, name) if own is None else own
+        return value
+
     def allocate(self, num_envs: int) -> None:
         """Load the model and bind its fields.
 
         Raises:
             InvalidEnvironment: the model's file is not there or cannot be compiled.
+            InvalidRandomization: it has no such parameters.
         """
         self.num_envs = num_envs
         spec, self.model = load_model(find_model(self.xml_file, type(self)))
@@ -109,6 +124,10 @@ class MujocoTask(Task):
         fields = self.fields()
         self.batch = self._make_batch(spec, tuple(n for n in fields if n in post_constraint.FIELDS))
         self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
+        if self._ranges:
+            self.randomizer = Randomizer(
+                self.model, self.batch, read_ranges(type(self).__name__, self.model, self._ranges)
+            )
         self._rest = self.batch.state[0].copy()  # all that a simulation's future depends on
         self._computed = bool(fields)
         for name in fields:
@@ -125,6 +144,8 @@ class MujocoTask(Task):
         self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
     ) -> None:
         """Reset the simulations ``rows`` and put them into their initial states."""
+        if self.randomizer is not None:
+            self.randomizer.draw(rows, rngs)
         self.batch.state[rows] = self._rest
         for row, rng in zip(rows, rngs, strict=True):
             self.qpos[row], self.qvel[row] = self.initial_state(rng)

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from ..errors import InvalidEnvironment
+from ..errors import InvalidEnvironment, InvalidRandomization
 from .task import NativeEnv, Task
 from .tasks import NATIVE
 
@@ -73,7 +73,13 @@ class Source:
         return task, f"{name} is a native task, the whole batch steps at once"
 
     def make_native(
-        self, task: type[Task], num_envs: int, kwargs: Mapping[str, Any], seed: int, step_info: bool
+        self,
+        task: type[Task],
+        num_envs: int,
+        kwargs: Mapping[str, Any],
+        seed: int,
+        step_info: bool,
+        randomize: Mapping[str, Any] | None = None,
     ) -> NativeEnv:
         """``num_envs`` environments of a native task.
 
@@ -87,7 +93,11 @@ class Source:
             own = {name: value for name, value in own.items() if name not in _VIEW}
         try:
             made = task(**own)
+            if randomize:
+                made.randomize(randomize)
             env = NativeEnv(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)
+        except InvalidRandomization as error:
+            raise InvalidRandomization(self.env_id, error.mistakes) from None
         except InvalidEnvironment as error:
             raise InvalidEnvironment(f"{self.env_id}: {error}") from error
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from gymnasium import Space
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
+from ..errors import InvalidEnvironment
 from .batched import BatchedEnv, Step
 
 #: The environments that a method is asked about: all of them, or some by number.
@@ -37,6 +38,14 @@ class Task(ABC):
     max_episode_steps: ClassVar[int | None] = None
     observation_space: Space[Any]
     action_space: Space[Any]
+
+    def randomize(self, ranges: Mapping[str, Any]) -> None:
+        """Take the ranges that parameters of the model are drawn from at each reset, before ``allocate``.
+
+        Raises:
+            InvalidEnvironment: there is no such model.
+        """
+        raise InvalidEnvironment("only MuJoCo tasks have model parameters to randomise")
 
     @abstractmethod
     def allocate(self, num_envs: int) -> None:

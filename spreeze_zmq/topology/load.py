@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InputError, InvalidEnvironment, TopologyError
+from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
 from spreeze_zmq.topology.plan import BalancePlan, Plan, RunPlan, StopPlan
@@ -58,7 +58,7 @@ def load(
         mistakes,
     )
     name = _run_name(run["name"], read)
-    environment = _probe(run["env"], run["env_kwargs"], algorithm, mistakes)
+    environment = _probe(run, algorithm, mistakes)
     if mistakes.found or environment is None:
         raise TopologyError(read.shown, mistakes.found)
     return Plan(
@@ -135,16 +135,19 @@ def _run_name(name: str | None, read: Source) -> str:
     return name or re.sub(r"[^A-Za-z0-9._-]", "_", read.path.stem)
 
 
-def _probe(
-    env: str | None, env_kwargs: Mapping[str, Any], algorithm: Algorithm | None, mistakes: Mistakes
-) -> EnvironmentSpec | None:
+def _probe(run: Mapping[str, Any], algorithm: Algorithm | None, mistakes: Mistakes) -> EnvironmentSpec | None:
     """Make the environment once, so that a wrong one is known before anything starts."""
-    if env is None:
+    if run["env"] is None:
         return None
     try:
-        spec = envs.probe(env, env_kwargs)
+        spec = envs.probe(run["env"], run["env_kwargs"], run["randomize"])
         if algorithm is not None:
             algorithm.check(spec)
+    except InvalidRandomization as error:
+        for name, problem, hint in error.mistakes:
+            parts = (name,) if name in run["randomize"] else name.split(".")
+            mistakes.add(("run", "randomize", *parts), problem, hint)
+        return None
     except InvalidEnvironment as error:
         mistakes.add(("run", "env"), str(error))
         return None
@@ -156,6 +159,7 @@ def _run_plan(run: Mapping[str, Any]) -> RunPlan:
     return RunPlan(
         env=run["env"],
         env_kwargs=run["env_kwargs"],
+        randomize=run["randomize"],
         algorithm=run["algorithm"],
         seed=run["seed"],
         stop=StopPlan(stop.get("return"), stop.get("env_steps"), stop.get("minutes")),

@@ -21,6 +21,7 @@ STOP = (
 RUN = (
     Option("env", "str", required=True, help='a Gymnasium id, or "module:Id-v0" or "module:callable"'),
     Option("env_kwargs", "table", {}, help="keyword arguments of the environment"),
+    Option("randomize", "table", {}, help="ranges of model parameters, drawn at each reset of a sampler's"),
     Option("algorithm", "str", "sac", help="the algorithm's name"),
     Option("seed", "int", 0, minimum=0, maximum=2**32 - 1, help="the seed from which all others are drawn"),
     Option("stop", "table", {}, options=STOP, help="when to stop, whichever comes first; never without it"),

@@ -39,6 +39,7 @@ class RunPlan:
 
     env: str
     env_kwargs: dict[str, Any]
+    randomize: dict[str, Any]
     algorithm: str
     seed: int
     stop: StopPlan

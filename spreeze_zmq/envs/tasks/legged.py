@@ -206,13 +206,18 @@ class Humanoid(HumanBody):
         return self.contact_cost_weight
 
     def prepare(self) -> None:
-        """Note the masses, and where their centres are."""
-        self._mass = self.model.body_mass.copy()
+        """Note where the centres of mass are."""
         self._centre = self.mass_centre(slice(None))
 
     def mass_centre(self, rows: Rows) -> Floats:
         """``[n, 2]``, in the plane."""
-        centre: Floats = (self._mass @ self.xipos[rows])[:, :2] / self._mass.sum()
+        mass = self.parameter("body_mass")
+        if mass.ndim == 2:  # randomised
+            moment = np.einsum("nb,nbj->nj", mass[rows], self.xipos[rows])
+            total = mass[rows].sum(axis=1, keepdims=True)
+        else:
+            moment, total = mass @ self.xipos[rows], mass.sum()
+        centre: Floats = moment[:, :2] / total
         return centre
 
     def begin(self, rows: NDArray[np.intp], *args: Any) -> None:
