@@ -25,7 +25,7 @@ from spreeze_zmq.topology.resolve import available_cores
 
 WIDTH = 100
 #: The packages whose speed is measured with ours.
-PACKAGES = ("numpy", "torch", "mujoco", "gymnasium", "pyzmq")
+PACKAGES = ("numpy", "torch", "mujoco", "gymnasium", "envpool", "pyzmq")
 #: The channels' measurement warms up and starts a process for every turn: so much of the time is its own.
 CHANNELS_SHARE = 0.4
 
@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="SECTION",
         help="sampler: environments and a whole sampler beside the bare physics; channels: what they move "
-        "beside bare pyzmq; learner: updates beside matrix products (default: all, half a minute)",
+        "beside bare pyzmq; learner: updates beside matrix products (default: these, half a minute); envs: "
+        "batches of environments on all cores beside EnvPool and Gymnasium (minutes)",
     )
     parser.add_argument(
         "--env",
@@ -62,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
     Raises:
         InputError: an unknown section or environment, a senseless time, a file that cannot be written.
     """
-    names = list(dict.fromkeys(arguments.sections)) or list(SECTIONS)
+    names = list(dict.fromkeys(arguments.sections)) or [name for name in SECTIONS if name != "envs"]
     check(names, arguments.env, arguments.seconds, arguments.json)
     machine = describe_machine()
     print(machine_line(machine))
@@ -123,11 +124,19 @@ def measure_learner(env_id: str, seconds: float) -> Section:
     return bench_learner.measure(env_id, seconds)
 
 
+def measure_envs(env_id: str, seconds: float) -> Section:
+    """Tasks and scenarios of its own; the environment plays no part."""
+    from spreeze_zmq.commands import bench_envs
+
+    return bench_envs.measure(seconds)
+
+
 #: In the order in which they are measured.
 SECTIONS: dict[str, Callable[[str, float], Section]] = {
     "sampler": measure_sampler,
     "channels": measure_channels,
     "learner": measure_learner,
+    "envs": measure_envs,
 }
 
 

@@ -69,7 +69,7 @@ def bare_physics(
     return (lambda turn_s: repeated(step, 1, turn_s)), "env.step of one Gymnasium environment"
 
 
-def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]]) -> Callable[[], None]:
+def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]], nthread: int = 1) -> Callable[[], None]:
     """One step of all simulations without observing, rewarding or resetting, from states that ``env`` has
     been in.
     """
@@ -81,7 +81,7 @@ def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]]) -> Callable[[], None]
         env.step(actions[count % len(actions)])
         if count % STEPS_FROM_STATE == 0:
             states.append(task.batch.state.copy())
-    batch = Batch(task.model, env.num_envs, nthread=1)
+    batch = Batch(task.model, env.num_envs, nthread=nthread)
     ctrl, frame_skip = batch.bind("ctrl"), task.frame_skip
     count = 0
 

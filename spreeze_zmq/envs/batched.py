@@ -39,6 +39,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     (``_restart``); everything else is here.
 
     Attributes:
+        batch_size: how many environments ``recv`` waits for.
         backend: which engine steps: ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``.
         backend_reason: why that one, in words.
         max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
@@ -63,7 +64,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         episode_limit: int | None = None,
     ):
         self.env_id = env_id
-        self.num_envs = num_envs
+        self.num_envs = self.batch_size = num_envs
         self.single_observation_space = observation_space
         self.single_action_space = action_space
         self.observation_space = batch_space(observation_space, num_envs)

@@ -55,6 +55,7 @@ class EnvPoolBatch(BatchedEnv):
         spaces = spec.observation_space, spec.action_space
         limit = int(spec.config.max_episode_steps)
         super().__init__(env_id, num_envs, *spaces, None, seed, limit)
+        self.batch_size = batch_size
         self._fresh = True
         self._ready: list[tuple[int, Any, float, bool, bool, Any]] = []
         self._ending: dict[int, tuple[float, bool, bool, Any]] = {}

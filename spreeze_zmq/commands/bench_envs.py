@@ -1,0 +1,190 @@
+"""``spreeze bench envs``: our batches on all cores beside EnvPool's, Gymnasium's and the bare physics."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+from spreeze_zmq import envs, topology
+from spreeze_zmq.commands.bench_figures import Figure, Rate, Section, Way, in_turn, paired, repeated
+from spreeze_zmq.commands.bench_physics import bare_mujoco, cycled, random_actions
+from spreeze_zmq.commands.bench_sampler import running_sampler
+from spreeze_zmq.envs.envpool_batch import HOW_TO_INSTALL
+from spreeze_zmq.topology.resolve import available_cores
+
+TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
+NUM_ENVS = 64
+UNEVEN = "spreeze_zmq.commands.bench_uneven"
+UNIT = "env steps/s"
+#: What is asked of us as a ratio to EnvPool.
+AGAINST_ENVPOOL = {"HalfCheetah-v5": 1.1, "Ant-v5": 1.1, "Humanoid-v5": 1.1}
+#: The settings of each side that are tried; the best one counts. ``None`` waits for all.
+BATCH_SIZES = (None, 16, 32)
+MAX_RSS_MB, MAX_READY_S = 200.0, 1.0
+
+Rates = dict[str, list[Rate]]
+
+
+def measure(seconds: float) -> Section:
+    """Measure for about ``seconds`` a line, besides the starts of processes."""
+    figures: list[Figure] = []
+    for env_id in TASKS:
+        figures += measure_task(env_id, seconds)
+    figures += [
+        measure_uneven("64 that wait", f"{UNEVEN}:Waiting", 64, 64, 16, 2.0, seconds),
+        measure_uneven("16 that compute", f"{UNEVEN}:Computing", 16, 2, 4, 1.3, seconds),
+        measure_uneven("Pendulum-v1", "Pendulum-v1", 16, 2, None, 6.0, seconds),
+        measure_uneven("CartPole-v1", "CartPole-v1", 16, 2, None, 6.0, seconds),
+        *measure_sampler_process(),
+    ]
+    missing = "" if find_spec("envpool") else f"; EnvPool is not installed and left out ({HOW_TO_INSTALL})"
+    about = f"batches of {NUM_ENVS} on {available_cores()} cores; limit: what each line names{missing}"
+    return Section("envs", about, figures)
+
+
+def measure_task(env_id: str, seconds: float) -> list[Figure]:
+    """One task of MuJoCo: ours, EnvPool's, Gymnasium's, and the physics alone on all cores."""
+    actions = random_actions(envs.probe(env_id), NUM_ENVS)
+    cores = available_cores()
+    with ExitStack() as stack:
+        ways: dict[str, Way] = {}
+        for size in BATCH_SIZES:
+            ours = stack.enter_context(batch(env_id, NUM_ENVS, num_workers=cores, batch_size=size))
+            ways[f"ours {size or 'all'}"] = driven(ours, actions)
+            if find_spec("envpool"):
+                ways[f"EnvPool {size or 'all'}"] = envpool_way(env_id, size, actions)
+        ways["AsyncVectorEnv"] = async_vector_way(stack, env_id, NUM_ENVS, actions)
+        single = stack.enter_context(batch(env_id, NUM_ENVS))
+        single.reset()
+        physics = bare_mujoco(single, actions, nthread=cores)
+        ways["raw physics"] = lambda turn_s: repeated(physics, NUM_ENVS, turn_s)
+        rates = in_turn(ways, 2 * seconds)
+    figures = [against(f"{env_id} / physics", rates, "raw physics", 0.9)]
+    if find_spec("envpool"):
+        asked = AGAINST_ENVPOOL.get(env_id, 0.95)
+        figures.append(against(f"{env_id} / EnvPool", rates, "EnvPool", asked))
+    figures.append(against(f"{env_id} / AsyncVec", rates, "AsyncVectorEnv", None))
+    return figures
+
+
+def measure_uneven(
+    name: str,
+    env_id: str,
+    num_envs: int,
+    num_workers: int,
+    batch_size: int | None,
+    asked: float,
+    seconds: float,
+) -> Figure:
+    """Ours in workers beside Gymnasium's with a process for each environment."""
+    actions = random_actions(envs.probe(env_id), num_envs)
+    with ExitStack() as stack:
+        ours = stack.enter_context(batch(env_id, num_envs, num_workers=num_workers, batch_size=batch_size))
+        ways = {
+            "ours": driven(ours, actions),
+            "AsyncVectorEnv": async_vector_way(stack, env_id, num_envs, actions),
+        }
+        return against(f"{name} / AsyncVec", in_turn(ways, seconds), "AsyncVectorEnv", asked)
+
+
+def measure_sampler_process() -> list[Figure]:
+    """Memory of a sampler with 64 HalfCheetahs, and the time until its first rollout."""
+    overrides = ["run.name=bench", "components.sampler.count=1", f"components.sampler.envs={NUM_ENVS}"]
+    plan = topology.load("halfcheetah", overrides)
+    ready_s, rss_mb = [], []
+    for _ in range(4):
+        began_s = time.monotonic()
+        with running_sampler(plan) as whole:
+            ready_s.append(time.monotonic() - began_s)
+            rss_mb.append(whole.process.memory_info().rss / 1e6)
+    ready, rss = statistics.median(ready_s[1:]), statistics.median(rss_mb)  # the first one warms the disk
+    return [
+        Figure("sampler, resident", MAX_RSS_MB, rss, "MB", rss / MAX_RSS_MB, "asked: at most 1"),
+        Figure("sampler, first rollout", MAX_READY_S, ready, "s", ready / MAX_READY_S, "asked: at most 1"),
+    ]
+
+
+def against(name: str, rates: Rates, peer: str, asked: float | None) -> Figure:
+    """Our best setting beside the best one of a peer, whose ways begin with its name."""
+    ours, theirs = best(rates, "ours"), best(rates, peer)
+    per_s = {way: [rate.per_s for rate in rates[way]] for way in (ours, theirs)}
+    note = " over ".join(way for way in (ours, theirs) if way.split()[-1] in ("all", "16", "32"))
+    asked_note = "" if asked is None else f"asked {asked:g}"
+    figure = paired(name, UNIT, per_s[theirs], per_s[ours])
+    details = {} if asked is None else {"asked": asked}
+    return replace(figure, note="; ".join(part for part in (asked_note, note) if part), details=details)
+
+
+def best(rates: Rates, whose: str) -> str:
+    """The way of somebody's with the highest median."""
+    own = [way for way in rates if way.startswith(whose)]
+    return max(own, key=lambda way: statistics.median(rate.per_s for rate in rates[way]))
+
+
+# --- the ways --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def batch(env_id: str, num_envs: int, **kwargs: Any) -> Iterator[Any]:
+    """One of ours, closed in the end."""
+    env = envs.make(env_id, num_envs, step_info=False, **kwargs)
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def driven(env: Any, actions: list[Any]) -> Way:
+    """Steps a batch in the way that suits its batch size."""
+    env.reset()
+    size: int = env.batch_size
+    if size == env.num_envs:
+        return rate_of(cycled(env.step, actions), size)
+    env.send(actions[0])
+
+    def step(batch_actions: Any) -> None:
+        ids = env.recv()[4]["env_id"]
+        env.send(batch_actions[ids], ids)
+
+    return rate_of(cycled(step, actions), size)
+
+
+def envpool_way(env_id: str, size: int | None, actions: list[Any]) -> Way:
+    """EnvPool by itself, its dead steps counted as steps."""
+    import envpool
+
+    pool = envpool.make(env_id, env_type="gymnasium", num_envs=NUM_ENVS, batch_size=size or NUM_ENVS)
+    actions = [batch_actions.astype(pool.action_space.dtype) for batch_actions in actions]
+    if size is None:
+        pool.reset()
+        return rate_of(cycled(pool.step, actions), NUM_ENVS)
+    pool.async_reset()
+
+    def step(batch_actions: Any) -> None:
+        ids = pool.recv()[4]["env_id"]
+        pool.send(batch_actions[ids], ids)
+
+    return rate_of(cycled(step, actions), size)
+
+
+def async_vector_way(stack: ExitStack, env_id: str, num_envs: int, actions: list[Any]) -> Way:
+    """Gymnasium's vector environment with a process for each environment."""
+    from gymnasium.vector import AsyncVectorEnv
+
+    from spreeze_zmq.envs.source import find
+
+    source = find(env_id)
+    env = AsyncVectorEnv([lambda: source.make_one({})] * num_envs)
+    stack.callback(env.close)
+    env.reset(seed=0)
+    return rate_of(cycled(env.step, actions), num_envs)
+
+
+def rate_of(step: Callable[[], None], amount: int) -> Way:
+    """A way that repeats a step of ``amount`` environments."""
+    return lambda turn_s: repeated(step, amount, turn_s)
