@@ -51,6 +51,7 @@ class MujocoTask(Task):
     ``mj_step``, the ``derived`` ones describe the state before the last substep; after a reset, the one now.
 
     Attributes:
+        mjcf: the model itself, as text; then there is no file.
         xml_file: the MJCF file: a path from ``.``, ``/`` or ``~``, a file beside the task's module, or one of
             the models that come with Gymnasium.
         frame_skip: physics steps in one step of the environment.
@@ -70,6 +71,7 @@ class MujocoTask(Task):
 
     backend: ClassVar[str] = "mujoco"
     derived: ClassVar[tuple[str, ...]] = ()
+    mjcf: ClassVar[str] = ""
 
     xml_file: str = ""
     frame_skip: int = 1
@@ -118,7 +120,10 @@ class MujocoTask(Task):
             InvalidRandomization: it has no such parameters.
         """
         self.num_envs = num_envs
-        spec, self.model = load_model(find_model(self.xml_file, type(self)))
+        if self.mjcf:
+            spec, self.model = parse_model(self.mjcf)
+        else:
+            spec, self.model = load_model(find_model(self.xml_file, type(self)))
         self.init_qpos, self.init_qvel = self.model.qpos0.copy(), np.zeros(self.model.nv)
         self.dt = self.model.opt.timestep * self.frame_skip
         fields = self.fields()
@@ -235,6 +240,19 @@ def load_model(path: Path) -> tuple[Any, Any]:
             return spec, spec.compile()
     except ValueError as error:
         raise InvalidEnvironment(f"MuJoCo cannot compile {path}: {' '.join(str(error).split())}") from error
+
+
+def parse_model(mjcf: str) -> tuple[Any, Any]:
+    """Compile an MJCF text: its MjSpec and its MjModel.
+
+    Raises:
+        InvalidEnvironment: MuJoCo refuses it.
+    """
+    try:
+        spec = mujoco.MjSpec.from_string(mjcf)
+        return spec, spec.compile()
+    except ValueError as error:
+        raise InvalidEnvironment(f"MuJoCo cannot compile its mjcf: {' '.join(str(error).split())}") from error
 
 
 def _gymnasium_models() -> Path:

@@ -135,4 +135,10 @@ class Balance(MujocoTask):
         return height, height < 0.5, {"height": height}
 
 
+class Misspelt(Balance):
+    """Its model is no MJCF."""
+
+    mjcf = "<mujoco><worldbodi/></mujoco>"
+
+
 gymnasium.register("OwnCount-v0", entry_point=Count, max_episode_steps=2)

@@ -116,6 +116,7 @@ def test_a_module_in_the_current_directory_is_found(tmp_path):
         (f"{OWN}:matrix_actions", {}, r"shape \(2, 2\)"),
         (f"{OWN}:shifted", {}, "count from 1"),
         (f"{OWN}:dictionary", {}, "observations are a Dict.*FlattenObservation"),
+        (f"{OWN}:Misspelt", {}, "MuJoCo cannot compile its mjcf.*worldbodi"),
         (f"{OWN}:Balance", {"nois": 2}, "did you mean 'noise'"),
     ],
 )
