@@ -32,7 +32,7 @@ class Collector:
             spec.id,
             self.num_envs,
             backend=component.options["backend"],
-            num_workers=component.options["workers"],
+            num_workers=min(component.options["workers"], self.num_envs),
             step_timeout_s=component.options["step_timeout_s"],
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
             step_info=False,

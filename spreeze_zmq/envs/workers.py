@@ -73,7 +73,7 @@ class WorkerEnv(BatchedEnv):
         self._killed: dict[int, str] = {}
         self._heard = np.zeros(num_workers, np.int64)
         self._known = np.zeros_like(slots.obs)  # the last observation of each that was given out
-        self._everyone = np.arange(num_envs)
+        self._everyone, self._every_unit = np.arange(num_envs), list(range(len(self._rows)))
         self.pool = WorkerPool(slots, units, {"seed": seed, "make": arguments})
 
     def reset(
@@ -108,7 +108,7 @@ class WorkerEnv(BatchedEnv):
 
     def step(self, actions: NDArray[Any]) -> Step:
         """One step of every environment, all of them waited for."""
-        if self._busy.any():
+        if np.count_nonzero(self._busy):
             raise RuntimeError(f"{self.env_id}: step() while environments are under way: recv() them first")
         self.send(actions)
         self._collect(len(self._rows))
@@ -125,17 +125,17 @@ class WorkerEnv(BatchedEnv):
         if not self._started:
             raise EnvironmentFailure(f"{self.env_id}: call reset() before send()")
         ids = self._everyone if env_id is None else np.asarray(env_id, np.intp)
+        units = self._every_unit if env_id is None else list(dict.fromkeys(self._unit_of[ids].tolist()))
         actions = np.asarray(actions, self._action_dtype)
         if actions.shape != (len(ids), *self._action_shape[1:]):
             expected = (len(ids), *self._action_shape[1:])
             raise ValueError(f"{self.env_id}: actions of shape {expected} expected, got {actions.shape}")
-        units = list(dict.fromkeys(self._unit_of[ids].tolist()))
-        if sum(len(self._rows[unit]) for unit in units) != len(ids):
+        if env_id is not None and sum(len(self._rows[unit]) for unit in units) != len(ids):
             raise ValueError(
                 f"{self.env_id}: environments {self._rows[units[0]].tolist()} step together:"
                 " send() takes each of them once, and their actions at once"
             )
-        if self._busy[units].any():
+        if np.count_nonzero(self._busy[units]):
             raise RuntimeError(
                 f"{self.env_id}: send() for environments that are under way: recv() them first"
             )
