@@ -26,7 +26,7 @@ class Balancer:
     """Watches a run and says when its number of samplers should change.
 
     Attributes:
-        rebalancer: decides; None where the topology or the mode leaves nothing to decide.
+        rebalancer: decides; where the topology or the mode leaves nothing to decide it keeps figures.
         windows: of the reports.
     """
 
@@ -34,9 +34,8 @@ class Balancer:
         count = plan.components["sampler"].count
         self.cores = available_cores()
         self.windows = Windows(plan.balance.replay_ratio, _granule(plan), self.cores)
-        self.rebalancer: Rebalancer | None = None
-        if tuning.movable(plan):
-            self.rebalancer = Rebalancer(count.minimum, count.maximum)
+        limits = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
+        self.rebalancer = Rebalancer(*limits)
         self.gpus = Gpus()
         self.last_change = ""
         self._since_s = 0.0
@@ -50,7 +49,7 @@ class Balancer:
             self._incarnations[sender] = incarnation
             if fields["role"] in ("sampler", *LEARNERS):
                 self.disturb(now_s)
-            if fields["role"] == "sampler" and self.rebalancer is not None:
+            if fields["role"] == "sampler":
                 self.rebalancer.start_s = fields["uptime_s"]
 
     def lose(self, sender: str, now_s: float) -> None:
@@ -74,7 +73,7 @@ class Balancer:
         if training and not self._training:
             self.disturb(now_s)
         self._training = training
-        if self.rebalancer is None or not training or num_samplers == 0:
+        if not training or num_samplers == 0:
             return None
         window = self.windows.window(num_samplers, self._since_s, now_s)
         change = self.rebalancer.decide(window, now_s) if window is not None else None
@@ -86,11 +85,11 @@ class Balancer:
     @property
     def settled(self) -> bool:
         """The count is what the last steady window asked for."""
-        return self.rebalancer is not None and self.rebalancer.settled
+        return self.rebalancer.settled
 
     def found(self) -> Tuning | None:
-        """What is worth knowing for the next run; None where the count has not settled."""
-        if self.rebalancer is None or not self.rebalancer.settled:
+        """What is worth knowing for the next run; None where the count is fixed or has not settled."""
+        if not self.rebalancer.movable or not self.rebalancer.settled:
             return None
         figures = self.rebalancer.figures
         return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])
@@ -98,7 +97,7 @@ class Balancer:
     def status(self) -> dict[str, Any]:
         """What is shown of it."""
         return {
-            "movable": self.rebalancer is not None,
+            "movable": self.rebalancer.movable,
             "settled": self.settled,
             "last_change": self.last_change,
         }
@@ -111,7 +110,7 @@ class Balancer:
             "busy_cores": self.windows.busy_cores(now_s - JOURNAL_S, now_s),
             "gpus": self.gpus.figures(),
             "processes": {name: asdict(spell) for name, spell in spells.items()},
-            "decision": self.rebalancer.figures if self.rebalancer is not None else {},
+            "decision": self.rebalancer.figures,
             **self.status(),
         }
 

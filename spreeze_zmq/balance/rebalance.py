@@ -56,7 +56,7 @@ class Rebalancer:
         start_s: seconds that the start of a sampler takes.
         tried: trained transitions/s by count, while the world stays the same.
         figures: what the last decision was made from, for the journal.
-        settled: the last steady window asked for no change.
+        settled: the last steady window asked for no change, and none was made since.
     """
 
     minimum: int
@@ -79,7 +79,7 @@ class Rebalancer:
         """What to change now, if anything; the caller carries it out."""
         model = fitted(window, self._healthy) if window.steady else None
         if model is None:
-            self.settled, self.figures = False, {"steady": window.steady}
+            self.figures = {**self.figures, "steady": False}
             return None
         self._remember(window, model)
         count = len(window.samplers)
@@ -94,7 +94,7 @@ class Rebalancer:
             return None
         self._changes += 1
         self._changed_s.append(now_s)
-        self._wished = (0, 0)
+        self._wished, self.settled = (0, 0), False
         return Change("sampler", count, wanted, reason(window, model, wanted, self.tried))
 
     def _remember(self, window: Window, model: Model) -> None:

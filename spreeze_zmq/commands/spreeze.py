@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from spreeze_zmq import __version__
-from spreeze_zmq.commands import bench, evaluate
+from spreeze_zmq.commands import bench, evaluate, tune
 from spreeze_zmq.errors import SpreezeError
 
 
@@ -18,6 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module, text in (
         ("eval", evaluate, "play the best policy of a run again"),
+        ("tune", tune, "measure how many samplers this machine needs for a topology"),
         ("bench", bench, "this machine's limits beside what we reach"),
     ):
         subparser = commands.add_parser(name, help=text, description=module.__doc__)

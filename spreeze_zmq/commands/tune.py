@@ -1,0 +1,136 @@
+"""``spreeze tune TOPOLOGY``: measure how many samplers this machine needs for it, and what they will give.
+
+It is the run itself, its real processes and its live rebalancing, for as long as the count takes to settle.
+What was found is kept for the next run, which begins there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq import topology, tuning
+from spreeze_zmq.commands.launch import Launch
+from spreeze_zmq.errors import ComponentFailed, InputError
+from spreeze_zmq.metrics import read_journal, write_json
+from spreeze_zmq.run_folder import RunFolder
+from spreeze_zmq.topology.plan import Plan
+
+#: A count is right when it has been for this long.
+SETTLED_S = 3.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("topology", metavar="TOPOLOGY", help="a .toml file, or the name of a shipped one")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=45.0,
+        metavar="N",
+        help="measure at most so long; it ends as soon as the count has settled (default: %(default)g)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures to FILE as well")
+
+
+class Watch:
+    """Shows the changes of a run, and ends it when its count has settled."""
+
+    def __init__(self) -> None:
+        self.launch: Launch | None = None
+        self._settled_since_s: float | None = None
+
+    def update(self, status: Mapping[str, Any]) -> None:
+        """End the run once the count has been right for a while."""
+        if not status["balance"]["settled"]:
+            self._settled_since_s = None
+            return
+        self._settled_since_s = self._settled_since_s or time.monotonic()
+        if self.launch is not None and time.monotonic() - self._settled_since_s >= SETTLED_S:
+            self.launch.stop_reason = self.launch.stop_reason or "measured"
+
+    def note(self, line: str) -> None:
+        """A change, with its reason."""
+        print(line, flush=True)
+
+    def close(self) -> None:
+        """Nothing was drawn."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure, print the plan and what to expect of it, keep it.
+
+    Raises:
+        InputError: the topology has mistakes, or the time or file makes no sense.
+        ComponentFailed: a process could not be kept alive; holds the first failure.
+    """
+    if not 1 <= arguments.seconds <= 3600:
+        raise InputError(f"--seconds {arguments.seconds:g}: expected 1 to 3600")
+    if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
+        raise InputError(f"--json {arguments.json}: there is no folder {arguments.json.absolute().parent}")
+    only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
+    plan = topology.load(arguments.topology, [*arguments.set, *only])
+    found = measure(plan)
+    print(report(plan, found))
+    if arguments.json is not None:
+        write_json(arguments.json, {"machine": tuning.machine(), "topology": plan.name, **found})
+    return 0
+
+
+def measure(plan: Plan) -> dict[str, Any]:
+    """Run until the count has settled or the plan's time is over; the figures of its last decision.
+
+    Raises:
+        ComponentFailed: a process could not be kept alive, or nothing was trained.
+    """
+    watch = Watch()
+    with tempfile.TemporaryDirectory(prefix="spreeze-tune-") as folder:
+        launch = Launch(plan, RunFolder.create(plan.name, f"{folder}/run"), watch)
+        watch.launch = launch
+        failed = launch.run()
+        lines = [line for line in read_journal(launch.folder.metrics) if line["kind"] == "balance"]
+    if failed and launch.failures:
+        name, what = launch.failures[0]
+        raise ComponentFailed(f"{name}: {what}")
+    decided = [line for line in lines if line["decision"].get("steady")]
+    if not decided:
+        raise ComponentFailed("the rates did not become steady; give it longer with --seconds")
+    return {"settled": lines[-1]["settled"], "movable": lines[-1]["movable"], **decided[-1]["decision"]}
+
+
+def report(plan: Plan, found: Mapping[str, Any]) -> str:
+    """The plan and what to expect, for a person."""
+    sampler, machine = plan.components["sampler"], tuning.machine()
+    count, ratio = found["samplers"], found["replay_ratio"]
+    lines = [
+        f"{machine['cpu']}, {found['cores']} cores of which {found['busy_cores']:.1f} were busy",
+        f"plan: {count} samplers of {sampler.count.minimum} to {sampler.count.maximum}"
+        + (f", {sampler.options['envs']} environments in each" if "envs" in sampler.options else ""),
+        f"expect: {found['received_per_s']:,.0f} env steps and {found['trained_per_s']:,.0f} trained "
+        f"transitions a second, replay ratio {ratio['measured']:.2f} of {ratio['target']:g}",
+        f"samplers blocked {100 * found['blocked']:.0f} % of the time, critic_learner starved "
+        f"{100 * found['starved']:.0f} %",
+        "samplers   trained transitions/s",
+    ]
+    counts = sorted({*found["expected_trained_per_s"], *found["tried_trained_per_s"]}, key=int)
+    for number in counts:
+        tried = found["tried_trained_per_s"].get(number)
+        value = tried if tried is not None else found["expected_trained_per_s"][number]
+        lines.append(f"{number:>8}{value:>24,.0f}   {'measured' if tried is not None else 'expected'}")
+    lines.append(_kept(plan, found))
+    return "\n".join(lines)
+
+
+def _kept(plan: Plan, found: Mapping[str, Any]) -> str:
+    if not found["movable"]:
+        return "the topology fixes the count, so nothing is kept"
+    if not found["settled"]:
+        return "the count had not settled yet, so nothing is kept: give it longer with --seconds"
+    return f"kept in {tuning.file_of(plan)}"

@@ -1,0 +1,54 @@
+"""``spreeze tune`` as a user calls it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from spreeze_zmq import topology, tuning
+
+TUNE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "tune")
+SMALL = ("--set", "components.sampler.count=[1, 2]", "--set", "balance.replay_ratio=64")
+
+
+def tune(tmp_path, *arguments):
+    """Its outcome; what it keeps goes into the test's own folder."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    return subprocess.run(
+        [*TUNE, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+
+
+@pytest.mark.timeout(120)
+def test_it_prints_the_plan_and_keeps_it_for_the_next_run(tmp_path, monkeypatch):
+    """The same figures for a person and in JSON; nothing but the cache stays behind."""
+    done = tune(tmp_path, "pendulum", *SMALL, "--json", "figures.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert f"plan: {figures['samplers']} samplers of 1 to 2, 16 environments in each" in done.stdout
+    assert figures["trained_per_s"] > 0
+    assert figures["expected_trained_per_s"].keys() == {"1", "2"}
+    assert figures["settled"], done.stdout
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    plan = topology.load("pendulum", [setting for setting in SMALL if setting != "--set"])
+    assert tuning.recall(plan).samplers == figures["samplers"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figures.json", "spreeze_zmq"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pendulun",), "pendulum"),
+        (("pendulum", "--seconds", "0"), "expected 1 to 3600"),
+        (("pendulum", "--json", "nowhere/figures.json"), "there is no folder"),
+        (("pendulum", "--set", "run.sed=1"), 'did you mean "seed"'),
+    ],
+)
+def test_bad_input_starts_nothing(tmp_path, arguments, words):
+    """One clear error, exit code 2."""
+    done = tune(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
