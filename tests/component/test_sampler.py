@@ -3,6 +3,7 @@
 import signal
 
 import numpy as np
+import psutil
 import pytest
 
 from spreeze_zmq import algorithms
@@ -165,3 +166,16 @@ def test_an_environment_that_fails_is_reported_and_cut_off(peers, policy):
     assert rollout.reward[3].tolist() == [0.0, 0.0]
     np.testing.assert_array_equal(rollout.final_obs, rollout.obs[3])
     assert rollout.obs[4, :, 0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("peers", [("run.env=HalfCheetah-v5", "components.sampler.envs=64")], indirect=True)
+def test_a_sampler_of_64_cheetahs_is_small_and_soon_at_work(peers, policy):
+    """At most 200 MB resident, and a second or so of CPU time until the first rollout of 1,024 steps came."""
+    process = psutil.Process(start(peers, policy).pid)
+    peers.wait(CRITIC, "sampler")
+    cpu_s = sum(process.cpu_times()[:2])
+    peers.wait(CRITIC, "sampler")
+    megabytes = process.memory_info().rss / 1e6
+    print(f"\nsampler of 64 HalfCheetahs: {megabytes:.0f} MB, first rollout after {cpu_s:.2f} CPU s")
+    assert megabytes < 200
+    assert cpu_s < 3

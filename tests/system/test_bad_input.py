@@ -1,13 +1,16 @@
 """Bad topologies as their writers meet them: a clear line for each mistake, exit code 2, nothing started."""
 
+import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from tests.system.conftest import LAUNCH
 
+ROOT = Path(__file__).parents[2]
 GOOD = '[run]\nenv = "Pendulum-v1"\n'
 
 #: What is wrong -> the topology (or the arguments), and what the error must say, a mistake a fragment.
@@ -18,6 +21,14 @@ BAD = {
     "old environment": ('[run]\nenv = "HalfCheetah-v3"\n', ["HalfCheetah-v3", "HalfCheetah-v5"]),
     "missing module": ('[run]\nenv = "no_such_pkg.arm:Reach-v0"\n', ["no_such_pkg"]),
     "unknown environment keyword": (GOOD + "env_kwargs = { gravity = 1.0 }\n", ["gravity"]),
+    "observations that no policy takes": (
+        '[run]\nenv = "tests.unit.envs.own_environments:dictionary"\n',
+        ["observations are a Dict", "FlattenObservation"],
+    ),
+    "misspelt parameter": (
+        '[run]\nenv = "Hopper-v5"\n[run.randomize]\nbody_mas = [0.8, 1.2]\ngeom_friction.flor = [0.5, 1.5]\n',
+        ["body_mass", "floor"],
+    ),
     "no environment": ("[run]\nseed = 1\n", ["run.env"]),
     "unknown algorithm": (GOOD + 'algorithm = "sacc"\n', ["sacc", "sac"]),
     "unknown algorithm option": (
@@ -58,7 +69,13 @@ def check(folder, text):
     (folder / "bad.toml").write_text(text)
     began_s = time.monotonic()
     done = subprocess.run(
-        [*LAUNCH, "bad.toml"], cwd=folder, capture_output=True, text=True, timeout=30, check=False
+        [*LAUNCH, "bad.toml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     return done, time.monotonic() - began_s
 
