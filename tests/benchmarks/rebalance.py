@@ -1,0 +1,243 @@
+"""What live rebalancing makes of bad starts: runs beside a sweep of fixed counts, and their curves as a PNG.
+
+    python tests/benchmarks/rebalance.py --seconds 45 --png rebalance.png
+    python tests/benchmarks/rebalance.py --only slowed_learner --only busy_core
+
+Two topologies: one whose environment mostly waits, so that several samplers are right even on two cores, and
+pendulum, where one is right. Each bad start is compared with the best fixed count under the same disturbance.
+Needs matplotlib for the PNG, which nothing else here does (pip install matplotlib).
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from spreeze_zmq import topology, tuning
+from spreeze_zmq.metrics import read_journal
+
+HERE = Path(__file__).parent
+LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+#: An environment that waits 1 ms a step and learners that want as much as several samplers make of it.
+NAPPING = ["run.env=napping:make", "balance.replay_ratio=32", "algorithm.learning_starts=500"]
+PENDULUM = []
+#: When the disturbance begins, in seconds of the run; and what the first seconds of a run do not count.
+DISTURBED_S, WARM_UP_S = 20.0, 6.0
+#: SIGSTOP and SIGCONT in turn: a tenth of the time is left.
+PERIOD_S, LEFT = 0.1, 0.1
+
+
+class Slowed:
+    """A process that is stopped nine tenths of the time."""
+
+    def __init__(self, run_file, role):
+        self.run_file, self.role, self.done = run_file, role, threading.Event()
+        self.thread = threading.Thread(target=self.work)
+        self.thread.start()
+
+    def work(self):
+        """Stop and continue until told to end."""
+        process = None
+        while not self.done.is_set():
+            process = process or find(self.run_file, self.role)
+            if process is None:
+                time.sleep(0.1)
+                continue
+            try:
+                process.send_signal(signal.SIGSTOP)
+                time.sleep(PERIOD_S * (1 - LEFT))
+                process.send_signal(signal.SIGCONT)
+                time.sleep(PERIOD_S * LEFT)
+            except psutil.NoSuchProcess:
+                process = None
+
+    def end(self):
+        """Leave it running."""
+        self.done.set()
+        self.thread.join()
+
+
+class Busy:
+    """A loop that takes a core."""
+
+    def __init__(self, *_):
+        self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+
+    def end(self):
+        """Give the core back."""
+        self.process.kill()
+        self.process.wait()
+
+
+def find(run_file, role):
+    """The first process of a role of a run; None where there is none."""
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if command[-2:] == [str(run_file), "0"] and Path(command[1]).name == role:
+            return process
+    return None
+
+
+#: Name -> overrides, first count, and the disturbance: its maker and its role.
+SCENARIOS = {
+    "one_where_several_are_right": (NAPPING, 1, None),
+    "eight_where_one_is_right": (PENDULUM, 8, None),
+    "slowed_sampler": (NAPPING, None, (Slowed, "sampler")),
+    "slowed_learner": (NAPPING, None, (Slowed, "critic_learner")),
+    "busy_core": (NAPPING, None, (Busy, "")),
+}
+
+
+@contextmanager
+def disturbed(disturbance, run_file, after_s):
+    """Begin the disturbance in good time, end it with the run."""
+    made = []
+    timer = threading.Timer(after_s, lambda: made.append(disturbance[0](run_file, disturbance[1])))
+    if disturbance is not None:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        for one in made:
+            one.end()
+
+
+def train(overrides, count, seconds, disturbance=None, begin=None, after_s=DISTURBED_S):
+    """One run; its (t_s, trained transitions) and its changes of the sampler's count.
+
+    Args:
+        overrides: of the pendulum topology.
+        count: as the topology writes it.
+        seconds: of wall time.
+        disturbance: what happens to it ``after_s``.
+        begin: the count that a stale cache makes it begin with.
+        after_s: see ``disturbance``.
+    """
+    everything = [*overrides, f"components.sampler.count={count}", f"run.stop={{minutes={seconds / 60}}}"]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
+        if begin is not None:
+            tuning.remember(topology.load("pendulum", everything), tuning.Tuning(begin, 0.0, 0.0))
+        arguments = [word for setting in everything for word in ("--set", setting)]
+        run_dir = Path(folder, "run")
+        with disturbed(disturbance, run_dir / "run.json", after_s):
+            subprocess.run(
+                [*LAUNCH, "pendulum", "--run-dir", run_dir, *arguments],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        lines = [line for line in read_journal(run_dir / "metrics.jsonl") if line["kind"] == "status"]
+        changes = json.loads((run_dir / "summary.json").read_text())["workers"]["sampler"]
+        return [(line["t_s"], line["trained_transitions"]) for line in lines], changes
+
+
+def rate(points, from_s, to_s):
+    """Trained transitions/s between two times of a run; 0 where it has no two points there."""
+    within = [point for point in points if from_s <= point[0] <= to_s]
+    if len(within) < 2:
+        return 0.0
+    return (within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
+
+
+def sweep(overrides, counts, seconds, disturbance=None):
+    """Trained transitions/s of fixed counts, the disturbance there from the start."""
+    found = {}
+    for count in counts:
+        points, _ = train(overrides, count, WARM_UP_S + seconds, disturbance, after_s=1.0)
+        found[count] = rate(points, WARM_UP_S, WARM_UP_S + seconds)
+        print(f"  fixed {count}: {found[count]:>12,.0f} trained transitions/s", flush=True)
+    return found
+
+
+def reached_s(points, bad_s, best, span_s=4.0):
+    """Seconds from the bad moment until the rate of the next ``span_s`` is within 10 % of the best; None if
+    never.
+    """
+    for t_s, _ in points:
+        if t_s >= bad_s and rate(points, t_s, t_s + span_s) >= 0.9 * best and t_s + span_s <= points[-1][0]:
+            return t_s - bad_s
+    return None
+
+
+def scenario(name, arguments):
+    """A bad start or a disturbance, beside the best fixed count under it."""
+    overrides, begin, disturbance = SCENARIOS[name]
+    print(f"{name}: fixed counts", flush=True)
+    fixed = sweep(overrides, arguments.counts, arguments.sweep_seconds, disturbance)
+    best = max(fixed.values())
+    seconds = arguments.seconds + (DISTURBED_S if disturbance else 0.0)
+    points, changes = train(overrides, f"[1, {max(arguments.counts)}]", seconds, disturbance, begin)
+    training_s = next((t_s for t_s, trained in points if trained > 0), 0.0)
+    bad_s = DISTURBED_S if disturbance else training_s
+    settled_s = bad_s + arguments.seconds / 2
+    end = rate(points, settled_s, points[-1][0])
+    reached = reached_s(points, bad_s, best)
+    after = [change for change in changes[1:] if change[0] > bad_s]
+    took = "never" if reached is None else f"after {reached:.0f} s"
+    print(f"  live: {end:,.0f}, {end / best:.2f} of the best; within 10 % {took}; {len(after)} changes")
+    for t_s, count, reason in changes:
+        print(f"    {t_s:6.1f} s  {count}  {reason}")
+    return {"fixed": fixed, "points": points, "changes": changes, "bad_s": bad_s, "best": best, "end": end}
+
+
+def draw(results, path):
+    """Rates over time beside the best fixed count, and the sweeps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, rows = pyplot.subplots(len(results), 2, figsize=(11, 3 * len(results)), squeeze=False)
+    for (name, result), (left, right) in zip(results.items(), rows, strict=True):
+        points = result["points"]
+        times = [t_s for t_s, _ in points if t_s > 2]
+        left.plot(times, [rate(points, t_s - 2, t_s) for t_s in times], label="live")
+        left.axhline(result["best"], color="grey", linestyle="--", label="best fixed count")
+        left.axhline(0.9 * result["best"], color="grey", linestyle=":", label="10 % below")
+        left.axvline(result["bad_s"], color="red", linewidth=0.8)
+        for t_s, count, _ in result["changes"]:
+            left.annotate(str(count), (t_s, 0), color="tab:blue")
+        left.set(title=name.replace("_", " "), xlabel="s", ylabel="trained transitions/s", ylim=(0, None))
+        left.legend(loc="lower right", fontsize="small")
+        right.bar([str(count) for count in result["fixed"]], list(result["fixed"].values()))
+        right.set(title="fixed counts", xlabel="samplers", ylim=(0, None))
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    print(f"drawn: {path}")
+
+
+def main():
+    """Run the scenarios and print what came of each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", action="append", choices=list(SCENARIOS), help="may be repeated")
+    parser.add_argument("--seconds", type=float, default=60, help="of each live run after its bad moment")
+    parser.add_argument("--sweep-seconds", type=float, default=15, help="measured of each fixed count")
+    parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 3, 4, 6, 8], metavar="N")
+    parser.add_argument("--png", type=Path, help="where to draw it")
+    parser.add_argument("--json", type=Path, help="where to write every figure")
+    arguments = parser.parse_args()
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [before])])
+    sys.path.insert(0, str(HERE))
+    results = {name: scenario(name, arguments) for name in arguments.only or SCENARIOS}
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results))
+    if arguments.png:
+        draw(results, arguments.png)
+
+
+if __name__ == "__main__":
+    main()
