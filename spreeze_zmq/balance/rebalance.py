@@ -121,7 +121,10 @@ class Rebalancer:
         best, here = model.throughput(self.maximum), model.throughput(count)
         worth = (1 - TOLERANCE) * best
         grown = model.fewest(count, self.maximum, worth, ROOM)
-        if grown > count and model.throughput(grown) > (1 + GAIN) * here:
+        hungry = (
+            window.critic.starved > GAIN
+        )  # whoever does not starve has no use for more, whatever a fit says
+        if hungry and grown > count and model.throughput(grown) > (1 + GAIN) * here:
             return count if self.tried.get(grown, grown * now) <= (1 + GAIN) * now else grown
         for fewer in range(self._fewest(window, model), count):
             if self.tried.get(fewer, now) >= (1 - 2 * TOLERANCE) * now:

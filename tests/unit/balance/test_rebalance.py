@@ -185,6 +185,14 @@ def test_no_series_of_rates_breaks_the_limits(series, low, more):
     assert sum(len(series) - at <= 40 for at in changed_s) <= 4
 
 
+def test_who_does_not_starve_gets_no_more():
+    """However slow the samplers look: they never kept the learner waiting."""
+    window = NAPPING.window(1)
+    fed = replace(window, critic=replace(window.critic, starved=0.0, blocked=0.0))
+    rebalancer = Rebalancer(1, 8)
+    assert all(rebalancer.decide(fed, now_s) is None for now_s in range(20))
+
+
 def test_an_unsteady_window_decides_nothing():
     """While rates drift or the ratio is not kept, the count stays and nothing counts as settled."""
     rebalancer = Rebalancer(1, 8)
