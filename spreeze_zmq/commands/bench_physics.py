@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.commands.bench_figures import Rate, repeated
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.policy import Policy
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 #: Drawn once and used in turn, so that drawing them is not in the figures.
 NUM_ACTIONS = 64
-#: The bare physics is put back into a state of the engine's this often, or it would measure fallen robots.
-STEPS_FROM_STATE = 8
-NUM_STATES = 32
+#: The bare physics takes each of its steps from a state that the engine stepped from, with the same action:
+#: by itself it would measure robots that have fallen and were not reset. To put the state there is cheap.
+NUM_STATES = 256
 
 
 def random_actions(spec: EnvironmentSpec, num_envs: int) -> list[NDArray[Any]]:
@@ -31,6 +32,21 @@ def random_actions(spec: EnvironmentSpec, num_envs: int) -> list[NDArray[Any]]:
     assert spec.action_low is not None, "a box has bounds"
     assert spec.action_high is not None
     return list(rng.uniform(spec.action_low, spec.action_high, shape).astype(np.float32))
+
+
+def policy_actions(env: BatchedEnv, policy: Policy) -> list[NDArray[Any]]:
+    """What a policy does from ``reset(seed=0)`` on, for as long as ``bare_mujoco`` takes states.
+
+    A robot that lies on the ground costs more physics than one that random actions throw about: whoever is
+    measured with a policy is measured beside the physics of what the policy does.
+    """
+    obs, _ = env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    actions: list[NDArray[Any]] = []
+    for _ in range(NUM_STATES):
+        actions.append(policy.act(obs, rng))
+        obs = env.step(actions[-1])[0]
+    return actions
 
 
 def cycled(step: Callable[[Any], object], actions: Sequence[NDArray[Any]]) -> Callable[[], None]:
@@ -53,7 +69,7 @@ def bare_physics(
     For MuJoCo tasks the physics of the same batch, for any other environment the loop that Gymnasium's users
     write around one of them.
     """
-    env.reset()
+    env.reset(seed=0)
     num_envs = env.num_envs
     if env.backend == "mujoco":
         step = bare_mujoco(env, actions)
@@ -77,18 +93,16 @@ def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]], nthread: int = 1) -> 
 
     task: MujocoTask = env.task
     states = []
-    for count in range(NUM_STATES * STEPS_FROM_STATE):
+    for count in range(NUM_STATES):
+        states.append(task.batch.state.copy())
         env.step(actions[count % len(actions)])
-        if count % STEPS_FROM_STATE == 0:
-            states.append(task.batch.state.copy())
     batch = Batch(task.model, env.num_envs, nthread=nthread)
     ctrl, frame_skip = batch.bind("ctrl"), task.frame_skip
     count = 0
 
     def step() -> None:
         nonlocal count
-        if count % STEPS_FROM_STATE == 0:
-            batch.state[:] = states[count // STEPS_FROM_STATE % len(states)]
+        batch.state[:] = states[count % len(states)]
         ctrl[:] = actions[count % len(actions)]
         batch.step(nstep=frame_skip)
         count += 1

@@ -21,14 +21,17 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import channels, envs, topology
 from spreeze_zmq.commands.bench_figures import Figure, Rate, Section, in_turn, paired, repeated
-from spreeze_zmq.commands.bench_physics import bare_physics, cycled, random_actions
+from spreeze_zmq.commands.bench_physics import bare_physics, cycled, policy_actions
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
+from spreeze_zmq.policy import Policy
 from spreeze_zmq.run_folder import RunFolder, settle
 from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.wire import Message
 
+#: Enough that one call of NumPy for each of them is small beside their physics.
+NUM_ENVS = 64
 HIDDEN_SIZES = (256, 256)
 TIMEOUT_S = 30.0
 #: Pulled before a turn is counted: what was under way when the sampler was stopped.
@@ -45,11 +48,18 @@ def measure(env_id: str, seconds: float) -> Section:
         ComponentFailed: the sampler ended; holds its last words.
         PeerTimeout: it pushed nothing.
     """
-    plan = topology.load("halfcheetah", [f"run.env={env_id}", "run.name=bench", "components.sampler.count=1"])
+    plan = topology.load(
+        "halfcheetah",
+        [
+            *(f"run.env={env_id}", "run.name=bench"),
+            *("components.sampler.count=1", f"components.sampler.envs={NUM_ENVS}"),
+        ],
+    )
     num_envs: int = plan.components["sampler"].options["envs"]
-    env = envs.make(env_id, num_envs)
+    env = envs.make(env_id, num_envs, step_info=False)
     try:
-        actions = random_actions(plan.environment, num_envs)
+        message = policy_message(plan.environment)
+        actions = policy_actions(env, Policy.from_message(message.fields, message.arrays))
         limit, limit_name = bare_physics(env, env_id, actions)
         step = cycled(env.step, actions)
         with running_sampler(plan) as whole:
