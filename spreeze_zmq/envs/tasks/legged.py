@@ -213,11 +213,9 @@ class Humanoid(HumanBody):
         """``[n, 2]``, in the plane."""
         mass = self.parameter("body_mass")
         if mass.ndim == 2:  # randomised
-            moment = np.einsum("nb,nbj->nj", mass[rows], self.xipos[rows])
-            total = mass[rows].sum(axis=1, keepdims=True)
-        else:
-            moment, total = mass @ self.xipos[rows], mass.sum()
-        centre: Floats = moment[:, :2] / total
+            mass = mass[rows]
+        moment = np.add.reduce(mass[..., None] * self.xipos[rows], axis=1)  # in Gymnasium's order
+        centre: Floats = moment[:, :2] / mass.sum(axis=-1, keepdims=True)
         return centre
 
     def begin(self, rows: NDArray[np.intp], *args: Any) -> None:
