@@ -1,6 +1,7 @@
 """Actor-learner: keeps the observations, trains the policy against the newest critics, and publishes it."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.balance import DelayGate
@@ -31,7 +32,7 @@ class ActorLearner:
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
         self.cadence = Cadence(component.options["publish_interval_s"])
         self.version = self.env_steps = 0
-        self.metrics: dict[str, Any] = {}
+        self.metrics: Mapping[str, Any] = {}
         component.figures.update(counters=self.counters, gauges=self.gauges)
 
     @property
@@ -59,7 +60,7 @@ class ActorLearner:
     def take_rollouts(self) -> None:
         """Store the observations that wait."""
         for rollout in self.intake.rollouts(ROLLOUTS_AT_ONCE):
-            self.replay.add(rollout)
+            self.half.observe(self.replay.add(rollout))
 
     def update(self) -> None:
         """One actor and temperature update."""

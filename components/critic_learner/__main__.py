@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.balance import LagHistogram, RatioGate
@@ -34,7 +35,7 @@ class CriticLearner:
         self.cadence = Cadence(component.options["publish_interval_s"])
         self.policy_version = -1
         self.version = self.env_steps = self.trained = 0
-        self.metrics: dict[str, Any] = {}
+        self.metrics: Mapping[str, Any] = {}
         component.figures.update(counters=self.counters, gauges=self.gauges, policy_lag=self.lag.summary)
 
     @property
@@ -63,7 +64,7 @@ class CriticLearner:
         """Adopt the newest policy, for the target actions and their entropy."""
         message = self.policies.newest()
         if message is not None:
-            self.half.load_policy(message.arrays["parameters"], message.fields["extras"])
+            self.half.load_policy(message.arrays, message.fields["extras"])
             self.policy_version = message.fields["version"]
 
     def take_rollouts(self) -> None:

@@ -31,7 +31,7 @@ class Activation:
         output, self._saved = self._forward(x, self._second)
         return output
 
-    def parameter_gradients(self, gradient: torch.Tensor) -> None:
+    def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> None:
         """An activation has no parameters."""
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:

@@ -72,17 +72,24 @@ class Batch(Protocol):
     def next_obs(self) -> torch.Tensor:
         """``[B, *obs_shape]``, the observation to bootstrap from."""
 
+    @property
+    def weight(self) -> torch.Tensor | None:
+        """``[B]``, each transition's share in the loss; None where all are alike."""
+
 
 class CriticHalf(Protocol):
     """The half that learns values."""
 
     num_updates: int
 
-    def load_policy(self, parameters: Parameters, extras: Mapping[str, float]) -> None:
-        """Take a published policy: its flat parameters ``[P]`` and the ``extras`` of its message."""
+    def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
+        """Take a published policy: the arrays and the ``extras`` of its message."""
 
-    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """One gradient step; 0-d float32 metrics on the device, nothing waits for them."""
+    def update(self, batch: Batch) -> Mapping[str, torch.Tensor]:
+        """One gradient step; 0-d float32 metrics on the device, to be read before the next one."""
+
+    def priorities(self) -> torch.Tensor:
+        """``[B]``, how far the last update's transitions were from their targets; never negative."""
 
     def parameters(self) -> Parameters:
         """A fresh flat copy ``[P]`` of what the other half needs."""
@@ -102,8 +109,11 @@ class ActorHalf(Protocol):
     def load_critic(self, parameters: Parameters) -> None:
         """Take the flat parameters ``[P]`` of published critics."""
 
-    def update(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """One gradient step on observations ``[B, *obs_shape]``; 0-d float32 metrics on the device."""
+    def observe(self, obs: NDArray[Any]) -> None:
+        """Take observations ``[M, *obs_shape]`` that arrived into any statistics of them."""
+
+    def update(self, obs: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """One gradient step on observations ``[B, *obs_shape]``; 0-d float32 metrics, as the critic's."""
 
     def parameters(self) -> Parameters:
         """A fresh flat copy ``[P]`` of the policy, packed as ``description()`` says."""

@@ -8,6 +8,7 @@ from update to update.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -92,8 +93,8 @@ class Layer(Protocol):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[E, B, in]`` to ``[E, B, out]``."""
 
-    def parameter_gradients(self, gradient: torch.Tensor) -> None:
-        """From the gradient of the output of the last ``forward``, write those of the parameters."""
+    def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> None:
+        """From the gradient of the output of the last ``forward``, write or add those of the parameters."""
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient of the input from that of the output."""
@@ -102,31 +103,52 @@ class Layer(Protocol):
 class Linear:
     """``E`` affine maps, each ``[B, in]`` to ``[B, out]``."""
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, gradients: tuple[torch.Tensor, ...] | None):
+    def __init__(
+        self,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        gradients: tuple[torch.Tensor, ...] | None,
+        output: Scratch,
+        input_gradient: Scratch,
+    ):
         self.weight = weight  # [E, out, in]
         self.bias = bias  # [E, out]
         self.gradients = gradients
         self._transposed = weight.transpose(1, 2)
         self._row_bias = bias.unsqueeze(1)
-        self._output = Scratch(weight.dtype, weight.device)
-        self._input_gradient = Scratch(weight.dtype, weight.device)
+        self._output = output
+        self._input_gradient = input_gradient
         self._x = weight.new_empty(0)
+        # The CPU's float32 matrix kernel took five times as long for a single column as its vector kernel.
+        on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+        self._one_column = on_cpu and weight.shape[1] == 1
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[E, B, in]`` to ``[E, B, out]``."""
         self._x = x
         output = self._output(x.shape[0], x.shape[1], self.weight.shape[1])
+        if self._one_column:
+            for rows, weight, bias, column in zip(x, self.weight, self.bias, output, strict=True):
+                torch.addmv(bias, rows, weight[0], out=column[:, 0])
+            return output
         return torch.baddbmm(self._row_bias, x, self._transposed, out=output)
 
-    def parameter_gradients(self, gradient: torch.Tensor) -> None:
+    def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> None:
         """Of weight and bias."""
         assert self.gradients is not None, "this network was made without gradients"
-        torch.bmm(gradient.transpose(1, 2), self._x, out=self.gradients[0])
-        torch.sum(gradient, 1, out=self.gradients[1])
+        weight, bias = self.gradients
+        if add:
+            torch.baddbmm(weight, gradient.transpose(1, 2), self._x, out=weight)
+            bias.add_(gradient.sum(1))
+        else:
+            torch.bmm(gradient.transpose(1, 2), self._x, out=weight)
+            torch.sum(gradient, 1, out=bias)
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient of the input."""
         output = self._input_gradient(*gradient.shape[:2], self.weight.shape[2])
+        if self._one_column:
+            return torch.mul(gradient, self.weight, out=output)
         return torch.bmm(gradient, self.weight, out=output)
 
 
@@ -148,11 +170,16 @@ class LayerNorm:
         self._saved = (x, normal, mean, scale)
         return torch.addcmul(self.bias, normal, self.weight)
 
-    def parameter_gradients(self, gradient: torch.Tensor) -> None:
+    def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> None:
         """Of weight and bias."""
         assert self.gradients is not None, "this network was made without gradients"
-        torch.sum(gradient * self._saved[1], 1, out=self.gradients[0])
-        torch.sum(gradient, 1, out=self.gradients[1])
+        weight, bias = self.gradients
+        if add:
+            weight.add_((gradient * self._saved[1]).sum(1))
+            bias.add_(gradient.sum(1))
+        else:
+            torch.sum(gradient * self._saved[1], 1, out=weight)
+            torch.sum(gradient, 1, out=bias)
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient of the input."""
@@ -161,6 +188,17 @@ class LayerNorm:
             gradient * self.weight, x, x.shape[-1:], mean, scale, None, None, [True, False, False]
         )[0]
         return result
+
+
+class Spares:
+    """Two buffers that layers take in turn: each reads one and writes the other."""
+
+    def __init__(self, dtype: torch.dtype, device: torch.device):
+        self._turn = itertools.cycle((Scratch(dtype, device), Scratch(dtype, device)))
+
+    def next(self) -> Scratch:
+        """The one that was not given out last."""
+        return next(self._turn)
 
 
 class Mlp:
@@ -172,6 +210,9 @@ class Mlp:
         gradient: flat float32 ``[P]`` that ``backward`` fills; None for a network that is only evaluated.
         num_networks: ``E``.
         dtype: format of weights and activations in the products.
+        spares: what holds only until another of their users is called: gradients, and the outputs of a
+            network that is ``forward_only``.
+        forward_only: no call of ``backward`` or ``input_gradient`` follows.
 
     The tensors that its methods return are its own buffers: they hold until the next call.
     """
@@ -183,6 +224,8 @@ class Mlp:
         gradient: torch.Tensor | None = None,
         num_networks: int = 1,
         dtype: torch.dtype = torch.float32,
+        spares: Spares | None = None,
+        forward_only: bool = False,
     ):
         self.parameters = parameters
         self.gradient = gradient
@@ -190,10 +233,10 @@ class Mlp:
         self.dtype = dtype
         self._weights = parameters if dtype == torch.float32 else parameters.to(dtype)
         self._gradients = gradient if dtype == torch.float32 or gradient is None else gradient.to(dtype)
-        self._layers = self._build(layers)
         self._input = Scratch(dtype, parameters.device)
+        self._layers = self._build(layers, spares or Spares(dtype, parameters.device), forward_only)
 
-    def _build(self, layers: Sequence[LayerDescription]) -> list[Layer]:
+    def _build(self, layers: Sequence[LayerDescription], spares: Spares, forward_only: bool) -> list[Layer]:
         weights = _views(self._weights, layers, self.num_networks)
         gradients = None
         if self._gradients is not None:
@@ -206,7 +249,9 @@ class Mlp:
             weight, bias = next(weights), next(weights)
             pair = None if gradients is None else (next(gradients), next(gradients))
             if layer["kind"] == "linear":
-                built.append(Linear(weight, bias, pair))
+                own = Scratch(self.dtype, self.parameters.device)
+                buffers = (spares.next(), own) if forward_only else (own, spares.next())
+                built.append(Linear(weight, bias, pair, *buffers))
             else:
                 built.append(LayerNorm(weight, bias, layer["eps"], pair))
         return built
@@ -225,13 +270,18 @@ class Mlp:
             x = layer.forward(x)
         return x
 
-    def backward(self, gradient: torch.Tensor) -> None:
-        """Fill ``self.gradient`` from that of the last ``forward``'s output, ``[E, B, out]``."""
+    def backward(self, gradient: torch.Tensor, add: bool = False) -> None:
+        """Fill ``self.gradient`` from that of the last ``forward``'s output ``[E, B, out]``, or add to it."""
+        assert self.gradient is not None, "this network was made without gradients"
+        assert self._gradients is not None
+        rounded = self._gradients is not self.gradient  # sums over many rows are kept in float32
         for layer in reversed(self._layers[1:]):
-            layer.parameter_gradients(gradient)
+            layer.parameter_gradients(gradient, add and not rounded)
             gradient = layer.backward(gradient)
-        self._layers[0].parameter_gradients(gradient)
-        if self.gradient is not None and self._gradients is not None and self._gradients is not self.gradient:
+        self._layers[0].parameter_gradients(gradient, add and not rounded)
+        if rounded and add:
+            self.gradient.add_(self._gradients)
+        elif rounded:
             self.gradient.copy_(self._gradients)
 
     def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:

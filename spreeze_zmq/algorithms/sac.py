@@ -22,10 +22,31 @@ class SACOptions:
     )
     n_step: int = option(1, "rewards summed before the value is bootstrapped", minimum=1)
     hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1)
+    critic_hidden_sizes: tuple[int, ...] = option((), "likewise, of the critics alone", minimum=1)
+    actor_hidden_sizes: tuple[int, ...] = option((), "likewise, of the policy alone", minimum=1)
     activation: str = option("relu", "between the layers", choices=("relu", "elu", "silu", "tanh"))
     layer_norm: bool = option(
         False, "normalise the hidden layers of the critics (2302.02948: bounds extrapolation)"
     )
+    actor_layer_norm: bool = option(False, "normalise the hidden layers of the policy")
+    twin_critics: str = option(
+        "min",
+        "bootstrap from the lower critic, or from the mean of both (2512.01996: for large batches)",
+        choices=("min", "mean"),
+    )
+    num_atoms: int = option(
+        1, "above 1, critics learn a distribution over so many returns (C51, 1707.06887)", minimum=1
+    )
+    v_min: float = option(-100.0, "lowest return of the distribution")
+    v_max: float = option(1000.0, "highest return of the distribution")
+    normalize_observations: bool = option(
+        False, "to mean 0 and deviation 1 of all that was seen; the statistics travel with the policy"
+    )
+    weight_decay: float = option(0.0, "of the weights, apart from the gradient (1711.05101)", minimum=0.0)
+    adam_beta2: float = option(
+        0.999, "memory of Adam's mean square; 0.95 follows large batches faster", minimum=0.0, maximum=0.9999
+    )
+    max_gradient_norm: float = option(0.0, "longer gradients are shortened; 0 is never", minimum=0.0)
     initial_temperature: float = option(0.1, "weight of the entropy at the start", minimum=1e-8)
     learn_temperature: bool = option(True, "fit the temperature to the target entropy")
     target_entropy: float | Literal["auto"] = option(
@@ -52,6 +73,8 @@ class SACOptions:
             raise InputError(
                 f"log_std_min = {self.log_std_min:g} must lie below log_std_max = {self.log_std_max:g}"
             )
+        if self.v_min >= self.v_max:
+            raise InputError(f"v_min = {self.v_min:g} must lie below v_max = {self.v_max:g}")
         if self.learning_starts > self.replay_capacity:
             raise InputError(
                 f"learning_starts = {self.learning_starts} can never be reached with replay_capacity = "

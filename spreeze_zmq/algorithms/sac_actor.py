@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms import sac_networks as networks
-from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.interface import Environment
-from spreeze_zmq.algorithms.mlp import Mlp, num_parameters
+from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
+from spreeze_zmq.algorithms.mlp import Mlp, Spares, num_parameters
+from spreeze_zmq.algorithms.observations import RunningStatistics
 from spreeze_zmq.algorithms.precision import compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.tanh_normal import Draw
@@ -30,8 +31,9 @@ class SACActor:
     def __init__(self, options: SACOptions, env: Environment, device: str, seed: int):
         self._device = torch.device(device)
         self._options = options
-        self._spaces = spaces = networks.Spaces(env, self._device)
+        self._spaces = spaces = networks.Spaces(options, env, self._device)
         dtype = compute_dtype(options.precision, self._device)
+        spares = Spares(dtype, self._device)
         self._layers = networks.policy_layers(options, spaces)
         self._size = num_parameters(self._layers)
         log_temperature = torch.tensor([math.log(options.initial_temperature)])
@@ -39,16 +41,20 @@ class SACActor:
             self._device
         )
         self._gradient = torch.zeros_like(self._flat)
-        self._policy = Mlp(self._layers, self._flat[: self._size], self._gradient[: self._size], dtype=dtype)
-        self._adam = FlatAdam(self._flat, self._gradient, options.learning_rate)
+        weights, gradient = self._flat[: self._size], self._gradient[: self._size]
+        self._policy = Mlp(self._layers, weights, gradient, 1, dtype, spares)
+        self._adam = networks.adam(options, self._flat, self._gradient, self._size)
         critics = networks.first_critics(options, spaces, seed).to(self._device)
         layers = networks.critic_layers(options, spaces)
-        self._critics = Mlp(layers, critics, None, networks.NUM_CRITICS, dtype)
+        self._critics = Mlp(layers, critics, None, networks.NUM_CRITICS, dtype, spares)
+        self._value = networks.critic_value(options, self._device)
         self._distribution = networks.distribution(options, spaces)
         entropy = options.target_entropy
         self._target_entropy = -float(spaces.num_actions) if entropy == "auto" else float(entropy)
         self._generator = networks.generator(seed, networks.ACTOR_NOISE, self._device)
         self._input = networks.JoinedInput(spaces, dtype, self._device)
+        self._blocks = networks.Blocks(layers, dtype, self._device)
+        self._statistics = RunningStatistics(spaces.num_inputs)
         self.num_updates = 0
 
     def load_critic(self, parameters: NDArray[np.float32]) -> None:
@@ -56,34 +62,55 @@ class SACActor:
         networks.load_flat(self._critics.parameters, parameters, "critics")
         self._critics.refresh()
 
+    def observe(self, obs: NDArray[Any]) -> None:
+        """Take observations ``[M, *obs_shape]`` into the statistics, which go into use when published."""
+        if self._spaces.rows.learned:
+            self._statistics.add(obs.reshape(len(obs), -1))
+
     @torch.no_grad()
-    def update(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
+    def update(self, obs: torch.Tensor) -> LazyMetrics:
         """One step of policy and temperature; metrics ``actor_loss``, ``entropy`` and ``temperature``."""
-        rows = self._spaces.flat_obs(obs)
-        draw = self._distribution.draw(self._policy.forward(rows)[0].float(), self._generator)
-        values = self._critics.forward(self._input(rows, draw.action)).squeeze(2)  # [2, B]
+        size = obs.shape[0]
         temperature = self._flat[self._size :].exp()  # [1]
-        log_prob = draw.log_prob.mean()
-        self._policy.backward(self._output_gradient(draw, values, temperature))
+        log_prob = torch.zeros_like(temperature)
+        for rows in self._blocks(size):
+            draw, values, gradient = self._improve(obs[rows], size, temperature)
+            self._policy.backward(gradient, add=rows.start > 0)
+            log_prob += draw.log_prob.sum() / size
         if self._options.learn_temperature:
-            self._gradient[self._size] = -(log_prob + self._target_entropy)
+            self._gradient[self._size :] = -(log_prob + self._target_entropy)
         self._adam.step()
         self._policy.refresh()
         self.num_updates += 1
-        return {
-            "actor_loss": (temperature[0] * log_prob).sub_(torch.amin(values, 0).float().mean()),
-            "entropy": -log_prob,
-            "temperature": temperature[0],
-        }
+        # The value is that of the last block: its rows are as random as any.
+        return LazyMetrics(
+            actor_loss=lambda: (temperature * log_prob)[0] - self._chosen(values).mul_(values).sum(0).mean(),
+            entropy=lambda: -log_prob[0],
+            temperature=lambda: temperature[0],
+        )
 
-    def _output_gradient(self, draw: Draw, values: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
-        """``[1, B, 2 A]``: the mean of temperature * log prob - lower critic, by the policy's output."""
-        batch_size = values.shape[1]
+    def _improve(
+        self, obs: torch.Tensor, size: int, temperature: torch.Tensor
+    ) -> tuple[Draw, torch.Tensor, torch.Tensor]:
+        """Actions for ``b`` rows of a batch of ``size``, their values ``[2, b]``, and the gradient ``[1, b, 2
+        A]`` of the mean of temperature * log prob - value by the policy's output.
+        """
+        rows = self._spaces.rows(obs)
+        draw = self._distribution.draw(self._policy.forward(rows)[0].float(), self._generator)
+        output = self._critics.forward(self._input(rows, draw.action))
+        values = self._value.expected(output)
+        weight = self._chosen(values).mul_(-1.0 / size)
+        gradient = self._critics.input_gradient(self._value.expected_gradient(output, weight))
+        action = gradient[:, :, self._spaces.num_inputs :].float().sum(0)
+        gradient = self._distribution.backward(draw, action, temperature / size)
+        return draw, values, gradient.to(output.dtype).unsqueeze(0)
+
+    def _chosen(self, values: torch.Tensor) -> torch.Tensor:
+        """``[2, b]``: each critic's part in the value of an action."""
+        if self._options.twin_critics == "mean":
+            return torch.full_like(values, 0.5)
         first = values[0] <= values[1]
-        chosen = torch.stack((first, ~first)).to(values.dtype).mul_(-1.0 / batch_size).unsqueeze(2)
-        action = self._critics.input_gradient(chosen)[:, :, self._spaces.num_inputs :].float().sum(0)
-        output = self._distribution.backward(draw, action, temperature / batch_size)
-        return output.to(values.dtype).unsqueeze(0)
+        return torch.stack((first, ~first)).to(values.dtype)
 
     def parameters(self) -> NDArray[np.float32]:
         """A fresh flat copy of the policy, without the temperature."""
@@ -99,13 +126,17 @@ class SACActor:
                 "log_std_min": self._options.log_std_min,
                 "log_std_max": self._options.log_std_max,
             },
-            "observation": self._spaces.observation_description(),
+            "observation": self._spaces.rows.description(),
         }
 
     def policy_arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Every array of a policy message."""
+        """Every array of a policy message; the statistics in it are those that updates use from now on."""
+        if self._statistics.count:
+            mean, std = self._statistics.mean, self._statistics.std()
+            arrays = {"observation_mean": mean, "observation_std": std}
+            self._spaces.rows.adopt({name: array.astype(np.float32) for name, array in arrays.items()})
         bounds = {"action_low": self._spaces.low, "action_high": self._spaces.high}
-        return {"parameters": self.parameters(), **bounds, **self._spaces.normalizer()}
+        return {"parameters": self.parameters(), **bounds, **self._spaces.rows.arrays()}
 
     def extras(self) -> dict[str, float]:
         """``temperature``; waits for the device."""
@@ -116,6 +147,8 @@ class SACActor:
         return {
             "policy": self._flat.clone(),
             "critics": self._critics.parameters.clone(),
+            "observations": self._spaces.rows.state_dict(),
+            "statistics": self._statistics.state_dict(),
             "adam": self._adam.state_dict(),
             "generator": self._generator.get_state(),
             "num_updates": self.num_updates,
@@ -127,6 +160,8 @@ class SACActor:
         self._policy.refresh()
         self._critics.parameters.copy_(state["critics"])
         self._critics.refresh()
+        self._spaces.rows.load_state_dict(state["observations"])
+        self._statistics.load_state_dict(state["statistics"])
         self._adam.load_state_dict(state["adam"])
         self._generator.set_state(state["generator"].cpu())
         self.num_updates = int(state["num_updates"])

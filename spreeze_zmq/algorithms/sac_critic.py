@@ -10,15 +10,15 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms import sac_networks as networks
-from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.interface import Batch, Environment
-from spreeze_zmq.algorithms.mlp import Mlp
+from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
+from spreeze_zmq.algorithms.mlp import Mlp, Spares
 from spreeze_zmq.algorithms.precision import compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 
 
 class SACCritic:
-    """Soft policy evaluation (arXiv 1812.05905, equations 5 and 6), with the minimum of two target critics.
+    """Soft policy evaluation (arXiv 1812.05905, equations 5 and 6), with two target critics.
 
     The flat ``parameters()`` hold both critics, layer by layer: weight ``[2, out, in]`` then bias ``[2,
     out]``.
@@ -27,59 +27,81 @@ class SACCritic:
     def __init__(self, options: SACOptions, env: Environment, device: str, seed: int):
         self._device = torch.device(device)
         self._tau = options.tau
-        self._spaces = spaces = networks.Spaces(env, self._device)
+        self._spaces = spaces = networks.Spaces(options, env, self._device)
         dtype = compute_dtype(options.precision, self._device)
+        spares = Spares(dtype, self._device)
         layers = networks.critic_layers(options, spaces)
         parameters = networks.first_critics(options, spaces, seed).to(self._device)
         gradient = torch.zeros_like(parameters)
-        self._critics = Mlp(layers, parameters, gradient, networks.NUM_CRITICS, dtype)
-        self._targets = Mlp(layers, parameters.clone(), None, networks.NUM_CRITICS, dtype)
-        self._adam = FlatAdam(parameters, gradient, options.learning_rate)
+        self._critics = Mlp(layers, parameters, gradient, networks.NUM_CRITICS, dtype, spares)
+        targets = parameters.clone()
+        self._targets = Mlp(layers, targets, None, networks.NUM_CRITICS, dtype, spares, forward_only=True)
+        self._adam = networks.adam(options, parameters, gradient, len(parameters))
+        self._value = networks.critic_value(options, self._device)
         policy = networks.first_policy(options, spaces, seed).to(self._device)
-        self._policy = Mlp(networks.policy_layers(options, spaces), policy, dtype=dtype)
+        policy_layers = networks.policy_layers(options, spaces)
+        self._policy = Mlp(policy_layers, policy, None, 1, dtype, spares, forward_only=True)
         self._distribution = networks.distribution(options, spaces)
         self._temperature = torch.tensor(options.initial_temperature, device=self._device)
         self._generator = networks.generator(seed, networks.CRITIC_NOISE, self._device)
         self._input = networks.JoinedInput(spaces, dtype, self._device)
         self._next_input = networks.JoinedInput(spaces, dtype, self._device)
+        self._blocks = networks.Blocks(layers, dtype, self._device)
         self.num_updates = 0
+        self._errors: list[torch.Tensor] = []
 
-    def load_policy(self, parameters: NDArray[np.float32], extras: Mapping[str, float]) -> None:
+    def load_policy(self, arrays: Mapping[str, NDArray[np.float32]], extras: Mapping[str, float]) -> None:
         """Take a published policy and its temperature. Raises WireError where they do not fit."""
-        networks.load_flat(self._policy.parameters, parameters, "a policy")
+        networks.load_flat(self._policy.parameters, arrays["parameters"], "a policy")
+        self._spaces.rows.adopt(arrays)
         self._policy.refresh()
         if "temperature" in extras:
             self._temperature.fill_(float(extras["temperature"]))
 
     @torch.no_grad()
-    def update(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """One step of both critics; metrics ``critic_loss``, ``q_mean`` and ``target_mean``."""
-        target = self.target(batch)
-        value = self._critics.forward(
-            self._input(self._spaces.flat_obs(batch.obs), self._spaces.unit_action(batch.action))
-        )
-        error = value.squeeze(2) - target  # [2, B]
-        # Loss: the sum over the critics of half the mean squared error.
-        self._critics.backward((error / error.shape[1]).unsqueeze(2).to(value.dtype))
+    def update(self, batch: Batch) -> LazyMetrics:
+        """One step of both critics; metrics ``critic_loss``, ``q_mean`` and ``target_mean``.
+
+        The loss is the sum over the critics of the mean over the batch, each row by its weight if it has one.
+        """
+        size = batch.reward.shape[0]
+        errors = []
+        for rows in self._blocks(size):
+            target = self._target(batch, rows)
+            obs, action = self._spaces.rows(batch.obs[rows]), self._spaces.unit_action(batch.action[rows])
+            output = self._critics.forward(self._input(obs, action))
+            weight = 1.0 / size if batch.weight is None else batch.weight[rows] / size
+            gradient, error = self._value.loss_gradient(output, target, weight)
+            self._critics.backward(gradient, add=rows.start > 0)
+            errors.append(error)
         self._adam.step()
         self._critics.refresh()
         self._targets.parameters.lerp_(self._critics.parameters, self._tau)
         self._targets.refresh()
         self.num_updates += 1
-        return {
-            "critic_loss": error.square().mean(),
-            "q_mean": (error.mean() + target.mean()),
-            "target_mean": target.mean(),
-        }
+        self._errors = errors
+        # Of the last block: its rows are as random as any.
+        return LazyMetrics(
+            critic_loss=lambda: self._value.loss(error).mean(),
+            q_mean=lambda: self._value.expected(output).mean(),
+            target_mean=lambda: self._value.expected_target(target).mean(),
+        )
 
     @torch.no_grad()
     def target(self, batch: Batch) -> torch.Tensor:
-        """``[B]``: reward + discount * (lower target - temperature * log prob); equation 3, ``n`` steps."""
-        next_obs = self._spaces.flat_obs(batch.next_obs)
+        """What to learn, ``[B]`` or ``[B, num_atoms]``: equation 3, over ``n`` steps."""
+        return torch.cat([self._target(batch, rows) for rows in self._blocks(batch.reward.shape[0])])
+
+    def _target(self, batch: Batch, rows: slice) -> torch.Tensor:
+        next_obs = self._spaces.rows(batch.next_obs[rows])
         draw = self._distribution.draw(self._policy.forward(next_obs)[0].float(), self._generator)
-        values = self._targets.forward(self._next_input(next_obs, draw.action))
-        soft_value = torch.amin(values.squeeze(2), 0).float() - self._temperature * draw.log_prob
-        return torch.addcmul(batch.reward, batch.discount, soft_value)
+        output = self._targets.forward(self._next_input(next_obs, draw.action))
+        bonus = draw.log_prob * -self._temperature
+        return self._value.target(output, bonus, batch.reward[rows], batch.discount[rows])
+
+    def priorities(self) -> torch.Tensor:
+        """``[B]``: the size of the last update's errors, the mean of both critics'."""
+        return torch.cat([error.abs().mean(0) for error in self._errors])
 
     def parameters(self) -> NDArray[np.float32]:
         """A fresh flat copy of both critics, without their targets."""
@@ -92,6 +114,7 @@ class SACCritic:
             "targets": self._targets.parameters.clone(),
             "policy": self._policy.parameters.clone(),
             "temperature": self._temperature.clone(),
+            "observations": self._spaces.rows.state_dict(),
             "adam": self._adam.state_dict(),
             "generator": self._generator.get_state(),
             "num_updates": self.num_updates,
@@ -107,6 +130,7 @@ class SACCritic:
             network.parameters.copy_(state[name])
             network.refresh()
         self._temperature.copy_(state["temperature"])
+        self._spaces.rows.load_state_dict(state["observations"])
         self._adam.load_state_dict(state["adam"])
         self._generator.set_state(state["generator"].cpu())
         self.num_updates = int(state["num_updates"])

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.mlp import LayerDescription, describe, initialize
+from spreeze_zmq.algorithms.observations import ObservationRows
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.scratch import Scratch
 from spreeze_zmq.algorithms.tanh_normal import TanhNormal
+from spreeze_zmq.algorithms.values import CategoricalValue, ScalarValue, Value
 from spreeze_zmq.errors import WireError
 
 NUM_CRITICS = 2
 #: The last layer of a fresh policy is this small, so that its first actions lie about zero and none
 #: saturates.
 POLICY_OUTPUT_SCALE = 0.01
-#: Pixels 0..255 become -1..1 by the observation normaliser that the policy message carries.
-PIXEL_MEAN = PIXEL_STD = 127.5
+#: Size of a layer's output for the rows that a CPU works on at once: a few of them fit a core's own cache.
+BLOCK_BYTES = 1 << 19
 #: Streams of random numbers that one seed is spread over.
 POLICY_WEIGHTS, CRITIC_WEIGHTS, CRITIC_NOISE, ACTOR_NOISE = range(4)
 
@@ -35,13 +38,12 @@ def generator(seed: int, stream: int, device: torch.device) -> torch.Generator:
 class Spaces:
     """Sizes and scaling of one environment's observations and actions on one device."""
 
-    def __init__(self, env: Environment, device: torch.device):
+    def __init__(self, options: SACOptions, env: Environment, device: torch.device):
         assert env.action_low is not None, "checked by Algorithm.check"
         assert env.action_high is not None
-        self.obs_shape = tuple(env.obs_shape)
-        self.num_inputs = math.prod(env.obs_shape)
+        self.rows = ObservationRows(env, options.normalize_observations, device)
+        self.num_inputs = self.rows.size
         self.num_actions = math.prod(env.action_shape)
-        self.pixels = env.obs_dtype == "uint8"
         self.low = np.array(env.action_low, np.float32).reshape(env.action_shape)
         self.high = np.array(env.action_high, np.float32).reshape(env.action_shape)
         centre, half = ((self.high + self.low) / 2.0).reshape(-1), ((self.high - self.low) / 2.0).reshape(-1)
@@ -49,28 +51,27 @@ class Spaces:
         self._half = torch.from_numpy(half).to(device)
         self._scaled = bool((centre != 0.0).any() or (half != 1.0).any())
 
-    def flat_obs(self, obs: torch.Tensor) -> torch.Tensor:
-        """Observations ``[B, *obs_shape]`` as float32 rows ``[B, inputs]``."""
-        rows = obs.reshape(obs.shape[0], self.num_inputs)
-        return rows.float().sub_(PIXEL_MEAN).div_(PIXEL_STD) if self.pixels else rows
-
     def unit_action(self, action: torch.Tensor) -> torch.Tensor:
         """Actions ``[B, *action_shape]`` in the environment's units as rows ``[B, A]`` in [-1, 1]."""
         rows = action.reshape(action.shape[0], self.num_actions)
         return (rows - self._centre).div_(self._half) if self._scaled else rows
 
-    def normalizer(self) -> dict[str, NDArray[np.float32]]:
-        """The policy message's arrays of the observation normaliser; none for float observations."""
-        if not self.pixels:
-            return {}
-        return {
-            "observation_mean": np.full(self.num_inputs, PIXEL_MEAN, np.float32),
-            "observation_std": np.full(self.num_inputs, PIXEL_STD, np.float32),
-        }
 
-    def observation_description(self) -> dict[str, Any]:
-        """The observation's part of the network description."""
-        return {"shape": list(self.obs_shape), "normalize": self.pixels, "clip": 10.0}
+class Blocks:
+    """Cuts a batch into the rows that an update works on in turn; a GPU takes them all at once."""
+
+    def __init__(self, layers: Sequence[LayerDescription], dtype: torch.dtype, device: torch.device):
+        width = max(layer["out"] for layer in layers if layer["kind"] == "linear")
+        self._rows = max(256, BLOCK_BYTES // (width * dtype.itemsize)) if device.type == "cpu" else 0
+        self._cut: dict[int, list[slice]] = {}
+
+    def __call__(self, batch_size: int) -> list[slice]:
+        """In order, together all rows."""
+        if batch_size not in self._cut:
+            step = self._rows or batch_size
+            ends = range(0, batch_size, step)
+            self._cut = {batch_size: [slice(first, min(first + step, batch_size)) for first in ends]}
+        return self._cut[batch_size]
 
 
 class JoinedInput:
@@ -91,13 +92,36 @@ class JoinedInput:
 
 def policy_layers(options: SACOptions, spaces: Spaces) -> list[LayerDescription]:
     """The policy's network: mean and raw log standard deviation of each action."""
-    return describe(spaces.num_inputs, options.hidden_sizes, 2 * spaces.num_actions, options.activation)
+    sizes = options.actor_hidden_sizes or options.hidden_sizes
+    outputs = 2 * spaces.num_actions
+    return describe(spaces.num_inputs, sizes, outputs, options.activation, options.actor_layer_norm)
 
 
 def critic_layers(options: SACOptions, spaces: Spaces) -> list[LayerDescription]:
-    """One critic's network: the value of an observation and an action."""
+    """One critic's network: the value, or the logits of its atoms, of an observation and an action."""
     inputs = spaces.num_inputs + spaces.num_actions
-    return describe(inputs, options.hidden_sizes, 1, options.activation, options.layer_norm)
+    sizes = options.critic_hidden_sizes or options.hidden_sizes
+    return describe(inputs, sizes, options.num_atoms, options.activation, options.layer_norm)
+
+
+def critic_value(options: SACOptions, device: torch.device) -> Value:
+    """What the critics' outputs stand for."""
+    if options.num_atoms == 1:
+        return ScalarValue(options.twin_critics)
+    return CategoricalValue(options.twin_critics, options.num_atoms, options.v_min, options.v_max, device)
+
+
+def adam(options: SACOptions, flat: torch.Tensor, gradient: torch.Tensor, num_weights: int) -> FlatAdam:
+    """The optimiser of either half; what comes after ``num_weights`` does not decay."""
+    return FlatAdam(
+        flat,
+        gradient,
+        options.learning_rate,
+        beta2=options.adam_beta2,
+        weight_decay=options.weight_decay,
+        num_decaying=num_weights,
+        max_gradient_norm=options.max_gradient_norm,
+    )
 
 
 def first_policy(options: SACOptions, spaces: Spaces, seed: int) -> torch.Tensor:

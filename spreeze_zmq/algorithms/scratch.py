@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 
 class Scratch:
-    """A buffer that is made anew only when another shape is asked for.
+    """A buffer that grows to the largest shape that was asked for and is then kept.
 
     A fresh 256 KB tensor at each call would be mapped and unmapped by the C library, page faults included.
+    Users whose contents are never needed at once may share one: what was used last is still in the cache.
     """
 
     def __init__(self, dtype: torch.dtype, device: torch.device):
         self._buffer = torch.empty(0, dtype=dtype, device=device)
+        self._views: dict[tuple[int, ...], torch.Tensor] = {}
 
     def __call__(self, *shape: int) -> torch.Tensor:
-        """An uninitialised tensor of ``shape``; the same memory as before where the shape is the same."""
-        if self._buffer.shape != shape:
-            self._buffer = torch.empty(shape, dtype=self._buffer.dtype, device=self._buffer.device)
-        return self._buffer
+        """An uninitialised tensor of ``shape``, at the same place in memory whatever the shape."""
+        view = self._views.get(shape)
+        return self._view(shape) if view is None else view
+
+    def _view(self, shape: tuple[int, ...]) -> torch.Tensor:
+        size = math.prod(shape)
+        if size > self._buffer.numel():
+            self._buffer = self._buffer.new_empty(size)
+            self._views.clear()
+        self._views[shape] = self._buffer[:size].view(shape)
+        return self._views[shape]

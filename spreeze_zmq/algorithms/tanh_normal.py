@@ -48,7 +48,7 @@ class TanhNormal:
         """
         mean, raw = output[:, : self.num_actions], output[:, self.num_actions :]
         half_range = 0.5 * (self.log_std_max - self.log_std_min)
-        squashed = raw.tanh()
+        squashed = raw.contiguous().tanh_()  # of rows that lie apart, tanh takes one number at a time
         log_std = squashed * half_range + (self.log_std_min + half_range)
         std = log_std.exp()
         noise = torch.empty_like(std).normal_(generator=generator)

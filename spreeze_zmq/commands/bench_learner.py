@@ -89,6 +89,7 @@ def run(env_id: str, seconds: float, batch_sizes: Sequence[int]) -> list[Figure]
     from spreeze_zmq.algorithms.precision import has_bf16
 
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # as in a learner
     spec = envs.probe(env_id)
     precisions = ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
     share_s = seconds / (len(precisions) * len(batch_sizes))

@@ -25,6 +25,7 @@ class Batch:
         reward: ``[B]`` float32, the discounted sum of up to ``n`` rewards.
         discount: ``[B]`` float32, gamma to the number of rewards summed; 0 where the episode terminated.
         next_obs: ``[B, *obs_shape]``, the observation to bootstrap from.
+        weight: ``[B]`` float32, each transition's share in the loss; None where all are alike.
     """
 
     obs: torch.Tensor
@@ -32,6 +33,7 @@ class Batch:
     reward: torch.Tensor
     discount: torch.Tensor
     next_obs: torch.Tensor
+    weight: torch.Tensor | None = None
 
 
 class ReplaySizes(Protocol):
@@ -201,10 +203,12 @@ class ObservationReplay(_Kept):
         """The replay that an algorithm's options ask for in this environment."""
         return cls(options.replay_capacity, env.obs_shape, env.obs_dtype, device, seed)
 
-    def add(self, rollout: Rollout) -> None:
-        """Store the ``T x N`` observations that were acted on."""
+    def add(self, rollout: Rollout) -> NDArray[Any]:
+        """Store the ``T x N`` observations that were acted on, and return them ``[T * N, *obs_shape]``."""
         assert rollout.obs is not None
-        self.ring.write({"obs": _rows(rollout.obs[:-1])})
+        rows = _rows(rollout.obs[:-1])
+        self.ring.write({"obs": rows})
+        return rows
 
     def sample(self, batch_size: int) -> torch.Tensor:
         """``[B, *obs_shape]``, uniform with replacement; valid until the next call."""

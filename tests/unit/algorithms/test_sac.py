@@ -52,6 +52,7 @@ def make_batch(size=16, seed=0):
         reward=torch.randn(size, generator=source),
         discount=torch.full((size,), 0.9),
         next_obs=torch.randn(size, 3, generator=source),
+        weight=None,
     )
 
 
@@ -200,7 +201,7 @@ def test_published_weights_arrive_exactly():
     weights, policy = critic.parameters(), actor.parameters()
     weights.flags.writeable = policy.flags.writeable = False
     actor.load_critic(weights)
-    critic.load_policy(policy, actor.extras())
+    critic.load_policy({"parameters": policy}, actor.extras())
     assert np.array_equal(actor.state_dict()["critics"].numpy(), critic.parameters())
     assert np.array_equal(critic.state_dict()["policy"].numpy(), actor.parameters())
     assert critic.state_dict()["temperature"].item() == pytest.approx(actor.extras()["temperature"])
@@ -220,7 +221,7 @@ def test_weights_of_another_shape_are_refused():
     with pytest.raises(WireError, match="same algorithm options"):
         make_actor().load_critic(make_critic(hidden_sizes=(9,)).parameters())
     with pytest.raises(WireError, match="float64"):
-        make_critic().load_policy(make_actor().parameters().astype(np.float64), {})
+        make_critic().load_policy({"parameters": make_actor().parameters().astype(np.float64)}, {})
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -263,7 +264,7 @@ def test_the_same_seed_gives_the_same_run():
             critic.update(make_batch(seed=i))
             actor.load_critic(critic.parameters())
             actor.update(make_batch(seed=i).obs)
-            critic.load_policy(actor.parameters(), actor.extras())
+            critic.load_policy(actor.policy_arrays(), actor.extras())
         runs.append((critic.parameters().tobytes(), actor.parameters().tobytes()))
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
@@ -278,7 +279,7 @@ def test_metrics_are_numbers_on_the_device():
 def test_critics_learn_a_known_value():
     """One state, one action, reward 1, gamma 0.5 and no entropy: the value is 2."""
     half = make_critic(learning_rate=0.01, tau=0.1)
-    half.load_policy(make_actor().parameters(), {"temperature": 0.0})
+    half.load_policy(make_actor().policy_arrays(), {"temperature": 0.0})
     batch = make_batch(1)
     batch.reward, batch.discount = torch.ones(1), torch.full((1,), 0.5)
     batch.next_obs = batch.obs

@@ -42,7 +42,9 @@ def test_an_actor_update_costs_what_a_hand_counts():
 
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "HalfCheetah-v5"])
 def test_real_updates_do_the_arithmetic_that_is_counted(env_id):
-    """PyTorch's own count of an update: never less, and at most 5 % more (columns that nobody needs)."""
+    """PyTorch's own count of an update: at most 5 % more (columns that nobody needs), and no less but for
+    the last layer's single column, whose vector products it does not count.
+    """
     spec, batch_size = envs.probe(env_id), 32
     algorithm = algorithms.get("sac")
     options = algorithm.options(hidden_sizes=(256, 256), precision="fp32")
@@ -60,7 +62,7 @@ def test_real_updates_do_the_arithmetic_that_is_counted(env_id):
     ):
         with FlopCounterMode(display=False) as counter:
             update()
-        assert counted[half] <= counter.get_total_flops() <= 1.05 * counted[half], half
+        assert 0.995 * counted[half] <= counter.get_total_flops() <= 1.05 * counted[half], half
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -91,5 +93,7 @@ def test_the_batch_fits_the_environment():
     spec = envs.probe("Pendulum-v1")
     batch = random_batch(spec, 7)
     assert (batch.obs.shape, batch.next_obs.shape, batch.action.shape) == ((7, 3), (7, 3), (7, 1))
-    assert {tensor.dtype for tensor in vars(batch).values()} == {torch.float32}
+    assert batch.weight is None
+    fields = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs)
+    assert {tensor.dtype for tensor in fields} == {torch.float32}
     assert batch.action.abs().max() <= spec.action_high[0]
