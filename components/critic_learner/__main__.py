@@ -9,7 +9,7 @@ from spreeze_zmq.balance import LagHistogram, RatioGate
 from spreeze_zmq.channels import Publisher, Subscriber
 from spreeze_zmq.component import Component, run
 from spreeze_zmq.learner import Cadence, Intake, Vault, algorithm_of, settle_device
-from spreeze_zmq.replay import Replay
+from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
 
@@ -27,7 +27,7 @@ class CriticLearner:
         self.policies: Subscriber = component.open("policy")
         self.publisher: Publisher = component.open("critic")
         self.half = algorithm.make_critic(options, environment, device, plan.run.seed)
-        self.replay = Replay.for_environment(environment, options, device, plan.run.seed)
+        self.replay = transition_replay(environment, options, device, plan.run.seed)
         self.enough: float = plan.run.stop.env_steps or math.inf
         self.gate = RatioGate(plan.balance.replay_ratio, options.batch_size, options.learning_starts, slack=0)
         self.lag = LagHistogram()
@@ -88,6 +88,8 @@ class CriticLearner:
     def update(self) -> None:
         """One critic update."""
         self.metrics = self.half.update(self.replay.sample(self.gate.batch_size))
+        if self.replay.prioritized:
+            self.replay.prioritize(self.half.priorities())
         self.gate.trained += self.gate.batch_size
         self.trained += self.gate.batch_size
 

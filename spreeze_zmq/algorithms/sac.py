@@ -62,6 +62,13 @@ class SACOptions:
     )
     policy_delay: int = option(1, "critic updates for each actor update", minimum=1)
     replay_capacity: int = option(1_000_000, "transitions kept", minimum=1)
+    prioritized: bool = option(False, "draw transitions by the size of their error (1511.05952)")
+    priority_alpha: float = option(
+        0.6, "0 draws them alike, 1 in proportion to their errors", minimum=0.0, maximum=1.0
+    )
+    priority_beta: float = option(
+        0.4, "1 weighs the bias of that away in the loss, 0 leaves it", minimum=0.0, maximum=1.0
+    )
     learning_starts: int = option(1_000, "transitions received before the first update", minimum=1)
     precision: str = option(
         "auto", "of the products; auto is bf16 where the device has it", choices=("auto", "fp32", "bf16")

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms import ActorHalf, CriticHalf
 from spreeze_zmq.commands.bench_figures import Figure, Section, Way, in_turn, number, paired, repeated
+from spreeze_zmq.commands.bench_replay import measure_feeding
 from spreeze_zmq.commands.launch import KEEP_FREED_MEMORY
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
@@ -34,6 +36,8 @@ BATCH_SIZES = (256, 1024, 8192)
 SECONDS_FOR_ALL = 5.0
 HIDDEN_SIZES = (256, 256)
 ROUNDS = 5
+#: Of the time, for comparing with plain PyTorch and for feeding the learner from its replay.
+CONTEXT_SHARE = 0.3
 #: Beyond the time that was asked for, until the process counts as hung.
 TIMEOUT_S = 60.0
 
@@ -87,26 +91,38 @@ def run(env_id: str, seconds: float, batch_sizes: Sequence[int]) -> list[Figure]
     import torch
 
     from spreeze_zmq.algorithms.precision import has_bf16
+    from spreeze_zmq.commands.bench_plain import PlainSAC, measure_beside_plain
 
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # as in a learner
     spec = envs.probe(env_id)
     precisions = ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
-    share_s = seconds / (len(precisions) * len(batch_sizes))
-    return [
+    share_s = (1.0 - CONTEXT_SHARE) * seconds / (len(precisions) * len(batch_sizes))
+    figures = [
         figure
         for precision in precisions
         for batch_size in batch_sizes
         for figure in measure_one(spec, precision, batch_size, share_s)
     ]
+    share_s = CONTEXT_SHARE * seconds / (len(batch_sizes) + 1)
+    for batch_size in batch_sizes:
+        critic, actor = make_halves(spec, precisions[-1], batch_size)
+        batch, plain = random_batch(spec, batch_size), PlainSAC(**network_widths(spec))
+        figures.append(measure_beside_plain(plain, critic, actor, batch, precisions[-1], share_s))
+    what = f"{precisions[-1]}, batch {batch_sizes[-1]}"
+    return figures + measure_feeding(spec, critic.update, batch, what, share_s)
+
+
+def make_halves(spec: EnvironmentSpec, precision: str, batch_size: int) -> tuple[CriticHalf, ActorHalf]:
+    """SAC with two hidden layers."""
+    algorithm = algorithms.get("sac")
+    options = algorithm.options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
+    return algorithm.make_critic(options, spec, "cpu", 1), algorithm.make_actor(options, spec, "cpu", 1)
 
 
 def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds: float) -> list[Figure]:
     """Both halves at one batch size and precision, in turn with the limit."""
-    algorithm = algorithms.get("sac")
-    options = algorithm.options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
-    critic = algorithm.make_critic(options, spec, "cpu", 1)
-    actor = algorithm.make_actor(options, spec, "cpu", 1)
+    critic, actor = make_halves(spec, precision, batch_size)
     batch = random_batch(spec, batch_size)
     products, flops = hidden_products(batch_size, precision)
     ways: dict[str, Way] = {

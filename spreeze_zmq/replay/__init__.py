@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.replay.prioritized import PrioritizedReplay, transition_replay
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.returns import n_step_returns
 from spreeze_zmq.replay.ring import Column, Ring
+from spreeze_zmq.replay.sum_tree import SumTree
 
-__all__ = ["Batch", "Column", "ObservationReplay", "Replay", "Ring", "n_step_returns"]
+__all__ = [
+    "Batch",
+    "Column",
+    "ObservationReplay",
+    "PrioritizedReplay",
+    "Replay",
+    "Ring",
+    "SumTree",
+    "n_step_returns",
+    "transition_replay",
+]

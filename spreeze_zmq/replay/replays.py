@@ -117,6 +117,8 @@ class Replay(_Kept):
         InputError: it does not fit in the memory that is free.
     """
 
+    prioritized = False
+
     def __init__(
         self,
         capacity: int,
@@ -180,6 +182,9 @@ class Replay(_Kept):
     def sample(self, batch_size: int) -> Batch:
         """Uniform with replacement; valid until the next call."""
         return Batch(**self.ring.gather(batch_size))
+
+    def prioritize(self, errors: torch.Tensor) -> None:
+        """Take the errors ``[B]`` of the batch drawn last; a uniform replay has no use for them."""
 
 
 class ObservationReplay(_Kept):

@@ -113,14 +113,23 @@ class Ring:
         """``batch_size`` rows drawn uniformly with replacement; the tensors hold until the next call."""
         assert self.num_added > 0, "an empty replay cannot be sampled"
         if self._index.shape[0] != batch_size:
-            self._prepare(batch_size)
+            self._index = torch.empty(batch_size, dtype=torch.int64, device=self.device)
         torch.randint(len(self), (batch_size,), generator=self._generator, out=self._index)
+        return self.take(self._index)
+
+    def uniform(self, count: int) -> torch.Tensor:
+        """``[count]`` float64 random numbers from 0 to 1, of the sampling's own stream."""
+        return torch.rand(count, dtype=torch.float64, generator=self._generator, device=self.device)
+
+    def take(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The rows ``index`` ``[B]``; the tensors hold until the next call."""
+        if not self._batch or next(iter(self._rows.values())).shape[0] != index.shape[0]:
+            self._prepare(index.shape[0])
         for dtype, table in self._tables.items():
-            torch.index_select(table, 0, self._index, out=self._rows[dtype])
+            torch.index_select(table, 0, index, out=self._rows[dtype])
         return self._batch
 
     def _prepare(self, batch_size: int) -> None:
-        self._index = torch.empty(batch_size, dtype=torch.int64, device=self.device)
         self._rows = {
             dtype: table.new_empty(batch_size, table.shape[1]) for dtype, table in self._tables.items()
         }
