@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 
 import zmq
 
@@ -45,7 +44,7 @@ class Publisher(Channel):
         self._published += 1
         if KINDS[message.kind].retained:
             owned = [frame if len(frame) >= ZERO_COPY_BYTES else bytes(frame) for frame in frames]
-            self._latest[message.kind] = replace(decode(owned), repeat=True)
+            self._latest[message.kind] = decode(owned)._replace(repeat=True)
 
     def serve(self) -> None:
         """Answer those who have subscribed since the last call with the latest messages, in their order."""

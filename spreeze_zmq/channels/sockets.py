@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
 _RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
 _HANDSHAKE_MS = 5000
 _BACKLOG = 1024
+_SNDMORE = int(zmq.SNDMORE)  # the enum's own member costs a conversion at each use
 
 
 @dataclass
@@ -86,6 +87,10 @@ class Channel:
         path = _checked(endpoint)
         self._claim = Claim.take(path) if bind and path is not None else None
         self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(self._type)
+        #: The backend's own ``send``: that of the class above it spends as long on options that are not used.
+        self._send_frame: Callable[[Buffer, int, bool], Any] = super(  # type: ignore[misc]
+            zmq.Socket, self.socket
+        ).send
         self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
         self._kernel_buffer: KernelBuffer | None = None
         if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
@@ -151,9 +156,9 @@ class Channel:
         if self.kinds and message.kind not in self.kinds:
             raise WireError("wrong_kind", f"a {message.kind} message does not travel on {self.endpoint}")
         frames = encode_from(message, self.sender, self.incarnation, sequence)
-        for position, frame in enumerate(frames):
-            if len(frame) >= ZERO_COPY_BYTES:
-                frames[position] = given_over(frame)
+        for position in range(1, len(frames)):
+            if len(frames[position]) >= ZERO_COPY_BYTES:
+                frames[position] = given_over(frames[position])
         return frames
 
     def _wait_at_most(self, timeout_s: float) -> None:
@@ -164,12 +169,13 @@ class Channel:
 
     def _send(self, frames: list[Buffer]) -> bool:
         """Send; False where there is no place. Only the first frame can find none."""
-        send, num_bytes, left = self.socket.send, 0, len(frames)
+        send, num_bytes, left = self._send_frame, 0, len(frames)
         try:
             for frame in frames:
                 left -= 1
-                num_bytes += len(frame)
-                send(frame, zmq.SNDMORE if left else 0, copy=len(frame) < ZERO_COPY_BYTES)
+                size = len(frame)
+                num_bytes += size
+                send(frame, _SNDMORE if left else 0, size < ZERO_COPY_BYTES)
         except zmq.Again:
             return False
         self.counts.messages += 1
@@ -191,14 +197,15 @@ class Channel:
             return message
         return None
 
-    def _receive_frames(self) -> list[memoryview] | None:
+    def _receive_frames(self) -> list[Buffer] | None:
+        receive = self.socket.recv
         try:
-            frame = self.socket.recv(copy=False)
+            frame = receive(copy=False)
         except zmq.Again:
             return None
-        frames = [frame.buffer]
+        frames: list[Buffer] = [frame.bytes]  # the header: a copy of so little costs less than a view
         while frame.more:
-            frame = self.socket.recv(copy=False)
+            frame = receive(copy=False)
             frames.append(frame.buffer)
         return frames
 

@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.wire.kinds import DTYPE_NAMES, MAX_COUNT, check, dtype_name
-
-PROTOCOL_VERSION = 1
-MAX_HEADER_BYTES = 64 * 1024
-MAX_FRAME_BYTES = 1 << 30
-MAX_MESSAGE_BYTES = 1 << 31
-MAX_ARRAYS = 64
-MAX_RANK = 8
-#: Entries of one list or map in a header: a forged length must not make the reader reserve memory.
-MAX_ENTRIES = 4096
+from spreeze_zmq.wire.header import DTYPES, MAX_ARRAYS, MAX_FRAME_BYTES, Described, Head, Tail, pack, unpack
+from spreeze_zmq.wire.kinds import dtype_name
 
 Buffer = bytes | bytearray | memoryview
 
-#: The dtypes that may travel, always little-endian and in C order.
-DTYPES: dict[str, np.dtype[np.generic]] = {
-    name: cast("np.dtype[np.generic]", np.dtype(name).newbyteorder("<")) for name in DTYPE_NAMES
-}
-
-_HEADER_KEYS: dict[str, type] = {
-    "protocol": int,
-    "kind": str,
-    "sender": str,
-    "incarnation": int,
-    "sequence": int,
-    "fields": dict,
-    "arrays": list,
-}
-_header_values = itemgetter(*_HEADER_KEYS)
-_header_types = list(_HEADER_KEYS.values())
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """One message, as both ends see it.
 
     Attributes:
@@ -59,8 +32,8 @@ class Message:
     """
 
     kind: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    fields: Mapping[str, Any] = _NONE
+    arrays: Mapping[str, NDArray[Any]] = _NONE
     sender: str = ""
     incarnation: int = 0
     sequence: int = 0
@@ -79,32 +52,18 @@ def encode(message: Message) -> list[Buffer]:
 
 def encode_from(message: Message, sender: str, incarnation: int, sequence: int) -> list[Buffer]:
     """The frames of ``message`` with this origin in place of its own; see :func:`encode`."""
-    if len(message.arrays) > MAX_ARRAYS:
-        raise WireError("too_many_arrays", f"{len(message.arrays)} arrays, at most {MAX_ARRAYS}")
-    described: list[tuple[str, str, tuple[int, ...]]] = []
+    arrays = message.arrays
+    described: list[Described] = []
     frames: list[Buffer] = [b""]
-    total = 0
-    for name, given in message.arrays.items():
+    for name, given in arrays.items():
         dtype, array = _travelling(name, given)
         described.append((name, dtype, array.shape))
         # A memoryview cannot be cast where a dimension is 0, so an empty array becomes an empty frame.
-        frames.append(array.data.cast("B") if array.nbytes else b"")
-        total += array.nbytes
-    if total > MAX_MESSAGE_BYTES:
-        raise WireError("oversize_message", f"{total} bytes in one message, at most {MAX_MESSAGE_BYTES}")
-    check(message.kind, message.fields, message.arrays)
-    header = {
-        "protocol": PROTOCOL_VERSION,
-        "kind": message.kind,
-        "sender": sender,
-        "incarnation": incarnation,
-        "sequence": sequence,
-        "fields": message.fields,
-        "arrays": described,
-    }
-    if message.repeat:
-        header["repeat"] = True
-    frames[0] = _pack(header)
+        frames.append(array.data.cast("B") if array.size else b"")
+    tail = Tail(sequence, dict(message.fields), message.repeat)
+    frames[0], spec = pack(message.kind, sender, incarnation, tuple(described), tail)
+    if spec.cross_check is not None:
+        spec.cross_check(message.fields, arrays)
     return frames
 
 
@@ -116,30 +75,11 @@ def _travelling(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
     if dtype is None:
         reason = "object_dtype" if array.dtype.hasobject else "unknown_dtype"
         raise WireError(reason, f"array {name!r} is {array.dtype}, only {', '.join(DTYPES)} travel")
-    if array.ndim > MAX_RANK:
-        raise WireError("wrong_rank", f"array {name!r} has rank {array.ndim}, at most {MAX_RANK}")
-    if array.nbytes > MAX_FRAME_BYTES:
-        raise WireError("oversize_frame", f"{name!r} has {array.nbytes} bytes, at most {MAX_FRAME_BYTES}")
     if array.flags.c_contiguous and array.dtype == DTYPES[dtype]:
         return dtype, array
+    if array.nbytes > MAX_FRAME_BYTES:  # before it is copied for nothing
+        raise WireError("oversize_frame", f"{name!r} has {array.nbytes} bytes, at most {MAX_FRAME_BYTES}")
     return dtype, array.astype(DTYPES[dtype], order="C")
-
-
-def _pack(header: dict[str, Any]) -> bytes:
-    try:
-        packed: bytes = msgpack.packb(header, default=_plain)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise WireError("bad_header", f"{header['kind']}: {error}") from error
-    if len(packed) > MAX_HEADER_BYTES:
-        raise WireError("oversize_header", f"{len(packed)} bytes, at most {MAX_HEADER_BYTES}")
-    return packed
-
-
-def _plain(value: object) -> Any:
-    """NumPy's scalars become plain numbers; anything else has no place in a header."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"a {type(value).__name__} cannot travel in a header")
 
 
 def decode(frames: Sequence[Buffer]) -> Message:
@@ -152,112 +92,30 @@ def decode(frames: Sequence[Buffer]) -> Message:
         raise WireError("missing_frames", "a message without a header")
     if len(frames) > MAX_ARRAYS + 1:
         raise WireError("too_many_arrays", f"{len(frames) - 1} array frames, at most {MAX_ARRAYS}")
-    header = _unpack_header(frames[0])
-    _, kind, sender, incarnation, sequence, fields, described = _known_values(header)
-    arrays = _arrays(described, frames[1:])
-    check(kind, fields, arrays)
-    return Message(kind, fields, arrays, sender, incarnation, sequence, header.get("repeat") is True)
+    header = frames[0]
+    head, tail = unpack(header if type(header) is bytes else bytes(header))
+    arrays = _arrays(head, frames)
+    if head.spec.cross_check is not None:
+        head.spec.cross_check(tail.fields, arrays)
+    return Message(head.kind, tail.fields, arrays, head.sender, head.incarnation, tail.sequence, tail.repeat)
 
 
-def _unpack_header(frame: Buffer) -> Any:
-    if len(frame) > MAX_HEADER_BYTES:
-        raise WireError("oversize_header", f"{len(frame)} bytes, at most {MAX_HEADER_BYTES}")
-    try:
-        return msgpack.unpackb(
-            frame,
-            raw=False,
-            strict_map_key=False,  # the hook is stricter
-            object_pairs_hook=_unique_map,
-            ext_hook=_refuse_ext,
-            max_array_len=MAX_ENTRIES,
-            max_map_len=MAX_ENTRIES,
-            max_ext_len=0,  # timestamps never reach the hook
-        )
-    except WireError:
-        raise
-    except Exception as error:  # whatever a stranger's bytes make the parser raise is the same refusal
-        reason = "ext_type" if "max_ext_len" in str(error) else "bad_header"
-        raise WireError(reason, f"{type(error).__name__}: {error}"[:200]) from error
-
-
-def _known_values(header: Any) -> tuple[Any, ...]:
-    """The values of the header's keys, each of its type, in the order of ``_HEADER_KEYS``."""
-    if not isinstance(header, dict):
-        raise WireError("header_not_map", f"the header is a {type(header).__name__}")
-    version = header.get("protocol")
-    if version != PROTOCOL_VERSION and type(version) is int:
-        raise WireError("unknown_version", f"protocol {version}, this end speaks {PROTOCOL_VERSION}")
-    try:
-        values: tuple[Any, ...] = _header_values(header)
-    except KeyError as error:
-        raise WireError("missing_key", f"the header has no {error}") from None
-    if list(map(type, values)) != _header_types:
-        wrong = next(key for key, wanted in _HEADER_KEYS.items() if type(header[key]) is not wanted)
-        raise WireError("wrong_key_type", f"{wrong!r} is {header[wrong]!r:.40}, not a {_HEADER_KEYS[wrong]}")
-    if not (0 <= header["incarnation"] < MAX_COUNT and 0 <= header["sequence"] < MAX_COUNT):
-        raise WireError("wrong_key_type", "'incarnation' or 'sequence' is outside [0, 2**53)")
-    return values
-
-
-def _unique_map(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
-    try:
-        result = dict(pairs)
-        "".join(result)  # the quickest way to see that every key is a string
-    except TypeError:
-        raise WireError("non_string_key", "a map of the header has a key that is not a string") from None
-    if len(result) != len(pairs):
-        raise WireError("duplicate_key", "a map of the header names a key twice")
-    return result
-
-
-def _refuse_ext(code: int, data: bytes) -> Any:
-    raise WireError("ext_type", f"msgpack extension {code} in the header")
-
-
-def _arrays(described: list[Any], frames: Sequence[Buffer]) -> dict[str, NDArray[Any]]:
-    """One array for each entry of the header's list and the frame that belongs to it."""
-    if len(frames) < len(described):
-        raise WireError("missing_frames", f"{len(frames)} of {len(described)} array frames came")
-    if len(frames) > len(described):
-        raise WireError("extra_frames", f"{len(frames)} array frames for {len(described)} arrays")
+def _arrays(head: Head, frames: Sequence[Buffer]) -> dict[str, NDArray[Any]]:
+    """One array for each one that the head describes and the frame that belongs to it."""
+    num_frames = len(frames) - 1
+    if num_frames < len(head.arrays):
+        raise WireError("missing_frames", f"{num_frames} of {len(head.arrays)} array frames came")
+    if num_frames > len(head.arrays):
+        raise WireError("extra_frames", f"{num_frames} array frames for {len(head.arrays)} arrays")
     arrays: dict[str, NDArray[Any]] = {}
-    total = 0
-    for entry, frame in zip(described, frames, strict=True):
-        name, dtype, shape = _describe(entry)
-        num_bytes = math.prod(shape) * dtype.itemsize
-        if num_bytes > MAX_FRAME_BYTES:
-            raise WireError(
-                "oversize_frame", f"{name[:40]!r} claims {num_bytes} bytes, at most {MAX_FRAME_BYTES}"
-            )
+    for (name, dtype, shape, num_bytes), frame in zip(head.arrays, frames[1:], strict=True):
         if len(frame) != num_bytes:
             raise WireError("wrong_bytes", f"{name[:40]!r} has {len(frame)} bytes, its shape {num_bytes}")
-        if name in arrays:
-            raise WireError("duplicate_array", f"array {name[:40]!r} comes twice")
-        total += num_bytes
-        array = np.frombuffer(frame, dtype)
+        array = np.ndarray(shape, dtype, frame)
         flags = array.flags
         if not flags.aligned:
             array = array.copy()
             flags = array.flags
         flags.writeable = False
-        arrays[name] = array if len(shape) == 1 else array.reshape(shape)
-    if total > MAX_MESSAGE_BYTES:
-        raise WireError("oversize_message", f"{total} bytes in one message, at most {MAX_MESSAGE_BYTES}")
+        arrays[name] = array
     return arrays
-
-
-def _describe(entry: Any) -> tuple[str, np.dtype[np.generic], list[int]]:
-    """Name, dtype and shape of one entry of the header's list, as yet unproven by its frame."""
-    if type(entry) is not list or list(map(type, entry)) != [str, str, list]:
-        raise WireError("bad_array_entry", f"{entry!r:.60} is not [name, dtype, shape]")
-    name, dtype_name, shape = entry
-    dtype = DTYPES.get(dtype_name)
-    if dtype is None:
-        reason = "object_dtype" if dtype_name.lstrip("|<>=") in ("O", "object") else "unknown_dtype"
-        raise WireError(reason, f"array {name[:40]!r} claims dtype {dtype_name[:40]!r}")
-    if len(shape) > MAX_RANK:
-        raise WireError("wrong_rank", f"array {name[:40]!r} has rank {len(shape)}, at most {MAX_RANK}")
-    for size in shape:
-        if type(size) is not int or not 0 <= size <= MAX_FRAME_BYTES:
-            raise WireError("bad_shape", f"array {name[:40]!r} has a dimension {size!r:.40}")
-    return name, dtype, shape

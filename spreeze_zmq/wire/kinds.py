@@ -67,11 +67,6 @@ class FieldSpec:
     type: str
     required: bool = True
 
-    @cached_property
-    def is_right(self) -> Callable[[object], bool]:
-        """Whether a value is of this type."""
-        return FIELD_TYPES[self.type]
-
 
 @dataclass(frozen=True)
 class ArraySpec:
@@ -99,37 +94,41 @@ class KindSpec:
     retained: bool = False
     cross_check: Callable[[Mapping[str, Any], Arrays], None] | None = None
 
+    @cached_property
+    def field_checks(self) -> list[tuple[str, Callable[[object], bool], bool]]:
+        """Name, test and whether it is required, of each field."""
+        return [(name, FIELD_TYPES[spec.type], spec.required) for name, spec in self.fields.items()]
 
-def check(kind: str, fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """Raise WireError unless ``fields`` and ``arrays`` are what a message of ``kind`` must carry."""
-    spec = KINDS.get(kind)
-    if spec is None:
-        raise WireError("unknown_kind", f"{kind[:40]!r} is none of {', '.join(KINDS)}")
-    for name, wanted in spec.fields.items():
+
+def check_fields(kind: str, spec: KindSpec, fields: Mapping[str, Any]) -> None:
+    """Raise WireError unless ``fields`` are what a message of ``kind`` must carry."""
+    for name, is_right, required in spec.field_checks:
         if name in fields:
-            if not wanted.is_right(fields[name]):
+            if not is_right(fields[name]):
+                wanted = spec.fields[name].type
                 raise WireError(
-                    "wrong_field_type", f"{kind}.{name} is {fields[name]!r:.60}, expected a {wanted.type}"
+                    "wrong_field_type", f"{kind}.{name} is {fields[name]!r:.60}, expected a {wanted}"
                 )
-        elif wanted.required:
+        elif required:
             raise WireError("missing_field", f"{kind} has no field {name!r}")
-    for name, shape in spec.arrays.items():
-        if name in arrays:
-            _check_array(kind, name, arrays[name], shape)
-        elif shape.required:
-            raise WireError("missing_array", f"{kind} has no array {name!r}")
-    if spec.cross_check is not None:
-        spec.cross_check(fields, arrays)
 
 
-def _check_array(kind: str, name: str, array: NDArray[np.generic], wanted: ArraySpec) -> None:
-    dtype = dtype_name(array)
-    if dtype not in wanted.dtypes:
-        raise WireError("wrong_dtype", f"{kind}.{name} is {dtype}, expected {' or '.join(wanted.dtypes)}")
-    if not wanted.min_rank <= array.ndim <= wanted.max_rank:
-        raise WireError(
-            "wrong_rank", f"{kind}.{name} has rank {array.ndim}, at least {wanted.min_rank} expected"
-        )
+def check_arrays(kind: str, spec: KindSpec, arrays: Mapping[str, tuple[str, int]]) -> None:
+    """Raise WireError unless ``arrays``, each a dtype's name and a rank, are what a message of ``kind`` must
+    carry.
+    """
+    for name, wanted in spec.arrays.items():
+        if name not in arrays:
+            if wanted.required:
+                raise WireError("missing_array", f"{kind} has no array {name!r}")
+            continue
+        dtype, rank = arrays[name]
+        if dtype not in wanted.dtypes:
+            raise WireError("wrong_dtype", f"{kind}.{name} is {dtype}, expected {' or '.join(wanted.dtypes)}")
+        if not wanted.min_rank <= rank <= wanted.max_rank:
+            raise WireError(
+                "wrong_rank", f"{kind}.{name} has rank {rank}, at least {wanted.min_rank} expected"
+            )
 
 
 def _fields(optional: tuple[str, ...] = (), **types: str) -> dict[str, FieldSpec]:

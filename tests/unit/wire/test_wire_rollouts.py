@@ -102,7 +102,7 @@ def test_an_array_that_contradicts_the_counts_is_refused(name):
     """T and N in the fields are those of every array."""
     message = rollout_message(make_rollout())
     cut = {**message.arrays, name: message.arrays[name][:-1]}
-    assert refusal(replace(message, arrays=cut)) == "wrong_shape"
+    assert refusal(message._replace(arrays=cut)) == "wrong_shape"
 
 
 @pytest.mark.parametrize(

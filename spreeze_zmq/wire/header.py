@@ -1,0 +1,252 @@
+"""The header of a message: a head that hardly changes from one to the next, and a tail that always does.
+
+Their entries lie one after the other in one map of MessagePack, so a header is read and written as two: what
+a head says is proven once for each head that comes by, not once for each message.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import msgpack
+import numpy as np
+
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.wire.kinds import DTYPE_NAMES, KINDS, MAX_COUNT, KindSpec, check_arrays, check_fields
+
+PROTOCOL_VERSION = 1
+MAX_HEADER_BYTES = 64 * 1024
+MAX_FRAME_BYTES = 1 << 30
+MAX_MESSAGE_BYTES = 1 << 31
+MAX_ARRAYS = 64
+MAX_RANK = 8
+#: Entries of one list or map in a header: a forged length must not make the reader reserve memory.
+MAX_ENTRIES = 4096
+#: Heads that are remembered, and how long one may be.
+_HEADS, _HEAD_BYTES = 256, 2048
+
+#: The dtypes that may travel, always little-endian and in C order.
+DTYPES: dict[str, np.dtype[np.generic]] = {
+    name: cast("np.dtype[np.generic]", np.dtype(name).newbyteorder("<")) for name in DTYPE_NAMES
+}
+
+_HEAD_TYPES = {"protocol": int, "kind": str, "sender": str, "incarnation": int, "arrays": list}
+_TAIL_TYPES = {"sequence": int, "fields": dict}
+_TAIL_BEGINS = msgpack.packb("sequence")
+#: First byte of a map of few entries, but for their number.
+_MAP = 0x80
+#: One array as a sender describes it: name, dtype and shape.
+Described = tuple[str, str, tuple[int, ...]]
+
+
+class ArrayHead(NamedTuple):
+    """What the header says of one array; ``num_bytes`` is the length of its frame."""
+
+    name: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    num_bytes: int
+
+
+class Head(NamedTuple):
+    """What is the same in all messages of one kind and shape from one life of a process."""
+
+    kind: str
+    sender: str
+    incarnation: int
+    arrays: tuple[ArrayHead, ...]
+    spec: KindSpec
+
+
+class Tail(NamedTuple):
+    """What differs in each message."""
+
+    sequence: int
+    fields: dict[str, Any]
+    repeat: bool
+
+
+def pack(
+    kind: str, sender: str, incarnation: int, arrays: tuple[Described, ...], tail: Tail
+) -> tuple[bytes, KindSpec]:
+    """The header's frame, and what a message of its kind must hold.
+
+    Raises:
+        WireError: the receiver would refuse it.
+    """
+    head, spec = _packed_head(kind, sender, incarnation, arrays)
+    check_fields(kind, spec, tail.fields)
+    entries: dict[str, Any] = {"sequence": tail.sequence, "fields": tail.fields}
+    if tail.repeat:
+        entries["repeat"] = True
+    packed = bytes((_MAP + len(_HEAD_TYPES) + len(entries),)) + head + _pack(kind, entries)[1:]
+    if len(packed) > MAX_HEADER_BYTES:
+        raise WireError("oversize_header", f"{len(packed)} bytes, at most {MAX_HEADER_BYTES}")
+    return packed, spec
+
+
+@lru_cache(_HEADS)
+def _packed_head(
+    kind: str, sender: str, incarnation: int, arrays: tuple[Described, ...]
+) -> tuple[bytes, KindSpec]:
+    """The head's entries as bytes, without the count of the map that they are in."""
+    values = (PROTOCOL_VERSION, kind, sender, incarnation, [list(array) for array in arrays])
+    entries = dict(zip(_HEAD_TYPES, values, strict=True))
+    return _pack(kind, entries)[1:], _head(entries).spec
+
+
+def _pack(kind: str, entries: Mapping[str, Any]) -> bytes:
+    try:
+        packed: bytes = msgpack.packb(entries, default=_plain)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WireError("bad_header", f"{kind}: {error}") from error
+    return packed
+
+
+def _plain(value: object) -> Any:
+    """NumPy's scalars become plain numbers; anything else has no place in a header."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} cannot travel in a header")
+
+
+def unpack(frame: bytes) -> tuple[Head, Tail]:
+    """What a header says.
+
+    Raises:
+        WireError: it breaks a rule.
+    """
+    if len(frame) > MAX_HEADER_BYTES:
+        raise WireError("oversize_header", f"{len(frame)} bytes, at most {MAX_HEADER_BYTES}")
+    end = frame.find(_TAIL_BEGINS, 0, _HEAD_BYTES)
+    if end > 0:
+        try:
+            return _unpack_halves(frame, end)
+        except WireError:
+            pass  # in another order, or broken: what is wrong is told by who reads the whole
+    entries = _unpack(frame)
+    if not isinstance(entries, dict):
+        raise WireError("header_not_map", f"the header is a {type(entries).__name__}")
+    head = _head(entries)
+    return head, _tail(entries, head)
+
+
+def _unpack_halves(frame: bytes, end: int) -> tuple[Head, Tail]:
+    """The same from a header whose first five entries are the head and whose sixth is ``sequence``."""
+    head = _known_head(frame[1:end])
+    num_entries = frame[0] - _MAP - len(_HEAD_TYPES)
+    entries = _unpack(bytes((_MAP + num_entries,)) + frame[end:]) if num_entries in (2, 3) else {}
+    # No other keys, so none of them can be in the head as well.
+    if len(entries) - ("repeat" in entries) != len(_TAIL_TYPES):
+        raise WireError("bad_header", "not a head and a tail")
+    return head, _tail(entries, head)
+
+
+@lru_cache(_HEADS)
+def _known_head(packed: bytes) -> Head:
+    entries = _unpack(bytes((_MAP + len(_HEAD_TYPES),)) + packed)
+    if entries.keys() != _HEAD_TYPES.keys():
+        raise WireError("bad_header", "not a head")
+    return _head(entries)
+
+
+def _unpack(packed: bytes) -> Any:
+    try:
+        return msgpack.unpackb(
+            packed,
+            raw=False,
+            strict_map_key=False,  # the hook is stricter
+            object_pairs_hook=_unique_map,
+            ext_hook=_refuse_ext,
+            max_array_len=MAX_ENTRIES,
+            max_map_len=MAX_ENTRIES,
+            max_ext_len=0,  # timestamps never reach the hook
+        )
+    except WireError:
+        raise
+    except Exception as error:  # whatever a stranger's bytes make the parser raise is the same refusal
+        reason = "ext_type" if "max_ext_len" in str(error) else "bad_header"
+        raise WireError(reason, f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _unique_map(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+    try:
+        result = dict(pairs)
+        "".join(result)  # the quickest way to see that every key is a string
+    except TypeError:
+        raise WireError("non_string_key", "a map of the header has a key that is not a string") from None
+    if len(result) != len(pairs):
+        raise WireError("duplicate_key", "a map of the header names a key twice")
+    return result
+
+
+def _refuse_ext(code: int, data: bytes) -> Any:
+    raise WireError("ext_type", f"msgpack extension {code} in the header")
+
+
+def _head(entries: Mapping[str, Any]) -> Head:
+    """The head among the entries of a header, proven."""
+    version = entries.get("protocol")
+    if version != PROTOCOL_VERSION and type(version) is int:
+        raise WireError("unknown_version", f"protocol {version}, this end speaks {PROTOCOL_VERSION}")
+    _check_types(entries, _HEAD_TYPES)
+    kind, incarnation, described = entries["kind"], entries["incarnation"], entries["arrays"]
+    if not 0 <= incarnation < MAX_COUNT:
+        raise WireError("wrong_key_type", "'incarnation' is outside [0, 2**53)")
+    spec = KINDS.get(kind)
+    if spec is None:
+        raise WireError("unknown_kind", f"{kind[:40]!r} is none of {', '.join(KINDS)}")
+    if len(described) > MAX_ARRAYS:
+        raise WireError("too_many_arrays", f"{len(described)} arrays, at most {MAX_ARRAYS}")
+    arrays = tuple(_array_head(entry) for entry in described)
+    if len({array.name for array in arrays}) != len(arrays):
+        raise WireError("duplicate_array", "two arrays have the same name")
+    total = sum(array.num_bytes for array in arrays)
+    if total > MAX_MESSAGE_BYTES:
+        raise WireError("oversize_message", f"{total} bytes in one message, at most {MAX_MESSAGE_BYTES}")
+    check_arrays(kind, spec, {array.name: (array.dtype.name, len(array.shape)) for array in arrays})
+    return Head(kind, entries["sender"], incarnation, arrays, spec)
+
+
+def _tail(entries: Mapping[str, Any], head: Head) -> Tail:
+    """The tail among the entries of a header, proven."""
+    _check_types(entries, _TAIL_TYPES)
+    sequence, fields = entries["sequence"], entries["fields"]
+    if not 0 <= sequence < MAX_COUNT:
+        raise WireError("wrong_key_type", "'sequence' is outside [0, 2**53)")
+    check_fields(head.kind, head.spec, fields)
+    return Tail(sequence, fields, entries.get("repeat") is True)
+
+
+def _check_types(entries: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    for key, wanted in types.items():
+        if key not in entries:
+            raise WireError("missing_key", f"the header has no {key!r}")
+        if type(entries[key]) is not wanted:
+            found = f"{key!r} is {entries[key]!r:.40}"
+            raise WireError("wrong_key_type", f"{found}, not a {wanted.__name__}")
+
+
+def _array_head(entry: Any) -> ArrayHead:
+    """One entry of the header's list, as yet unproven by its frame."""
+    if type(entry) is not list or [type(part) for part in entry[:2]] != [str, str] or len(entry) != 3:
+        raise WireError("bad_array_entry", f"{entry!r:.60} is not [name, dtype, shape]")
+    name, dtype_name, shape = entry
+    if not isinstance(shape, (list, tuple)):
+        raise WireError("bad_array_entry", f"{entry!r:.60} is not [name, dtype, shape]")
+    dtype = DTYPES.get(dtype_name)
+    if dtype is None:
+        reason = "object_dtype" if dtype_name.lstrip("|<>=") in ("O", "object") else "unknown_dtype"
+        raise WireError(reason, f"array {name[:40]!r} claims dtype {dtype_name[:40]!r}")
+    if len(shape) > MAX_RANK:
+        raise WireError("wrong_rank", f"array {name[:40]!r} has rank {len(shape)}, at most {MAX_RANK}")
+    for size in shape:
+        if type(size) is not int or not 0 <= size <= MAX_FRAME_BYTES:
+            raise WireError("bad_shape", f"array {name[:40]!r} has a dimension {size!r:.40}")
+    num_bytes = math.prod(shape) * dtype.itemsize
+    if num_bytes > MAX_FRAME_BYTES:
+        raise WireError("oversize_frame", f"{name[:40]!r} has {num_bytes} bytes, at most {MAX_FRAME_BYTES}")
+    return ArrayHead(name, dtype, tuple(shape), num_bytes)
