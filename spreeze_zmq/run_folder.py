@@ -51,6 +51,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def learning(self) -> Path:
+        """For each learner that publishes by count: its losses at each publication, no time in it."""
+        return self.path / "learning"
+
+    @property
     def best_policy(self) -> Path:
         """The best policy by evaluation, with everything needed to act."""
         return self.path / "policy.safetensors"

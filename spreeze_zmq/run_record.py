@@ -65,7 +65,7 @@ class RunRecord:
         self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
         self.at_start: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
-        self.policy_lag = {"p50": 0, "p99": 0, "max": 0}
+        self.policy_lag = {"p50": 0, "p99": 0, "max": 0, "stale": 0}
         self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
         self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
         self.num_episodes = 0
@@ -175,7 +175,7 @@ class RunRecord:
                 "target": self.plan.balance.replay_ratio,
                 "measured": self.gauges.get("replay_ratio", 0.0),
             },
-            "policy_lag": self.policy_lag,
+            "policy_lag": {**self.policy_lag, "bound": self.plan.balance.max_policy_lag},
         }
 
     def status(self, state: str, now_s: float) -> dict[str, Any]:

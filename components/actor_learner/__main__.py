@@ -1,14 +1,18 @@
 """Actor-learner: keeps the observations, trains the policy against the newest critics, and publishes it."""
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq.balance import DelayGate
-from spreeze_zmq.channels import Publisher, Subscriber
+from spreeze_zmq.balance import DelayGate, Schedule
+from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import Cadence, Intake, Vault, algorithm_of, settle_device
+from spreeze_zmq.learner import Cadence, Intake, Record, algorithm_of, learn, settle_device
 from spreeze_zmq.replay import ObservationReplay
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.topology import dial
+from spreeze_zmq.weights import Weights
 from spreeze_zmq.wire import Message
 
 #: Rollouts taken in before the next update gets its turn.
@@ -23,52 +27,136 @@ class ActorLearner:
         algorithm, options = algorithm_of(component)
         environment = component.environment
         self.component = component
+        self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
         self.intake = Intake(component, environment)
-        self.critics: Subscriber = component.open("critic")
+        self.critics = Weights(component.open("critic"), in_turn=plan.balance.in_order)
         self.publisher: Publisher = component.open("policy")
         self.half = algorithm.make_actor(options, environment, device, plan.run.seed)
         self.replay = ObservationReplay.for_environment(environment, options, device, plan.run.seed)
         self.batch_size: int = options.batch_size
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
-        self.cadence = Cadence(component.options["publish_interval_s"])
-        self.version = self.env_steps = 0
+        self.cadence = Cadence(component.options["publish_interval_s"], plan.balance.publish_every_updates)
+        self.record = Record(component.folder.learning / "actor_learner.jsonl", self.cadence)
+        self.enough: float = plan.run.stop.env_steps or math.inf
+        self.critics_from = 0
+        self.version = self.first_version = self.env_steps = 0
+        self.received = self.received_wanted = 0
+        self.updates_published = 0
+        self.published = False
+        self.taken: dict[str, int] = {}
+        self.told: dict[str, int] = {}
         self.metrics: Mapping[str, Any] = {}
         component.figures.update(counters=self.counters, gauges=self.gauges)
 
+    # --- what it may do
+
+    @property
+    def may_store(self) -> bool:
+        """In order it keeps exactly the samples that its critics were trained on; else whatever comes."""
+        return not self.critics.in_turn or self.received < self.received_wanted or self.stopping
+
     @property
     def may_update(self) -> bool:
-        """Trained critics are there, observations too, and the critics are not too far behind."""
-        return len(self.replay) > 0 and self.gate.may_update
+        """Trained critics are there, their observations too, and the critics are not too far behind."""
+        if self.critics.in_turn and self.received < self.received_wanted:
+            return False
+        return len(self.replay) > 0 and self.gate.may_update and not self.stopping
+
+    @property
+    def takes_critics(self) -> bool:
+        """In order the next critics have their turn when everything has been done with the present ones."""
+        return not self.critics.in_turn or not (self.gate.may_update or self.received < self.received_wanted)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing new is collected any more."""
+        return "sampler" in self.component.stopping_roles
+
+    @property
+    def settled(self) -> bool:
+        """It has followed the last critics of the run, which have trained all that the ratio allows."""
+        if self.env_steps < self.enough or self.may_update or self.schedule is None:
+            return False
+        return self.gate.critic_updates == self.schedule.updates_allowed(self.received)
+
+    # --- what it does
 
     def wait(self) -> None:
         """Wait for critics and observations, or for nothing when an update is possible."""
-        sources = [self.critics, self.intake.puller]
-        if self.may_update:
+        sources: list[Any] = [self.intake.puller]
+        if self.takes_critics:
+            sources.append(self.critics.subscriber)
+        if self.may_update or (self.may_store and self.intake.ready):
             self.component.poll(sources)
             return
-        owed = "observations from sampler" if len(self.replay) == 0 else "critics from critic_learner"
+        lacks_samples = len(self.replay) == 0 or not self.takes_critics
+        owed = "observations from sampler" if lacks_samples else "critics from critic_learner"
         self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
 
-    def take_critic(self) -> None:
-        """Adopt the newest critics."""
-        message = self.critics.newest()
-        if message is not None:
-            self.half.load_critic(message.arrays["parameters"])
-            self.gate.critic_updates = message.fields["critic_updates"]
-            self.env_steps = message.fields["env_steps"]
+    def take_weights(self) -> None:
+        """Adopt the newest critics, or the next ones in their turn."""
+        message = self.critics.take() if self.takes_critics else None
+        if message is None:
+            return
+        self.half.load_critic(message.arrays["parameters"])
+        updates, env_steps = message.fields["critic_updates"], message.fields["env_steps"]
+        if message.incarnation != self.critics_from:
+            self.critics_from = message.incarnation
+            self.gate.meet(updates)
+            self.cadence.restart()
+            self.env_steps = env_steps
+        self.gate.hear(updates)
+        self.received_wanted += env_steps - self.env_steps
+        self.env_steps = env_steps
+        self.taken = message.fields.get("taken", {})
 
     def take_rollouts(self) -> None:
-        """Store the observations that wait."""
-        for rollout in self.intake.rollouts(ROLLOUTS_AT_ONCE):
-            self.half.observe(self.replay.add(rollout))
+        """Store the observations that wait; the samplers never wait for this learner."""
+        self.intake.fetch()
+        for _ in range(ROLLOUTS_AT_ONCE):
+            rollout = next(self.intake.rollouts(at_most=1), None) if self.may_store else None
+            if rollout is None:
+                return
+            self.store(rollout)
+
+    def store(self, rollout: Rollout) -> None:
+        """Keep the observations of one rollout."""
+        self.half.observe(self.replay.add(rollout))
+        self.received += rollout.num_transitions
 
     def update(self) -> None:
         """One actor and temperature update."""
         self.metrics = self.half.update(self.replay.sample(self.batch_size))
         self.gate.actor_updates += 1
 
+    def publish_if_due(self) -> None:
+        """By the clock or by the count; the same policy once more where a sampler waits to hear that its
+        rollouts have been taken.
+        """
+        if not self.published:
+            self.publish()
+            return
+        news = self.half.num_updates > self.updates_published or self.cadence.every
+        if news and self.cadence.due(self.gate.followed):
+            self.version += 1
+            self.publish()
+            counts = {"version": self.version, "actor_updates": self.half.num_updates}
+            self.record.write({**counts, "env_steps": self.env_steps}, self.metrics)
+        elif self.must_tell():
+            self.publish()
+
+    def must_tell(self) -> bool:
+        """Whether it waits for samplers that may be waiting for it."""
+        if self.schedule is None or self.critics.in_turn or self.may_update:
+            return False
+        return self.schedule.used_up(self.taken, self.told)
+
     def publish(self) -> None:
-        """Send the policy to everybody; version 0 says that it has not learned anything yet."""
+        """Send the policy to everybody; version 0 says that it has not learned anything yet. In order it
+        waits until the critic-learner is heard.
+        """
+        if self.critics.in_turn and not self.critics.num_taken:
+            return
         fields = {
             "version": self.version,
             "critic_updates": self.gate.critic_updates,
@@ -76,7 +164,18 @@ class ActorLearner:
             "description": self.half.description(),
             "extras": {**self.half.extras(), "env_steps": self.env_steps},
         }
+        if self.schedule is not None:
+            fields["collect_until"] = self.collect_until(self.schedule)
         self.publisher.publish(Message("policy", fields, self.half.policy_arrays()))
+        self.published, self.updates_published, self.told = True, self.half.num_updates, self.taken
+
+    def collect_until(self, schedule: Schedule) -> dict[str, int]:
+        """Stream -> position up to which its sampler may begin rollouts under the present version."""
+        if self.critics.in_turn:
+            return {"*": schedule.collect_until(self.version - self.first_version)}
+        return {stream: position + schedule.share for stream, position in self.taken.items()}
+
+    # --- what it reports and keeps
 
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report."""
@@ -91,11 +190,7 @@ class ActorLearner:
 
     def state(self) -> dict[str, Any]:
         """Everything that a later life needs."""
-        counters = {
-            "version": self.version,
-            "actor_updates": self.gate.actor_updates,
-            "env_steps": self.env_steps,
-        }
+        counters = {"version": self.version, "env_steps": self.env_steps}
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -103,29 +198,8 @@ class ActorLearner:
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
         self.version, self.env_steps = state["counters"]["version"], state["counters"]["env_steps"]
-        self.gate.actor_updates = state["counters"]["actor_updates"]
-
-
-def main(component: Component) -> None:
-    """Wait for what is missing, take it in, update, publish when due."""
-    learner = ActorLearner(component)
-    vault = Vault(component, learner.state, learner.replay)
-    if (state := vault.restore()) is not None:
-        learner.restore(state)
-    component.ready()
-    learner.publish()
-    while component.running:
-        learner.wait()
-        learner.take_critic()
-        learner.take_rollouts()
-        if learner.may_update:
-            learner.update()
-            if learner.cadence.due():
-                learner.version += 1
-                learner.publish()
-    for rollout in learner.intake.drain():
-        learner.replay.add(rollout)
+        self.first_version, self.updates_published = self.version, self.half.num_updates
 
 
 if __name__ == "__main__":
-    sys.exit(run("actor_learner", main))
+    sys.exit(run("actor_learner", lambda component: learn(component, ActorLearner(component))))

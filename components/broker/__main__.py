@@ -152,7 +152,7 @@ class Broker:
         folder = f"{int(self.record.counts['env_steps']):012d}-{int(self.now_s * 1000):09d}"
         self.next_checkpoint_s = self.now_s + self.checkpoint_interval_s
         self.parts.clear()
-        self.say("checkpoint", folder=folder)
+        self.say("checkpoint", folder=folder, env_steps=int(self.record.counts["env_steps"]))
         return folder
 
     def decide(self) -> None:

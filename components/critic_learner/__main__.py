@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.balance import LagHistogram, RatioGate
-from spreeze_zmq.channels import Publisher, Subscriber
+from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import Cadence, Intake, Vault, algorithm_of, settle_device
+from spreeze_zmq.learner import Cadence, Intake, Record, algorithm_of, learn, settle_device
 from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.topology import dial
+from spreeze_zmq.weights import Weights
 from spreeze_zmq.wire import Message
 
 
@@ -23,49 +25,88 @@ class CriticLearner:
         environment = component.environment
         self.component = component
         self.balance = plan.balance
-        self.intake = Intake(component, environment)
-        self.policies: Subscriber = component.open("policy")
+        self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
+        self.intake = Intake(component, environment, self.too_stale)
+        self.policies = Weights(component.open("policy"), in_turn=self.balance.in_order)
         self.publisher: Publisher = component.open("critic")
         self.half = algorithm.make_critic(options, environment, device, plan.run.seed)
         self.replay = transition_replay(environment, options, device, plan.run.seed)
         self.enough: float = plan.run.stop.env_steps or math.inf
-        self.gate = RatioGate(plan.balance.replay_ratio, options.batch_size, options.learning_starts, slack=0)
+        starts: int = options.learning_starts
+        if self.balance.in_order and self.schedule is not None:
+            starts = self.schedule.first_update_at
+        self.gate = RatioGate(self.balance.replay_ratio, options.batch_size, starts, slack=0)
         self.lag = LagHistogram()
         self.learning_rate: float = options.learning_rate
-        self.cadence = Cadence(component.options["publish_interval_s"])
-        self.policy_version = -1
+        self.cadence = Cadence(component.options["publish_interval_s"], self.balance.publish_every_updates)
+        self.record = Record(component.folder.learning / "critic_learner.jsonl", self.cadence)
         self.version = self.env_steps = self.trained = 0
+        self.updates_before = self.updates_published = 0
+        self.first_policy = 0
+        self.told: dict[str, int] = {}
         self.metrics: Mapping[str, Any] = {}
-        component.figures.update(counters=self.counters, gauges=self.gauges, policy_lag=self.lag.summary)
+        component.figures.update(counters=self.counters, gauges=self.gauges, policy_lag=self.policy_lag)
+
+    # --- what it may do
+
+    @property
+    def policies_needed(self) -> int:
+        """Versions that must have been taken before the next update. In order: all but the one that the
+        actor-learner makes meanwhile.
+        """
+        return max(1, self.cadence.published) if self.policies.in_turn else 1
 
     @property
     def may_update(self) -> bool:
-        """A policy is there and the ratio allows another batch."""
-        return self.policy_version >= 0 and self.gate.may_update
+        """A policy is there and the ratio allows another batch; who is being stopped trains no further."""
+        if self.policies.num_taken < self.policies_needed or self.stopping:
+            return False
+        return self.gate.may_update
 
     @property
     def may_pull(self) -> bool:
         """The ratio and the run allow more samples; samplers that stop are emptied in any case."""
-        wanted = self.gate.may_pull and self.env_steps < self.enough
-        return wanted or "sampler" in self.component.stopping_roles
+        return (self.gate.may_pull and self.env_steps < self.enough) or self.stopping
+
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing new is collected any more."""
+        return "sampler" in self.component.stopping_roles
+
+    @property
+    def settled(self) -> bool:
+        """It has all the samples that the run wants, and has trained on them as often as the ratio allows."""
+        return self.env_steps >= self.enough and not self.gate.may_update
+
+    # --- what it does
 
     def wait(self) -> None:
         """Wait for what the balance lacks: samples, a policy, or nothing when an update is possible."""
-        sources: list[Any] = [self.policies]
+        sources: list[Any] = []
+        if not self.policies.in_turn or self.policies.num_taken < self.policies_needed:
+            sources.append(self.policies.subscriber)
         if self.may_pull:
             sources.append(self.intake.puller)
-        if self.may_update:
+        if self.may_update or (self.may_pull and self.intake.ready):
             self.component.poll(sources)
             return
-        owed = "a policy from actor_learner" if self.policy_version < 0 else "rollouts from sampler"
+        lacks_policy = self.policies.num_taken < self.policies_needed
+        owed = "a policy from actor_learner" if lacks_policy else "rollouts from sampler"
         self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
 
-    def take_policy(self) -> None:
-        """Adopt the newest policy, for the target actions and their entropy."""
-        message = self.policies.newest()
-        if message is not None:
-            self.half.load_policy(message.arrays, message.fields["extras"])
-            self.policy_version = message.fields["version"]
+    def take_weights(self) -> None:
+        """Adopt the newest policy, or the next one in its turn, for the target actions and their entropy."""
+        if self.policies.in_turn and self.policies.num_taken >= self.policies_needed:
+            return
+        message = self.policies.take()
+        if message is None:
+            return
+        extras = message.fields["extras"]
+        self.half.load_policy(message.arrays, extras)
+        if self.policies.num_taken == 1:
+            self.first_policy = self.policies.version
+            # To a life that begins with an older checkpoint the actor-learner says how many were received.
+            self.env_steps = max(self.env_steps, int(extras.get("env_steps", 0)))
 
     def take_rollouts(self) -> None:
         """Store what waits, as far as the ratio allows."""
@@ -79,11 +120,27 @@ class CriticLearner:
         """Enter one rollout in the replay, the ratio, the account and the lag."""
         self.replay.add(rollout)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
-        self.gate.received += rollout.num_transitions
+        self.gate.received += 0 if self.stopping else rollout.num_transitions
         self.env_steps += rollout.num_transitions
         if self.env_steps - rollout.num_transitions < self.enough <= self.env_steps:
             self.component.send_report()  # the broker ends the run; nobody overshoots while it does not know
-        self.lag.add(self.policy_version - rollout.policy_version, rollout.num_transitions)
+        self.lag.add(self.lag_of(rollout), rollout.num_transitions)
+
+    def lag_of(self, rollout: Rollout) -> int:
+        """Versions that a rollout's policy is behind the newest one known. In order that is the one that the
+        actor-learner makes of the critics published last, though it is taken only when its turn comes.
+        """
+        newest = self.policies.version
+        if self.policies.in_turn:
+            newest = self.first_policy + self.cadence.published
+        return newest - rollout.policy_version
+
+    def too_stale(self, rollout: Rollout) -> str:
+        """Why a rollout is dropped at the moment it is received; empty where it is fresh enough."""
+        bound, lag = self.balance.max_policy_lag, self.lag_of(rollout)
+        return (
+            f"{lag} versions behind, max_policy_lag is {bound}" if bound is not None and lag > bound else ""
+        )
 
     def update(self) -> None:
         """One critic update."""
@@ -93,15 +150,39 @@ class CriticLearner:
         self.gate.trained += self.gate.batch_size
         self.trained += self.gate.batch_size
 
+    def publish_if_due(self) -> None:
+        """By the clock or by the count; once more at the run's last sample, and where a sampler waits to hear
+        that its rollouts have been taken.
+        """
+        updates = self.half.num_updates - self.updates_before
+        news = updates > self.updates_published
+        due = news and (self.cadence.due(updates) or self.settled)
+        if due or self.must_tell():
+            self.updates_published = updates
+            self.version += 1
+            self.publish()
+            if due:
+                counts = {"critic_updates": self.half.num_updates, "env_steps": self.env_steps}
+                self.record.write(counts, self.metrics)
+
+    def must_tell(self) -> bool:
+        """Whether it waits for samplers that may be waiting for it."""
+        if self.schedule is None or self.policies.in_turn or self.gate.may_update:
+            return False
+        return self.schedule.used_up(self.intake.taken(), self.told)
+
     def publish(self) -> None:
         """Send the critics to the actor-learner."""
-        self.version += 1
         fields = {
             "version": self.version,
             "critic_updates": self.half.num_updates,
             "env_steps": self.env_steps,
         }
+        if self.schedule is not None and not self.policies.in_turn:
+            fields["taken"] = self.told = self.intake.taken()
         self.publisher.publish(Message("critic", fields, {"parameters": self.half.parameters()}))
+
+    # --- what it reports and keeps
 
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report."""
@@ -110,6 +191,10 @@ class CriticLearner:
             "critic_updates": self.half.num_updates,
             "trained_transitions": self.trained,
         }
+
+    def policy_lag(self) -> dict[str, float]:
+        """Of the transitions received; ``stale`` counts those that were dropped."""
+        return {**self.lag.summary(), "stale": self.intake.stale_transitions}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report; the metrics wait for the device here, twice a second, alone."""
@@ -127,35 +212,19 @@ class CriticLearner:
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`. The ratio counts what the replay holds as trained on already."""
-        self.gate.received = len(self.replay)
-        self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
+        """Go on from :meth:`state`. The ratio counts what the replay holds as trained on already; a run in
+        order counts from 0, as its samplers do.
+        """
+        if not self.balance.in_order:
+            self.gate.received = len(self.replay)
+            self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
         self.version, self.env_steps, self.trained = (
             state["counters"][k] for k in ("version", "env_steps", "trained")
         )
-
-
-def main(component: Component) -> None:
-    """Wait for what is missing, take it in, update, publish when due."""
-    learner = CriticLearner(component)
-    vault = Vault(component, learner.state, learner.replay)
-    if (state := vault.restore()) is not None:
-        learner.restore(state)
-    component.ready()
-    learner.publish()
-    while component.running:
-        learner.wait()
-        learner.take_policy()
-        learner.take_rollouts()
-        if learner.may_update:
-            learner.update()
-            if learner.cadence.due():
-                learner.publish()
-    for rollout in learner.intake.drain():
-        learner.store(rollout)
+        self.updates_before = self.half.num_updates
 
 
 if __name__ == "__main__":
-    sys.exit(run("critic_learner", main))
+    sys.exit(run("critic_learner", lambda component: learn(component, CriticLearner(component))))

@@ -1,5 +1,6 @@
 """Sampler: steps a batch of environments with the newest policy and pushes rollouts to the learners."""
 
+import math
 import sys
 import time
 from dataclasses import replace
@@ -7,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from spreeze_zmq import envs
-from spreeze_zmq.channels import Pusher, Subscriber
+from spreeze_zmq.channels import Pusher
 from spreeze_zmq.component import Component, run
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.weights import Weights
 from spreeze_zmq.wire import rollout_message
 
 #: Episodes are reported together this often.
@@ -98,6 +100,19 @@ class Outlet:
         self.sequence = 0
         self.produced = 0
 
+    def wait_for_place(self) -> None:
+        """Wait until the learner leaves a place for a rollout, or until told to stop: what is collected
+        before there is one only grows old.
+        """
+        while self.component.running:
+            if self.component.poll(
+                writable=[self.pusher],
+                timeout_s=1.0,
+                charge="blocked",
+                waiting_for=f"{self.learner} to take a rollout ({self.pusher.endpoint})",
+            ):
+                return
+
     def push(self, rollout: Rollout) -> None:
         """Wait for a place as long as it takes; one that is told to stop meanwhile leaves the rollout
         unproduced.
@@ -113,43 +128,67 @@ class Outlet:
         while not self.pusher.try_push(message):
             if not self.component.running:
                 return
-            self.component.poll(
-                writable=[self.pusher],
-                timeout_s=1.0,
-                charge="blocked",
-                waiting_for=f"{self.learner} to take a rollout ({self.pusher.endpoint})",
-            )
+            self.wait_for_place()
         self.sequence += 1
         self.produced += rollout.num_transitions
 
 
-def first_policy(component: Component, policies: Subscriber) -> Policy | None:
-    """The newest policy, as soon as there is one; None when told to stop first."""
-    while component.running:
-        message = policies.newest()
-        if message is not None:
-            return Policy.from_message(message.fields, message.arrays)
-        component.poll(
-            [policies],
-            timeout_s=1.0,
-            charge="starved",
-            waiting_for=f"a policy from actor_learner ({policies.endpoint})",
-        )
-    return None
+class Acting:
+    """The policy that acts: the newest that there is, or in lock-step each version in its turn."""
+
+    def __init__(self, component: Component, outlets: list[Outlet]) -> None:
+        self.component = component
+        self.weights = Weights(component.open("policy"), in_turn=component.plan.balance.in_order)
+        self.outlets = outlets
+        self.policy: Policy | None = None
+        self.collect_until = 0.0
+
+    def next(self) -> Policy | None:
+        """The policy for the next rollout, waited for as long as it takes; None when told to stop first.
+
+        Samples of the present one would be too old on arrival once it has been used as far as it says.
+        """
+        while self.component.running:
+            if not (self.weights.in_turn and self.fresh):
+                self.adopt()
+            if self.fresh:
+                return self.policy
+            what = "a newer policy" if self.policy else "a policy"
+            self.component.poll(
+                [self.weights.subscriber],
+                timeout_s=1.0,
+                charge="starved",
+                waiting_for=f"{what} from actor_learner ({self.weights.subscriber.endpoint})",
+            )
+        return None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether another rollout may begin under the present policy."""
+        return self.policy is not None and max(o.produced for o in self.outlets) < self.collect_until
+
+    def adopt(self) -> None:
+        """Take up the policy that is next, where there is one."""
+        if (message := self.weights.take()) is not None:
+            self.policy = Policy.from_message(message.fields, message.arrays)
+            limits = message.fields.get("collect_until", {})
+            stream = f"{self.component.name}/{self.component.incarnation}"
+            self.collect_until = limits.get(stream, limits.get("*", math.inf))
 
 
 def main(component: Component) -> None:
-    """Collect under the newest policy, push to every learner, report what ended."""
-    policies: Subscriber = component.open("policy")
+    """Wait for a place at every learner, collect under the newest policy, push, report what ended."""
     outlets = [Outlet(component, channel) for channel in component.channels_named("experience.")]
     component.figures["pushed"] = lambda: {outlet.learner: outlet.produced for outlet in outlets}
+    acting = Acting(component, outlets)
     collector = Collector(component)
     component.ready()
-    policy = first_policy(component, policies)
     episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
-    while component.running and policy is not None:
-        if (message := policies.newest()) is not None:
-            policy = Policy.from_message(message.fields, message.arrays)
+    while component.running:
+        for outlet in outlets:
+            outlet.wait_for_place()
+        if (policy := acting.next()) is None:
+            break
         rollout = collector.collect(policy)
         for outlet in outlets:
             outlet.push(rollout)

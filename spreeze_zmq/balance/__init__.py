@@ -2,6 +2,7 @@
 
 from spreeze_zmq.balance.gates import DelayGate, LagHistogram, RatioGate
 from spreeze_zmq.balance.rebalance import Change, Rebalancer
+from spreeze_zmq.balance.schedule import Schedule, updates_per_round
 from spreeze_zmq.balance.throughput import Model, Spell, Window, fitted
 from spreeze_zmq.balance.windows import Windows
 
@@ -12,8 +13,10 @@ __all__ = [
     "Model",
     "RatioGate",
     "Rebalancer",
+    "Schedule",
     "Spell",
     "Window",
     "Windows",
     "fitted",
+    "updates_per_round",
 ]

@@ -60,13 +60,23 @@ class DelayGate:
     1802.09477).
 
     The actor may be ahead of the last critic that it has seen by ``slack`` critic updates, since messages
-    come in batches.
+    come in batches. Both sides are counted from where they stood when this pair of processes met: a half that
+    came back from a checkpoint neither makes up for the updates of its former life nor waits for them.
     """
 
     policy_delay: int
     slack: int
     critic_updates: int = 0
     actor_updates: int = 0
+    _met_at: int = 0
+
+    def meet(self, critic_updates: int) -> None:
+        """Begin to follow a critic that stands at this count."""
+        self._met_at, self.critic_updates, self.actor_updates = critic_updates, 0, 0
+
+    def hear(self, critic_updates: int) -> None:
+        """The critic has come this far."""
+        self.critic_updates = critic_updates - self._met_at
 
     @property
     def may_update(self) -> bool:
@@ -74,6 +84,12 @@ class DelayGate:
         if self.critic_updates == 0:
             return False
         return (self.actor_updates + 1) * self.policy_delay <= self.critic_updates + self.slack
+
+    @property
+    def followed(self) -> int:
+        """Critic updates that the actor has done its share of."""
+        done = self.actor_updates * self.policy_delay
+        return done if self.may_update else max(done, self.critic_updates)
 
 
 @dataclass

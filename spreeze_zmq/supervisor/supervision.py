@@ -233,6 +233,8 @@ class Supervisor:
             return "its last life hangs in the kernel"
         if code == InputError.exit_code:
             return f"it exited with code {code}: its input is at fault, and will be the next time"
+        if spec.max_restarts == 0:
+            return "max_restarts is 0, as it always is where balance.in_order is true"
         if len(one.crashes) >= spec.max_restarts:
             return f"{len(one.crashes) + 1} crashes within {spec.restart_window_s:g} s"
         return ""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
+from spreeze_zmq.topology.dial import settle as settle_balance
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
-from spreeze_zmq.topology.plan import BalancePlan, Plan, RunPlan, StopPlan
+from spreeze_zmq.topology.plan import Plan, RunPlan, StopPlan
 from spreeze_zmq.topology.processes import check_without, component_plans, read_components
 from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.topology.schema import show
@@ -46,7 +47,7 @@ def load(
     mistakes = read.mistakes
     tables = _tables(read)
     run = read_table(RUN, tables["run"], ("run",), mistakes, _owner)
-    balance = _read_balance(tables["balance"], mistakes)
+    written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, _owner)
     algorithm = _find_algorithm(run["algorithm"], mistakes)
     options = _read_algorithm(algorithm, tables["algorithm"], mistakes)
     declared = read_components(tables["components"], read.path.parent, mistakes)
@@ -61,6 +62,10 @@ def load(
     environment = _probe(run, algorithm, mistakes)
     if mistakes.found or environment is None:
         raise TopologyError(read.shown, mistakes.found)
+    components = component_plans(declared, without, cores or available_cores())
+    balance, components = settle_balance(written, components, options, mistakes)
+    if mistakes.found:
+        raise TopologyError(read.shown, mistakes.found)
     return Plan(
         name=name,
         topology_file=str(read.path),
@@ -68,7 +73,7 @@ def load(
         environment=environment,
         algorithm={"name": run["algorithm"], **options},
         balance=balance,
-        components=component_plans(declared, without, cores or available_cores()),
+        components=components,
         channels=channels,
     )
 
@@ -87,16 +92,6 @@ def _owner(name: str) -> str:
         if any(option.name == name for option in options):
             return f'did you mean "{table}.{name}"?'
     return ""
-
-
-def _read_balance(table: Any, mistakes: Mistakes) -> BalancePlan:
-    values = read_table(BALANCE, table, ("balance",), mistakes, _owner)
-    if values["mode"] != "free":
-        problem = f'the mode "{values["mode"]}" is not there yet'
-        mistakes.add(("balance", "mode"), problem, 'write "free", which is what runs have today')
-    if values["max_policy_lag"] == "none":
-        values["max_policy_lag"] = None
-    return BalancePlan(**values)
 
 
 def _find_algorithm(name: str, mistakes: Mistakes) -> Algorithm | None:

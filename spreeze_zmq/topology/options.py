@@ -30,14 +30,46 @@ RUN = (
     Option("save_replay", "bool", False, help="whether checkpoints hold the replay too"),
 )
 
-#: The modes that a topology may name; those after the first are announced and not there yet.
+#: The modes of the balance; ``topology.dial`` says which numbers each is a name for.
 BALANCE_MODES = ("free", "bounded", "lockstep")
 
+_BY_MODE = ("auto",)
+
 BALANCE = (
-    Option("mode", "str", "free", choices=BALANCE_MODES, help="how closely both sides are tied"),
+    Option("mode", "str", "free", choices=BALANCE_MODES, help="what the keys below are where left at auto"),
     Option("replay_ratio", "float", 8.0, above=0, help="transitions trained on per transition sampled"),
-    Option("max_policy_lag", "int", "none", minimum=0, words=("none",), help="in versions"),
-    Option("slack_rollouts", "int", 2, minimum=1, help="rollouts that production may run ahead of the ratio"),
+    Option(
+        "max_policy_lag",
+        "int",
+        "auto",
+        minimum=0,
+        words=("none", *_BY_MODE),
+        help="versions; a rollout that is staler when it is received is dropped and counted",
+    ),
+    Option(
+        "slack_rollouts",
+        "int",
+        "auto",
+        minimum=0,
+        words=_BY_MODE,
+        help="rollouts that production may run ahead of the ratio",
+    ),
+    Option(
+        "publish_every_updates",
+        "int",
+        "auto",
+        minimum=0,
+        words=("round", *_BY_MODE),
+        help="critic updates between two publications, or as many as a rollout of each sampler allows; "
+        "0 publishes by publish_interval_s",
+    ),
+    Option(
+        "in_order",
+        "bool",
+        "auto",
+        words=_BY_MODE,
+        help="take every rollout and version in a fixed order, so that a seed gives the same run again",
+    ),
 )
 
 CHANNEL = (

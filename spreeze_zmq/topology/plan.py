@@ -50,19 +50,25 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class BalancePlan:
-    """The stated ratio of consumption to production.
+    """The stated ratio of consumption to production, and how closely both sides are tied.
 
     Attributes:
-        mode: ``free``.
+        mode: the name under which the topology asked for the numbers below; nothing else depends on it.
         replay_ratio: transitions trained on per transition sampled.
         max_policy_lag: versions that a rollout's policy may be behind; ``None`` for any.
         slack_rollouts: rollouts by which production may run ahead of the ratio.
+        publish_every_updates: critic updates between two publications; 0 publishes by the clock.
+        in_order: every rollout and version is taken in a fixed order.
+        rollout_transitions: transitions of one rollout of a sampler; 0 where its program does not tell.
     """
 
     mode: str
     replay_ratio: float
     max_policy_lag: int | None
     slack_rollouts: int
+    publish_every_updates: int
+    in_order: bool
+    rollout_transitions: int
 
 
 @dataclass(frozen=True)

@@ -174,11 +174,13 @@ KINDS: dict[str, KindSpec] = {
     ),
     "policy": KindSpec(
         _fields(
+            ("collect_until",),
             version="count",
             critic_updates="count",
             actor_updates="count",
             description="map",
             extras="numbers",
+            collect_until="numbers",
         ),
         {
             "parameters": _PARAMETERS,
@@ -191,7 +193,7 @@ KINDS: dict[str, KindSpec] = {
         cross_check=check_policy,
     ),
     "critic": KindSpec(
-        _fields(version="count", critic_updates="count", env_steps="count"),
+        _fields(("taken",), version="count", critic_updates="count", env_steps="count", taken="numbers"),
         {"parameters": _PARAMETERS},
         retained=True,
     ),
@@ -226,7 +228,7 @@ KINDS: dict[str, KindSpec] = {
     "status": KindSpec(retained=True),
     "stop": KindSpec(_fields(roles="names", reason="text"), retained=True),
     "pause": KindSpec(_fields(paused="flag"), retained=True),
-    "checkpoint": KindSpec(_fields(folder="text")),
+    "checkpoint": KindSpec(_fields(("env_steps",), folder="text", env_steps="count")),
     "scale": KindSpec(_fields(role="text", count="count", reason="text")),
     "set": KindSpec(_fields(role="text", option="text", value="any")),
 }

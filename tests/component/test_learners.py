@@ -19,11 +19,11 @@ class Feed:
         self.pusher, self.fields = peers.peer(channel, role, "sampler-0"), peers.plan.channels[channel].fields
         self.rng, self.sequence = np.random.default_rng(0), 0
 
-    def push(self, obs_size=3):
+    def push(self, obs_size=3, version=0):
         """One rollout, if there is a place."""
         shape = (8, 16)
         rollout = Rollout(
-            *("sampler-0", 1, self.sequence, (self.sequence + 1) * 128, 0, *shape),
+            *("sampler-0", 1, self.sequence, (self.sequence + 1) * 128, version, *shape),
             obs=self.rng.normal(size=(9, 16, obs_size)).astype(np.float32),
             action=self.rng.uniform(-2, 2, (*shape, 1)).astype(np.float32),
             reward=self.rng.normal(size=shape).astype(np.float32),
@@ -48,11 +48,18 @@ def halves(peers):
     )
 
 
-def publish_policy(peers, actor, version):
+def publish_policy(peers, actor, version, **extras):
     """Play the actor-learner."""
-    fields = {"version": version, "critic_updates": 0, "actor_updates": 0, "extras": actor.extras()}
+    extras = {**actor.extras(), **extras}
+    fields = {"version": version, "critic_updates": 0, "actor_updates": 0, "extras": extras}
     message = Message("policy", {**fields, "description": actor.description()}, actor.policy_arrays())
     peers.peer("policy", "critic_learner").publish(message)
+
+
+def publish_critics(publisher, halves, version, updates):
+    """Play the critic-learner."""
+    fields = {"version": version, "critic_updates": updates, "env_steps": 384}
+    publisher.publish(Message("critic", fields, {"parameters": halves[0].parameters()}))
 
 
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
@@ -121,9 +128,32 @@ def test_a_rollout_of_another_environment_is_refused_and_counted(peers, halves):
     assert "rollout of sampler-0: obs is (5,) for each step, expected (3,)" in peers.logs()
 
 
+@pytest.mark.parametrize("peers", [[*OVERRIDES, "balance.max_policy_lag=2"]], indirect=True)
+def test_what_is_too_stale_on_arrival_is_dropped_and_counted(peers, halves):
+    """Under version 5 and a bound of 2, version 3 is received and version 2 refused; and a life that begins
+    without a checkpoint hears from the policy how many transitions the run has received.
+    """
+    feed = Feed(peers, CRITIC, "critic_learner")
+    publish_policy(peers, halves[1], 5, env_steps=5000)
+    peers.start("critic_learner")
+    while peers.wait("report", "critic_learner", "report").fields["counters"]["env_steps"] < 5000:
+        pass
+    for count, version in enumerate((2, 3, 5, 0)):
+        while feed.sequence == count:
+            feed.push(version=version)
+    taken = {}
+    while taken.get("sampler-0/1", {}).get("last") != 512:
+        report = peers.wait("report", "critic_learner", "report").fields
+        taken = report["taken"]
+    assert taken == {"sampler-0/1": {"first": 0, "last": 512, "received": 256, "refused": 256, "lost": 0}}
+    assert report["policy_lag"] == {"p50": 0, "p99": 2, "max": 2, "stale": 256}
+    assert report["counters"]["env_steps"] == 5000 + 256
+    assert "refused a message (1 so far): stale" in peers.logs()
+
+
 @pytest.mark.parametrize("peers", [[*OVERRIDES, "components.actor_learner.slack_updates=0"]], indirect=True)
 def test_the_actor_learner_follows_the_critic(peers, halves):
-    """It trains as often as the critic has, publishes it, and then waits."""
+    """From where they met it trains as often as the critic does, publishes it, and then waits."""
     feed = Feed(peers, ACTOR, "actor_learner")
     peers.peer("policy", "actor_learner")
     critics = peers.peer("critic", "actor_learner")
@@ -132,13 +162,10 @@ def test_the_actor_learner_follows_the_critic(peers, halves):
     assert (first.fields["version"], first.fields["actor_updates"]) == (0, 0)
     for _ in range(3):
         feed.push()
-    critics.publish(
-        Message(
-            "critic",
-            {"version": 1, "critic_updates": 20, "env_steps": 384},
-            {"parameters": halves[0].parameters()},
-        )
-    )
+    publish_critics(critics, halves, 0, 100)
+    for _ in range(3):  # a second or so: it has met the critics
+        peers.wait("report", "actor_learner", "report")
+    publish_critics(critics, halves, 1, 120)
     while True:
         report = peers.wait("report", "actor_learner", "report").fields
         if report["counters"]["actor_updates"] == 20:

@@ -18,8 +18,9 @@ def policy(peers):
     algorithm = algorithms.get("sac")
     half = algorithm.make_actor(algorithm.options(hidden_sizes=(16,)), peers.plan.environment, "cpu", 1)
 
-    def publish(version):
+    def publish(version, **more):
         fields = {
+            **more,
             "version": version,
             "critic_updates": version,
             "actor_updates": version,
@@ -31,11 +32,11 @@ def policy(peers):
     return publish
 
 
-def start(peers, policy):
-    """A sampler with every peer in place and the policy of version 0."""
+def start(peers, policy, **more):
+    """A sampler with every peer in place and the policy of version 0, with ``more`` in its fields."""
     for channel in (CRITIC, ACTOR, "report", "control"):
         peers.peer(channel, "sampler")
-    policy(0)
+    policy(0, **more)
     return peers.start("sampler")
 
 
@@ -100,6 +101,37 @@ def test_the_newest_policy_acts(peers, policy):
     ]
     assert versions[-1] == 3
     assert versions == sorted(versions)
+
+
+def drain(peers):
+    """Take everything that waits, and what comes within half a second; the versions of the critic's part."""
+    versions, quiet = [], 0
+    while quiet < 5:
+        found = [peers.peer(channel, "sampler").pull(0.05) for channel in (CRITIC, ACTOR)]
+        versions += [found[0].fields["policy_version"]] if found[0] else []
+        quiet = 0 if any(found) else quiet + 1
+    return versions
+
+
+def test_a_policy_is_used_as_far_as_it_says(peers, policy):
+    """Two rollouts, then it waits, starved; the same version with a further limit lets it go on."""
+    start(peers, policy, collect_until={"*": 512})
+    assert peers.wait(CRITIC, "sampler").fields["policy_version"] == 0
+    assert drain(peers) == [0]
+    while peers.wait("report", "sampler", "report").fields["clock_s"]["starved"] == 0:
+        pass
+    policy(0, collect_until={"*": 768})
+    assert drain(peers) == [0]
+
+
+@pytest.mark.parametrize("peers", [["balance.mode=lockstep"]], indirect=True)
+def test_in_order_every_version_has_its_turn(peers, policy):
+    """Newer ones are there already, yet each is used up to its limit, and none is passed over."""
+    start(peers, policy, collect_until={"*": 256})
+    first = peers.wait(CRITIC, "sampler").fields["policy_version"]
+    for version in (1, 2, 3):
+        policy(version, collect_until={"*": 256 + 512 * version})
+    assert [first, *drain(peers)] == [0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_learner_that_does_not_take_blocks_it_and_is_named(peers, policy):

@@ -34,7 +34,7 @@ REPORT = {
     "taken": {
         "sampler-0/123456789": {"first": 0, "last": 4096, "received": 4032, "refused": 0, "lost": 64},
     },
-    "policy_lag": {"p50": 1, "p99": 3, "max": 4},
+    "policy_lag": {"p50": 1, "p99": 3, "max": 4, "stale": 256},
     "waiting_for": "",
 }
 
@@ -72,7 +72,7 @@ _FIELDS = {
     "status": {"state": "training", "t_s": 12.5, "env_steps": 4096},
     "stop": {"roles": ["*"], "reason": "minutes 10.00 >= 10"},
     "pause": {"paused": True},
-    "checkpoint": {"folder": "000000004096-000012345"},
+    "checkpoint": {"folder": "000000004096-000012345", "env_steps": 4096},
     "scale": {"role": "sampler", "count": 3, "reason": "critic_learner starved 40 % of the time"},
     "set": {"role": "critic_learner", "option": "batch_size", "value": 512},
 }
@@ -106,6 +106,7 @@ def _policy() -> Message:
             "actor_updates": 128,
             "description": DESCRIPTION,
             "extras": {"temperature": 0.125},
+            "collect_until": {"sampler-0/123456789": 4608},
         },
         {
             "parameters": np.arange(12, dtype=np.float32) / 8,
@@ -122,7 +123,8 @@ def _bodies() -> dict[str, Message]:
     messages["rollout"] = _rollout()
     messages["policy"] = _policy()
     critic = {"parameters": np.array([0.5, -0.5, 1.5], np.float32)}
-    messages["critic"] = Message("critic", {"version": 7, "critic_updates": 130, "env_steps": 4096}, critic)
+    counts = {"version": 7, "critic_updates": 130, "env_steps": 4096, "taken": {"sampler-0/123456789": 4096}}
+    messages["critic"] = Message("critic", counts, critic)
     ended = {"returns": np.array([-180.5, -20.25], np.float32), "lengths": np.array([200, 200], np.int32)}
     messages["episodes"] = Message("episodes", {}, ended)
     return messages

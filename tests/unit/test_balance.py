@@ -104,3 +104,25 @@ def test_a_policy_that_came_back_from_a_checkpoint_counts_as_fresh():
     lag = LagHistogram()
     lag.add(-5, 10)
     assert lag.summary() == {"p50": 0, "p99": 0, "max": 0}
+
+
+def test_a_half_that_came_back_follows_from_where_the_two_meet():
+    """It neither makes up for the updates of a former life nor waits for as many of a younger one."""
+    gate = DelayGate(policy_delay=2, slack=0)
+    for stands_at in (50_000, 300):
+        gate.meet(stands_at)
+        assert not gate.may_update
+        gate.hear(stands_at + 4)
+        done = 0
+        while gate.may_update:
+            gate.actor_updates += 1
+            done += 1
+        assert done == 2
+
+
+def test_what_the_actor_has_followed_counts_its_delay():
+    """Three critic updates at a delay of two are followed with one update of the policy."""
+    gate = DelayGate(policy_delay=2, slack=0, critic_updates=3)
+    assert gate.followed == 0
+    gate.actor_updates += 1
+    assert gate.followed == 3

@@ -26,7 +26,7 @@ LAYERS = (
         "status",
     },
     {"channels", "run_record", "tuning", "evaluation"},
-    {"run_folder", "balancer"},
+    {"run_folder", "balancer", "weights"},
     {"component"},
     {"learner", "supervisor"},
     {"commands"},
@@ -36,6 +36,7 @@ LAYERS = (
 NEIGHBOURS = {
     ("topology", "envs"),
     ("topology", "algorithms"),
+    ("topology", "balance"),
     ("algorithms", "policy"),
     ("learner", "supervisor"),
 }

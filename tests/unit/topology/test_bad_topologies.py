@@ -79,12 +79,23 @@ TOPOLOGIES = {
         RUN + "[balance]\nreplay_ratio = 0",
         ["balance.replay_ratio: expected a number above 0"],
     ),
-    "mode_to_come": (
-        RUN + '[balance]\nmode = "lockstep"',
-        ['balance.mode: the mode "lockstep" is not there yet'],
+    "order_with_slack": (
+        RUN + '[balance]\nmode = "lockstep"\nslack_rollouts = 1',
+        ["balance.in_order: samples in a fixed order leave no slack", "write slack_rollouts = 0"],
+    ),
+    "order_by_the_clock": (
+        RUN + '[balance]\nmode = "lockstep"\npublish_every_updates = 0',
+        ["balance.in_order: a fixed order needs weights published by count"],
+    ),
+    "versions_within_a_round": (
+        RUN + '[balance]\nmode = "lockstep"\npublish_every_updates = 1\nreplay_ratio = 16',
+        ["balance.publish_every_updates: 1 updates of 256", 'write publish_every_updates = "round"'],
     ),
     "unknown_mode": (RUN + '[balance]\nmode = "fre"', ["balance.mode", 'did you mean "free"?']),
-    "lag": (RUN + '[balance]\nmax_policy_lag = "non"', ['at least 0 or "none"', 'did you mean "none"?']),
+    "lag": (
+        RUN + '[balance]\nmax_policy_lag = "non"',
+        ['or "none" or "auto"', 'did you mean "none"?'],
+    ),
     "count_reversed": (RUN + "[components.sampler]\ncount = [8, 1]", ["[8, 1] is reversed", "write [1, 8]"]),
     "count_of_none": (RUN + "[components.sampler]\ncount = 0", ["count of at least 1, got 0", "--without"]),
     "count_of_three_ends": (
@@ -189,7 +200,7 @@ def test_all_mistakes_are_reported_at_once(write):
     """Mistakes of every table, of the command line and of the environment stand in one message."""
     text = (
         '[run]\nenv = "Pendulun-v1"\nsede = 1\nstop = { minutes = -1, retrun = 2 }\n'
-        "[algorithm]\nbatch_size = 16.0\n[balance]\nmode = 'bounded'\n"
+        "[algorithm]\nbatch_size = 16.0\n[balance]\nmode = 'boundd'\n"
         '[components.sampler]\ncount = [8, 1]\nuse = "nothing"\n'
         '[components.critic_learner]\ndevice = "cuda:99"\n'
         '[channels.policy]\nendpoint = "inproc://x"\n'

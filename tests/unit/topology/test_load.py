@@ -60,7 +60,13 @@ def test_two_words_are_a_whole_topology(topology):
     assert plan.algorithm["name"] == "sac"
     assert plan.algorithm["hidden_sizes"] == [256, 256]
     assert plan.balance.max_policy_lag is None
-    assert plan.components["sampler"].options == {"envs": 16, "rollout_steps": 16, "backend": "auto"}
+    assert plan.components["sampler"].options == {
+        "envs": 16,
+        "rollout_steps": 16,
+        "backend": "auto",
+        "workers": 0,
+        "step_timeout_s": 60.0,
+    }
     assert plan.components["sampler"].count == Count(initial=6, minimum=1, maximum=8)
     assert plan.channels["experience.actor_learner"].fields == ("obs",)
     assert plan.channels["policy"].connects == ("critic_learner", "evaluator", "sampler")

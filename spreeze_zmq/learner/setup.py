@@ -1,0 +1,30 @@
+"""What a learner reads of its plan before it begins."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms import Algorithm
+from spreeze_zmq.component import Component
+
+log = logging.getLogger("spreeze")
+
+
+def algorithm_of(component: Component) -> tuple[Algorithm, Any]:
+    """The run's algorithm and its options as the algorithm's own frozen dataclass."""
+    algorithm = algorithms.get(component.plan.run.algorithm)
+    values = {name: value for name, value in component.plan.algorithm.items() if name != "name"}
+    return algorithm, algorithms.options_from(algorithm.options, values)
+
+
+def settle_device(component: Component) -> str:
+    """The device that the plan gives this learner; torch gets the plan's number of threads."""
+    threads = component.plan.components[component.role].threads
+    torch.set_num_threads(threads)
+    device: str = component.options["device"]
+    log.info("device %s, %d threads", device, threads)
+    return device

@@ -1,0 +1,117 @@
+"""A learner's part of each checkpoint: written when the broker asks, read back at the start."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+import torch
+
+from spreeze_zmq.checkpoint import Checkpoint, write_part
+from spreeze_zmq.component import Component
+from spreeze_zmq.errors import CheckpointError
+
+log = logging.getLogger("spreeze")
+
+
+class SavedReplay(Protocol):
+    """What a vault needs of a replay."""
+
+    def save(self, folder: Path) -> None:
+        """Write everything into a folder."""
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote."""
+
+
+class Vault:
+    """Writes this learner's part of each checkpoint that the broker asks for, and reads it back.
+
+    Args:
+        component: the learner.
+        state: gives what torch.save can write and a loader that unpickles nothing can read.
+        replay: saved with it where the topology asks (``save_replay``).
+        settled: whether the learner has done all that the run's samples allow. A checkpoint at the run's last
+            sample waits for that, so that it stands at a counted place where the run is counted.
+    """
+
+    def __init__(
+        self,
+        component: Component,
+        state: Callable[[], dict[str, Any]],
+        replay: SavedReplay,
+        settled: Callable[[], bool],
+    ) -> None:
+        self.component = component
+        self.state = state
+        self.replay = replay if component.plan.run.save_replay else None
+        self.state_file = f"{component.role}.pt"
+        self.replay_prefix = f"{component.role}-replay-"
+        self.settled = settled
+        self._asked: Mapping[str, Any] | None = None
+        component.on("checkpoint", self._on_checkpoint)
+
+    def serve(self) -> None:
+        """Write the checkpoint that was asked for last, where there is one and its time has come."""
+        if self._asked is not None and (not self._is_last(self._asked) or self.settled()):
+            asked, self._asked = self._asked, None
+            self._save(asked["folder"])
+
+    def _on_checkpoint(self, fields: Mapping[str, Any]) -> None:
+        self._asked = fields
+
+    def _is_last(self, asked: Mapping[str, Any]) -> bool:
+        plan = self.component.plan
+        enough = plan.run.stop.env_steps
+        return plan.balance.in_order and enough is not None and asked.get("env_steps", 0) >= enough
+
+    def _save(self, name: str) -> None:
+        folder = self.component.folder.checkpoints / name
+        files = [write_part(folder, self.state_file, self._write_state)]
+        if self.replay is not None:
+            with TemporaryDirectory(prefix=".replay-", dir=folder) as scratch:
+                self.replay.save(Path(scratch))
+                for file in Path(scratch).iterdir():
+                    part_name = self.replay_prefix + file.name
+                    files.append(write_part(folder, part_name, partial(os.replace, file)))
+        part = {file.name: file.to_dict() for file in files}
+        self.component.report("part", {"folder": name, "part": part})
+
+    def _write_state(self, path: Path) -> None:
+        with path.open("wb") as file:  # given a path, torch.save would write its name into the file
+            torch.save(self.state(), file)
+
+    def restore(self) -> dict[str, Any] | None:
+        """The state to go on from, the replay filled where it was saved; None for a fresh start.
+
+        Raises:
+            CheckpointError: the checkpoint's part cannot be read as one of ours.
+        """
+        checkpoint: Checkpoint | None = self.component.restore_point()
+        if checkpoint is None:
+            return None
+        path: Path = checkpoint.part(self.state_file)
+        log.info("going on from %s", path)
+        try:
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise CheckpointError(
+                f"{path} cannot be read: {error}; resume from another checkpoint"
+            ) from error
+        self._restore_replay(checkpoint)
+        return state
+
+    def _restore_replay(self, checkpoint: Checkpoint) -> None:
+        names = [name for name in checkpoint.parts if name.startswith(self.replay_prefix)]
+        if self.replay is None or not names:
+            return
+        with TemporaryDirectory(prefix="replay-") as scratch:
+            for name in names:
+                (Path(scratch) / name.removeprefix(self.replay_prefix)).symlink_to(checkpoint.part(name))
+            self.replay.load(Path(scratch))
+        log.info("the replay is back")

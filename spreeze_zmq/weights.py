@@ -1,0 +1,48 @@
+"""How a reader takes published weights up: the newest there are, or every version in its turn."""
+
+from __future__ import annotations
+
+from spreeze_zmq.channels import Subscriber
+from spreeze_zmq.errors import ChannelError
+from spreeze_zmq.wire import Message
+
+
+class Weights:
+    """The policies or critics of one channel.
+
+    Args:
+        subscriber: the channel's end.
+        in_turn: take one version after the other and leave later ones in the queue; else skip to the newest.
+            Whoever publishes is then never ahead by more than the queue holds, since its next version needs
+            what this reader does with the present one.
+
+    Attributes:
+        subscriber: to wait on.
+        version: of the weights taken last; -1 before the first.
+        num_taken: versions taken so far.
+    """
+
+    def __init__(self, subscriber: Subscriber, *, in_turn: bool) -> None:
+        self.subscriber = subscriber
+        self.in_turn = in_turn
+        self.version = -1
+        self.num_taken = 0
+
+    def take(self) -> Message | None:
+        """The next weights; None where there are none yet.
+
+        Raises:
+            ChannelError: a version was lost whose turn it was.
+        """
+        message = self.subscriber.receive() if self.in_turn else self.subscriber.newest()
+        if message is None:
+            return None
+        version: int = message.fields["version"]
+        if self.in_turn and self.num_taken and version != self.version + 1:
+            raise ChannelError(
+                f"{self.subscriber.endpoint}: version {version} came after {self.version}; a run in order "
+                "cannot pass one over: start it again"
+            )
+        self.version = version
+        self.num_taken += 1
+        return message

@@ -1,0 +1,57 @@
+"""Whether relaxing pays: wall time to an evaluated return, free against lock-step, in turn on the same cores.
+
+    python tests/benchmarks/relaxing.py pendulum --target -200
+    python tests/benchmarks/relaxing.py halfcheetah --target 2000 --minutes 10
+
+Beside the wall time stand the environment steps and trained transitions at that point, since one mode may
+need more of them and be done sooner, and whether the account of samples adds up.
+"""
+
+import argparse
+import json
+import statistics
+
+from time_to_return import ours
+
+MODES = ("free", "lockstep")
+
+
+def main():
+    """Every seed in every mode, then the medians."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("topology")
+    parser.add_argument("--target", type=float, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--modes", nargs="+", default=list(MODES))
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--set", action="append", default=[])
+    arguments = parser.parse_args()
+    asked, results = arguments.set, {mode: [] for mode in arguments.modes}
+    for seed in arguments.seeds:
+        for mode in arguments.modes:
+            arguments.set = [*asked, f"balance.mode={mode}"]
+            summary = ours(arguments, seed)
+            results[mode].append(summary)
+            samples, lag = summary["samples"], summary["policy_lag"]
+            whole = samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
+            print(
+                f"{mode:8} seed {seed}: {summary['wall_s']:6.1f} s,"
+                f" {'reached' if summary['reached'] else 'NOT reached'} (best {summary['best_return']}),"
+                f" {summary['env_steps']} env steps, {summary['trained_transitions']} trained,"
+                f" ratio {summary['replay_ratio']['measured']:.2f},"
+                f" lag {lag['p50']}/{lag['p99']}/{lag['max']},"
+                f" account {'adds up' if whole else 'DOES NOT ADD UP'}: {json.dumps(samples)}",
+                flush=True,
+            )
+    for mode, runs in results.items():
+        medians = {
+            name: statistics.median(run[name] for run in runs)
+            for name in ("wall_s", "env_steps", "trained_transitions")
+        }
+        print(f"{mode:8} median: {json.dumps(medians)}")
+
+
+if __name__ == "__main__":
+    main()

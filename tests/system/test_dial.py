@@ -1,0 +1,78 @@
+"""The dial from free to lock-step, on whole runs: staleness is bounded, and runs come out the same."""
+
+import signal
+import time
+
+from tests.system.conftest import adds_up
+
+SMALL = ("--set", "algorithm.hidden_sizes=[16]", "--set", "run.stop.return=0")
+LOCKSTEP = (
+    *SMALL,
+    *("--set", "balance.mode=lockstep"),
+    *("--set", "components.sampler.count=2"),
+    *("--set", "run.stop.env_steps=5000"),
+)
+
+
+def counted(run):
+    """The bytes of everything that a run in lock-step decides by count: the last checkpoint, the losses."""
+    folder = max((run.folder / "checkpoints").iterdir())
+    files = [*folder.glob("*.pt"), *(run.folder / "learning").iterdir()]
+    return {path.name: path.read_bytes() for path in files}
+
+
+def test_runs_in_lockstep_leave_the_same_bytes(launch):
+    """One alone, two while three runs crowd the machine: the same checkpoints and losses. The third of those
+    has another seed, and differs.
+    """
+    alone = launch(*LOCKSTEP)
+    assert alone.end() == 0, alone.said()
+    crowded = [launch(*LOCKSTEP, "--set", f"run.seed={seed}") for seed in (1, 1, 2)]
+    assert [run.end(120) for run in crowded] == [0, 0, 0]
+    expected = counted(alone)
+    assert sorted(expected) == [
+        *("actor_learner.jsonl", "actor_learner.pt", "critic_learner.jsonl", "critic_learner.pt"),
+    ]
+    assert len(expected["critic_learner.jsonl"].splitlines()) > 5
+    assert counted(crowded[0]) == expected
+    assert counted(crowded[1]) == expected
+    other = counted(crowded[2])
+    assert all(other[name] != expected[name] for name in expected)
+    for run in (alone, *crowded):
+        summary = run.summary()
+        assert summary["policy_lag"] == {"p50": 1, "p99": 1, "max": 1, "stale": 0, "bound": 1}
+        assert all(map(adds_up, summary["samples_by_channel"].values()))
+
+
+def test_a_run_in_lockstep_ends_when_a_sampler_dies(launch):
+    """Its successor could not take up its place in the order: the run says so and ends."""
+    run = launch(*LOCKSTEP, "--set", "run.stop.env_steps=1000000")
+    run.until_training()
+    run.kill("sampler-1")
+    assert run.end() == 1
+    assert "sampler-1" in run.output.read_text().splitlines()[-1]
+    assert run.leftovers() == []
+
+
+def test_the_lag_is_bounded_whatever_the_learner_does(launch):
+    """Learners that are stopped again and again: no sample older than the bound is trained on, every one is
+    dropped and counted; and with samplers that wait for newer policies the run goes on every time.
+    """
+    bounded = ("--set", "balance.mode=bounded", "--set", "balance.max_policy_lag=1")
+    run = launch(*SMALL, *bounded, "--set", "run.stop.minutes=2", "--set", "components.sampler.count=2")
+    run.until_training()
+    for name in ("critic_learner-0", "actor_learner-0", "critic_learner-0", "sampler-0"):
+        process, before = run.processes()[name], run.summary()["critic_updates"]
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        process.send_signal(signal.SIGCONT)
+        run.until(lambda before=before: run.summary()["critic_updates"] > before + 50, "more updates")
+    run.interrupt()
+    assert run.end() == 0, run.said()
+    summary = run.summary()
+    lag, samples = summary["policy_lag"], summary["samples"]
+    assert lag["max"] <= lag["bound"] == 1
+    assert 0 < lag["stale"] == samples["dropped"] < 0.5 * samples["produced"]
+    assert samples["received"] == summary["env_steps"]
+    assert adds_up(samples)
+    assert summary["restarts"] == 0
