@@ -23,8 +23,9 @@ from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, decode, encode_fr
 
 log = logging.getLogger("spreeze")
 
-#: Frames of at least this size are sent from the memory of their array; below it a copy costs less.
-ZERO_COPY_BYTES = 64 * 1024
+#: Frames of at least this size are sent from the memory of their array. Below it a copy costs less than to
+#: hear from ZeroMQ's own thread that it no longer needs the array.
+ZERO_COPY_BYTES = 128 * 1024
 #: A refusal of one reason is logged at once, and then again at most this often.
 REFUSAL_LOG_INTERVAL_S = 60.0
 

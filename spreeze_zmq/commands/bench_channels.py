@@ -20,9 +20,10 @@ from spreeze_zmq.errors import PeerTimeout
 from spreeze_zmq.wire import Message
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 22)
-#: Messages queued at each end, the same for both: what is measured is the code, not the queue.
-MAX_QUEUED_BYTES = 64 << 20
-MAX_QUEUED = 1000
+#: What may queue at each end, the same for both ways: as many large messages as the policy channel lets (see
+#: the table of channels), and at most as many small ones as reports may.
+MIN_QUEUED, MAX_QUEUED = 4, 1000
+MAX_QUEUED_BYTES = 1 << 18
 TIMEOUT_S = 10.0
 TURN_TIMEOUT_S = 30.0
 #: Length of one turn; the two take turns, so that what else the machine does falls on both alike.
@@ -125,7 +126,7 @@ def _start(act: str, way: Way, endpoint: str, size: int, num_messages: int) -> s
 
 def high_water_mark(size: int) -> int:
     """Messages of ``size`` bytes that may queue at each end."""
-    return max(2, min(MAX_QUEUED, MAX_QUEUED_BYTES // size))
+    return max(MIN_QUEUED, min(MAX_QUEUED, MAX_QUEUED_BYTES // size))
 
 
 def _receive(way: str, endpoint: str, size: int, num_messages: int) -> None:

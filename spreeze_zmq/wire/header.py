@@ -38,6 +38,8 @@ _TAIL_TYPES = {"sequence": int, "fields": dict}
 _TAIL_BEGINS = msgpack.packb("sequence")
 #: First byte of a map of few entries, but for their number.
 _MAP = 0x80
+#: From the count of a whole header, without or with ``repeat``, to that of its tail.
+_TAIL_COUNTS = {_MAP + len(_HEAD_TYPES) + tail: bytes((_MAP + tail,)) for tail in (2, 3)}
 #: One array as a sender describes it: name, dtype and shape.
 Described = tuple[str, str, tuple[int, ...]]
 
@@ -77,12 +79,12 @@ def pack(
     Raises:
         WireError: the receiver would refuse it.
     """
-    head, spec = _packed_head(kind, sender, incarnation, arrays)
+    head, spec = _packed_head(kind, sender, incarnation, arrays, tail.repeat)
     check_fields(kind, spec, tail.fields)
     entries: dict[str, Any] = {"sequence": tail.sequence, "fields": tail.fields}
     if tail.repeat:
         entries["repeat"] = True
-    packed = bytes((_MAP + len(_HEAD_TYPES) + len(entries),)) + head + _pack(kind, entries)[1:]
+    packed = head + _pack(kind, entries)[1:]
     if len(packed) > MAX_HEADER_BYTES:
         raise WireError("oversize_header", f"{len(packed)} bytes, at most {MAX_HEADER_BYTES}")
     return packed, spec
@@ -90,17 +92,18 @@ def pack(
 
 @lru_cache(_HEADS)
 def _packed_head(
-    kind: str, sender: str, incarnation: int, arrays: tuple[Described, ...]
+    kind: str, sender: str, incarnation: int, arrays: tuple[Described, ...], repeat: bool
 ) -> tuple[bytes, KindSpec]:
-    """The head's entries as bytes, without the count of the map that they are in."""
+    """The first bytes of a header, up to the end of its head."""
     values = (PROTOCOL_VERSION, kind, sender, incarnation, [list(array) for array in arrays])
     entries = dict(zip(_HEAD_TYPES, values, strict=True))
-    return _pack(kind, entries)[1:], _head(entries).spec
+    count = _MAP + len(_HEAD_TYPES) + len(_TAIL_TYPES) + repeat
+    return bytes((count,)) + _pack(kind, entries)[1:], _head(entries).spec
 
 
 def _pack(kind: str, entries: Mapping[str, Any]) -> bytes:
     try:
-        packed: bytes = msgpack.packb(entries, default=_plain)
+        packed: bytes = msgpack.Packer(default=_plain).pack(entries)
     except (TypeError, ValueError, OverflowError) as error:
         raise WireError("bad_header", f"{kind}: {error}") from error
     return packed
@@ -137,10 +140,12 @@ def unpack(frame: bytes) -> tuple[Head, Tail]:
 def _unpack_halves(frame: bytes, end: int) -> tuple[Head, Tail]:
     """The same from a header whose first five entries are the head and whose sixth is ``sequence``."""
     head = _known_head(frame[1:end])
-    num_entries = frame[0] - _MAP - len(_HEAD_TYPES)
-    entries = _unpack(bytes((_MAP + num_entries,)) + frame[end:]) if num_entries in (2, 3) else {}
+    count = _TAIL_COUNTS.get(frame[0])
+    if count is None:
+        raise WireError("bad_header", "not a head and a tail")
+    entries = _unpack(count + frame[end:])
     # No other keys, so none of them can be in the head as well.
-    if len(entries) - ("repeat" in entries) != len(_TAIL_TYPES):
+    if len(entries) != len(_TAIL_TYPES) and "repeat" not in entries:
         raise WireError("bad_header", "not a head and a tail")
     return head, _tail(entries, head)
 
@@ -213,8 +218,10 @@ def _head(entries: Mapping[str, Any]) -> Head:
 
 def _tail(entries: Mapping[str, Any], head: Head) -> Tail:
     """The tail among the entries of a header, proven."""
-    _check_types(entries, _TAIL_TYPES)
-    sequence, fields = entries["sequence"], entries["fields"]
+    sequence, fields = entries.get("sequence"), entries.get("fields")
+    if type(sequence) is not int or type(fields) is not dict:
+        _check_types(entries, _TAIL_TYPES)
+        raise AssertionError("one of the two was of a wrong type")
     if not 0 <= sequence < MAX_COUNT:
         raise WireError("wrong_key_type", "'sequence' is outside [0, 2**53)")
     check_fields(head.kind, head.spec, fields)
