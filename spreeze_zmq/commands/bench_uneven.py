@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-#: A step takes log-normal milliseconds of this median and spread, within these bounds.
-MEDIAN_MS, SIGMA = 4.0, 0.7
+#: A step takes log-normal milliseconds within these bounds, two standard deviations from the median.
 LOW_MS, HIGH_MS = 1.0, 20.0
+MEDIAN_MS, SIGMA = math.sqrt(LOW_MS * HIGH_MS), math.log(HIGH_MS / LOW_MS) / 4
 
 
 class Waiting(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):

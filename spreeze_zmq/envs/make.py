@@ -80,7 +80,8 @@ def make(
         batch_size: how many finished ones ``recv`` waits for; by default all. Fewer need ``num_workers``, or
             EnvPool.
         num_workers: processes to spread them over; 0 steps them in this one. ``kwargs`` are then plain data,
-            and the environments' own infos stay in the workers.
+            and the environments' own infos stay in the workers. Native tasks that all step together gain
+            nothing from processes: they stay in this one, and MuJoCo steps them in so many threads.
         backend: one of ``BACKENDS``; ``auto`` takes the fastest that can do this environment. The result's
             ``backend`` and ``backend_reason`` tell which one and why.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
@@ -104,12 +105,14 @@ def make(
     from .failures import Failures
 
     size = batch_size or num_envs
-    if num_workers:
+    if num_workers and not (size == num_envs and _is_native(env_id, backend, kwargs)):
         env = _in_workers(
             env_id, num_envs, size, num_workers, backend, seed, step_timeout_s, kwargs, randomize
         )
     else:
-        env = _in_process(env_id, num_envs, size, backend, seed, step_info, kwargs, randomize)
+        env = _in_process(
+            env_id, num_envs, size, backend, seed, step_info, kwargs, randomize, max(1, num_workers)
+        )
     env.failures = Failures(max_failures, on_failure)
     return env
 
@@ -123,6 +126,7 @@ def _in_process(
     step_info: bool,
     kwargs: dict[str, Any],
     randomize: Mapping[str, Any] | None = None,
+    num_threads: int = 1,
 ) -> BatchedEnv:
     from .envpool_batch import EnvPoolBatch, why_not
     from .source import find
@@ -157,13 +161,24 @@ def _in_process(
     if native is not None and (backend != "gymnasium" or source.is_own_task):
         if backend == "gymnasium":
             raise InvalidEnvironment(f"{env_id}: backend 'gymnasium' cannot do it: {reason}")
-        env = source.make_native(native, num_envs, kwargs, seed, step_info, randomize)
+        env = source.make_native(native, num_envs, kwargs, seed, step_info, randomize, num_threads)
     else:
         from .gymnasium_loop import GymnasiumLoop
 
         env = GymnasiumLoop(source, kwargs, num_envs, seed, step_info)
     env.backend_reason = reason if backend == "auto" else "asked for"
     return env
+
+
+def _is_native(env_id: str, backend: str, kwargs: Mapping[str, Any]) -> bool:
+    """Whether this process itself can step the whole batch natively."""
+    from .source import find
+
+    try:
+        native, _ = find(env_id).native(kwargs)
+    except InvalidEnvironment:  # EnvPool may have it; who makes it says what is wrong
+        return False
+    return native is not None and backend in ("auto", native.backend)
 
 
 def _in_workers(

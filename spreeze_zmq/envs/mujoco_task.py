@@ -185,20 +185,19 @@ class MujocoTask(Task):
         return array
 
     def _make_batch(self, spec: Any, post: tuple[str, ...]) -> Any:
-        """The simulations; ``post`` are the fields of ``mj_rnePostConstraint`` that the task reads.
-
-        One thread: the cores belong to the processes around this one.
-        """
+        """The simulations; ``post`` are the fields of ``mj_rnePostConstraint`` that the task reads."""
         self._after_step: post_constraint.AfterStep | None = None
         equipped = post_constraint.compile_with_plugin(spec) if post == ("cfrc_ext",) else None
         self._stale: Floats | None = None
         if equipped is not None or not post:
-            batch = Batch(self.model if equipped is None else equipped, self.num_envs, nthread=1)
+            batch = Batch(
+                self.model if equipped is None else equipped, self.num_envs, nthread=self.num_threads
+            )
             if equipped is not None and not post_constraint.forces_at_reset(self.model):
                 self._stale = batch.bind("cfrc_ext")  # after a reset those of another simulation
                 self._stale.flags.writeable = True
             return batch
-        batch = Batch(self.model, self.num_envs, nthread=1, persistent=True)
+        batch = Batch(self.model, self.num_envs, nthread=self.num_threads, persistent=True)
         self._after_step = post_constraint.AfterStep(self.model, batch, post)
         for name, values in self._after_step.values.items():
             setattr(self, name, values)

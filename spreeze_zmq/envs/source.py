@@ -80,6 +80,7 @@ class Source:
         seed: int,
         step_info: bool,
         randomize: Mapping[str, Any] | None = None,
+        num_threads: int = 1,
     ) -> NativeEnv:
         """``num_envs`` environments of a native task.
 
@@ -93,6 +94,7 @@ class Source:
             own = {name: value for name, value in own.items() if name not in _VIEW}
         try:
             made = task(**own)
+            made.num_threads = num_threads
             if randomize:
                 made.randomize(randomize)
             env = NativeEnv(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)

@@ -32,9 +32,11 @@ class Task(ABC):
         max_episode_steps: steps after which an episode is truncated, unless the user says otherwise.
         observation_space: of one environment; set by ``allocate``.
         action_space: of one environment; set by ``allocate``.
+        num_threads: threads that ``advance`` may use; what is array arithmetic alone has no use for more.
     """
 
     backend: ClassVar[str] = "numpy"
+    num_threads: int = 1
     max_episode_steps: ClassVar[int | None] = None
     observation_space: Space[Any]
     action_space: Space[Any]

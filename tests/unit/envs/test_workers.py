@@ -144,7 +144,7 @@ def test_what_goes_wrong_in_a_worker_is_told_and_mended(make, mood, says):
 def test_a_worker_killed_between_two_steps_is_replaced(make):
     """From outside, as the kernel's out-of-memory killer would."""
     told = []
-    env = make("CartPole-v1", 4, num_workers=2, on_failure=told.append)
+    env = make("CartPole-v1", 4, num_workers=2, batch_size=2, on_failure=told.append)
     env.reset()
     before = env.step(np.zeros(4, np.int64))[0]
     os.kill(env.pool.pids[0], signal.SIGKILL)
