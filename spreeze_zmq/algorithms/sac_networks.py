@@ -24,7 +24,7 @@ NUM_CRITICS = 2
 #: saturates.
 POLICY_OUTPUT_SCALE = 0.01
 #: Size of a layer's output for the rows that a CPU works on at once: a few of them fit a core's own cache.
-BLOCK_BYTES = 1 << 19
+BLOCK_BYTES = 1 << 20
 #: Streams of random numbers that one seed is spread over.
 POLICY_WEIGHTS, CRITIC_WEIGHTS, CRITIC_NOISE, ACTOR_NOISE = range(4)
 
