@@ -65,6 +65,7 @@ class RunRecord:
         self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
         self.at_start: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
+        self.publication: dict[str, dict[str, float]] = {}
         self.policy_lag = {"p50": 0, "p99": 0, "max": 0, "stale": 0}
         self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
         self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
@@ -136,6 +137,8 @@ class RunRecord:
         if "taken" in fields:
             self.accounts[role].report_taken(life, fields["taken"])
         self.policy_lag = fields.get("policy_lag", self.policy_lag)
+        if "publication" in fields:
+            self.publication[role] = fields["publication"]
         self.gauges.update(fields["gauges"])
         for name in COUNTS:
             if name in fields["counters"]:
@@ -176,6 +179,7 @@ class RunRecord:
                 "measured": self.gauges.get("replay_ratio", 0.0),
             },
             "policy_lag": {**self.policy_lag, "bound": self.plan.balance.max_policy_lag},
+            "publication": self.publication,
         }
 
     def status(self, state: str, now_s: float) -> dict[str, Any]:

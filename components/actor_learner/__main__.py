@@ -8,7 +8,7 @@ from typing import Any
 from spreeze_zmq.balance import DelayGate, Schedule
 from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import Cadence, Intake, Record, algorithm_of, learn, settle_device
+from spreeze_zmq.learner import Intake, Record, algorithm_of, cadence_of, learn, settle_device
 from spreeze_zmq.replay import ObservationReplay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -35,7 +35,7 @@ class ActorLearner:
         self.replay = ObservationReplay.for_environment(environment, options, device, plan.run.seed)
         self.batch_size: int = options.batch_size
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
-        self.cadence = Cadence(component.options["publish_interval_s"], plan.balance.publish_every_updates)
+        self.cadence = cadence_of(component)
         self.record = Record(component.folder.learning / "actor_learner.jsonl", self.cadence)
         self.enough: float = plan.run.stop.env_steps or math.inf
         self.critics_from = 0
@@ -47,6 +47,7 @@ class ActorLearner:
         self.told: dict[str, int] = {}
         self.metrics: Mapping[str, Any] = {}
         component.figures.update(counters=self.counters, gauges=self.gauges)
+        component.figures["publication"] = self.cadence.figures
 
     # --- what it may do
 
@@ -157,6 +158,14 @@ class ActorLearner:
         """
         if self.critics.in_turn and not self.critics.num_taken:
             return
+        with self.cadence.publishing():
+            message = Message("policy", self.policy_fields(), self.half.policy_arrays())
+            self.publisher.publish(message)
+        self.cadence.sent(message)
+        self.published, self.updates_published, self.told = True, self.half.num_updates, self.taken
+
+    def policy_fields(self) -> dict[str, Any]:
+        """What a policy message says besides its arrays."""
         fields = {
             "version": self.version,
             "critic_updates": self.gate.critic_updates,
@@ -166,8 +175,7 @@ class ActorLearner:
         }
         if self.schedule is not None:
             fields["collect_until"] = self.collect_until(self.schedule)
-        self.publisher.publish(Message("policy", fields, self.half.policy_arrays()))
-        self.published, self.updates_published, self.told = True, self.half.num_updates, self.taken
+        return fields
 
     def collect_until(self, schedule: Schedule) -> dict[str, int]:
         """Stream -> position up to which its sampler may begin rollouts under the present version."""

@@ -8,7 +8,7 @@ from typing import Any
 from spreeze_zmq.balance import LagHistogram, RatioGate
 from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import Cadence, Intake, Record, algorithm_of, learn, settle_device
+from spreeze_zmq.learner import Intake, Record, algorithm_of, cadence_of, learn, settle_device
 from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -38,7 +38,7 @@ class CriticLearner:
         self.gate = RatioGate(self.balance.replay_ratio, options.batch_size, starts, slack=0)
         self.lag = LagHistogram()
         self.learning_rate: float = options.learning_rate
-        self.cadence = Cadence(component.options["publish_interval_s"], self.balance.publish_every_updates)
+        self.cadence = cadence_of(component)
         self.record = Record(component.folder.learning / "critic_learner.jsonl", self.cadence)
         self.version = self.env_steps = self.trained = 0
         self.updates_before = self.updates_published = 0
@@ -46,6 +46,7 @@ class CriticLearner:
         self.told: dict[str, int] = {}
         self.metrics: Mapping[str, Any] = {}
         component.figures.update(counters=self.counters, gauges=self.gauges, policy_lag=self.policy_lag)
+        component.figures["publication"] = self.cadence.figures
 
     # --- what it may do
 
@@ -173,14 +174,17 @@ class CriticLearner:
 
     def publish(self) -> None:
         """Send the critics to the actor-learner."""
-        fields = {
+        fields: dict[str, Any] = {
             "version": self.version,
             "critic_updates": self.half.num_updates,
             "env_steps": self.env_steps,
         }
         if self.schedule is not None and not self.policies.in_turn:
             fields["taken"] = self.told = self.intake.taken()
-        self.publisher.publish(Message("critic", fields, {"parameters": self.half.parameters()}))
+        with self.cadence.publishing():
+            message = Message("critic", fields, {"parameters": self.half.parameters()})
+            self.publisher.publish(message)
+        self.cadence.sent(message)
 
     # --- what it reports and keeps
 

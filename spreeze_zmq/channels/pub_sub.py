@@ -8,7 +8,7 @@ import time
 import zmq
 
 from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES, Channel
-from spreeze_zmq.wire import KINDS, Message, decode, encode
+from spreeze_zmq.wire import KINDS, Buffer, Message, decode, encode
 
 #: Where no answer has come for this long, none is on its way.
 _ASK_INTERVAL_S = 0.01
@@ -26,7 +26,7 @@ class Publisher(Channel):
 
     def __init__(self, endpoint: str, **options: object) -> None:
         self._published = 0
-        self._latest: dict[str, Message] = {}
+        self._latest: dict[str, tuple[int, list[Buffer]]] = {}
         super().__init__(endpoint, **options)  # type: ignore[arg-type]
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
@@ -41,10 +41,10 @@ class Publisher(Channel):
         """
         frames = self._encode(message, self._published)
         self._send(frames)
-        self._published += 1
         if KINDS[message.kind].retained:
             owned = [frame if len(frame) >= ZERO_COPY_BYTES else bytes(frame) for frame in frames]
-            self._latest[message.kind] = decode(owned)._replace(repeat=True)
+            self._latest[message.kind] = self._published, owned
+        self._published += 1
 
     def serve(self) -> None:
         """Answer those who have subscribed since the last call with the latest messages, in their order."""
@@ -52,8 +52,8 @@ class Publisher(Channel):
         while (frames := self._receive_frames()) is not None:
             subscribed |= len(frames[0]) > 0 and frames[0][0] == 1
         if subscribed:
-            for message in sorted(self._latest.values(), key=lambda kept: kept.sequence):
-                self._send(encode(message))
+            for _, frames in sorted(self._latest.values(), key=lambda kept: kept[0]):
+                self._send(encode(decode(frames)._replace(repeat=True)))
 
 
 class Subscriber(Channel):

@@ -5,7 +5,17 @@ that does these in turn.
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.loop import Learner, learn
 from spreeze_zmq.learner.publication import Cadence, Record
-from spreeze_zmq.learner.setup import algorithm_of, settle_device
+from spreeze_zmq.learner.setup import algorithm_of, cadence_of, settle_device
 from spreeze_zmq.learner.vault import Vault
 
-__all__ = ["Cadence", "Intake", "Learner", "Record", "Vault", "algorithm_of", "learn", "settle_device"]
+__all__ = [
+    "Cadence",
+    "Intake",
+    "Learner",
+    "Record",
+    "Vault",
+    "algorithm_of",
+    "cadence_of",
+    "learn",
+    "settle_device",
+]

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.intake import Intake
+from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.learner.vault import SavedReplay, Vault
 from spreeze_zmq.rollout import Rollout
 
@@ -14,6 +15,7 @@ class Learner(Protocol):
     """What either learner does when its turn in the loop comes."""
 
     intake: Intake
+    cadence: Cadence
 
     @property
     def replay(self) -> SavedReplay:
@@ -67,7 +69,8 @@ def learn(component: Component, learner: Learner) -> None:
         learner.take_weights()
         learner.take_rollouts()
         if learner.may_update:
-            learner.update()
+            with learner.cadence.updating():
+                learner.update()
         learner.publish_if_due()
         vault.serve()
     for rollout in learner.intake.drain():

@@ -1,36 +1,67 @@
-"""When a learner publishes, and what it writes down as it does."""
+"""When a learner publishes, what that costs it, and what it writes down as it does."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.wire import Message
+
+#: Share of the time of its updates that a learner spends on publications.
+PUBLISH_COST = 0.02
+#: What cheap publications leave of so many seconds of updates may be spent on a dear one.
+CREDIT_HORIZON_S = 10.0
+#: Publications that the reported interval is the mean of.
+INTERVALS_SHOWN = 16
+
 
 class Cadence:
-    """Says when the next publication is due: by the clock, or by the count of updates.
+    """Says when the next publication is due: by the clock and by what they cost, or by the count of updates.
+
+    By the clock they are at least ``interval_s`` apart, and further where they would take more than ``cost``
+    of the time spent on updates: each has to be earned by updates before the next is due.
 
     Args:
         interval_s: least time between two, where ``every`` is 0.
         every: critic updates between two.
+        cost: share of the time of updates, where ``every`` is 0.
+        clock: seconds on the wall.
+        work_clock: seconds of the work that is compared. On a CPU those of this thread: subscribers whom a
+            publication wakes take the core from it, and what they do is not its cost.
     """
 
-    def __init__(self, interval_s: float, every: int) -> None:
+    def __init__(
+        self,
+        interval_s: float,
+        every: int,
+        cost: float = PUBLISH_COST,
+        clock: Callable[[], float] = time.monotonic,
+        work_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.interval_s = interval_s
         self.every = every
+        self.cost = cost
         self.published = 0
         self.due_s = 0.0
+        self._clock = clock
+        self._work_clock = work_clock
+        self._credit_s = self._updating_s = self._publishing_s = 0.0
+        self._times_s: deque[float] = deque(maxlen=INTERVALS_SHOWN + 1)
+        self._num_bytes = 0
 
     def due(self, updates: int) -> bool:
-        """Whether ``updates`` critic updates, or the time, call for one now; true once for each."""
+        """Whether ``updates`` critic updates, or time and cost, call for one now; true once for each."""
         if self.every:
             crossed = updates // self.every
             self.published, crossed = max(crossed, self.published), crossed - self.published
             return crossed > 0
-        now_s = time.monotonic()
-        if now_s < self.due_s:
+        now_s = self._clock()
+        if now_s < self.due_s or self._credit_s < 0.0:
             return False
         self.due_s = now_s + self.interval_s
         return True
@@ -38,6 +69,41 @@ class Cadence:
     def restart(self) -> None:
         """Count from 0 again."""
         self.published = 0
+
+    @contextmanager
+    def updating(self) -> Iterator[None]:
+        """The time inside is an update's: it earns the next publication."""
+        began_s = self._work_clock()
+        yield
+        spent_s = self._work_clock() - began_s
+        self._updating_s += spent_s
+        self._credit_s = min(self._credit_s + self.cost * spent_s, self.cost * CREDIT_HORIZON_S)
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """The time inside is a publication's, or a part of one's. Before the first update it is free."""
+        began_s = self._work_clock()
+        yield
+        if self._updating_s:
+            spent_s = self._work_clock() - began_s
+            self._publishing_s += spent_s
+            self._credit_s -= spent_s
+
+    def sent(self, message: Message) -> None:
+        """Note for the figures what has been published."""
+        self._times_s.append(self._clock())
+        self._num_bytes = sum(array.nbytes for array in message.arrays.values())
+
+    def figures(self) -> dict[str, float]:
+        """``interval_s`` between the last publications, their ``cost`` as a share of the time of all updates,
+        and the ``bytes`` of the last one.
+        """
+        gaps = len(self._times_s) - 1
+        return {
+            "interval_s": (self._times_s[-1] - self._times_s[0]) / gaps if gaps > 0 else 0.0,
+            "cost": self._publishing_s / self._updating_s if self._updating_s else 0.0,
+            "bytes": self._num_bytes,
+        }
 
 
 class Record:

@@ -10,6 +10,7 @@ import torch
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.component import Component
+from spreeze_zmq.learner.publication import Cadence
 
 log = logging.getLogger("spreeze")
 
@@ -28,3 +29,9 @@ def settle_device(component: Component) -> str:
     device: str = component.options["device"]
     log.info("device %s, %d threads", device, threads)
     return device
+
+
+def cadence_of(component: Component) -> Cadence:
+    """When the plan has this learner publish."""
+    own, every = component.options, component.plan.balance.publish_every_updates
+    return Cadence(own["publish_interval_s"], every, own["publish_cost"])

@@ -20,6 +20,14 @@ class PolicyLag(TypedDict):
     max: float
 
 
+class Publication(TypedDict):
+    """A learner's: seconds between two, their cost as a share of its updates' time, and bytes of one."""
+
+    interval_s: float
+    cost: float
+    bytes: int
+
+
 class Samples(TypedDict):
     """The account of transitions: produced = received + dropped + in_flight."""
 
@@ -101,6 +109,7 @@ class Status(TypedDict):
     actor_updates_per_s: float
     replay_ratio: ReplayRatio
     policy_lag: PolicyLag
+    publication: NotRequired[dict[str, Publication]]
     samples: Samples
     workers: dict[str, Workers]
     episodes: Episodes

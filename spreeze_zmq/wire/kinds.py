@@ -139,7 +139,7 @@ _OBS = ("float32", "uint8")
 _ANY_RANK = 8
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
 _REPORT = _fields(
-    ("pushed", "taken", "policy_lag", "waiting_for"),
+    ("pushed", "taken", "policy_lag", "publication", "waiting_for"),
     role="text",
     name="text",
     pid="count",
@@ -153,6 +153,7 @@ _REPORT = _fields(
     pushed="numbers",
     taken="map",
     policy_lag="numbers",
+    publication="numbers",
     waiting_for="text",
 )
 

@@ -35,6 +35,7 @@ REPORT = {
         "sampler-0/123456789": {"first": 0, "last": 4096, "received": 4032, "refused": 0, "lost": 64},
     },
     "policy_lag": {"p50": 1, "p99": 3, "max": 4, "stale": 256},
+    "publication": {"interval_s": 0.0625, "cost": 0.015625, "bytes": 573448},
     "waiting_for": "",
 }
 

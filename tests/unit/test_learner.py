@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.learner import Cadence, Record
 from spreeze_zmq.learner.intake import Turns
 from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.wire import Message
 
 
 def rollout(sampler, sequence, incarnation=1):
@@ -55,6 +57,89 @@ def test_by_the_clock_a_publication_is_due_once_in_an_interval():
     """Whatever has been counted."""
     cadence = Cadence(interval_s=1e9, every=0)
     assert [cadence.due(updates) for updates in (1, 100, 1000)] == [True, False, False]
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    now_s = 100.0
+
+    def __call__(self):
+        """The time."""
+        return self.now_s
+
+
+def publications(publish_s, update_s=0.01, updates=2000, **options):
+    """A learner that does nothing but update and publish: its cadence, and when each publication began."""
+    clock = Clock()
+    cadence, times = Cadence(0.05, 0, clock=clock, work_clock=clock, **options), []
+    for count in range(1, updates + 1):
+        with cadence.updating():
+            clock.now_s += update_s
+        if cadence.due(count):
+            times.append(clock.now_s)
+            with cadence.publishing():
+                clock.now_s += publish_s(len(times))
+            cadence.sent(Message("critic", {}, {"parameters": np.zeros(100, np.float32)}))
+    return cadence, np.diff(times)
+
+
+def test_cheap_publications_keep_the_least_interval():
+    """0.5 ms of 50 ms is 1 %: below the 2 % that are allowed."""
+    cadence, gaps = publications(lambda _: 0.0005)
+    assert gaps.max() < 0.07
+    assert cadence.figures()["cost"] == pytest.approx(0.01, rel=0.2)
+
+
+@pytest.mark.parametrize(("cost", "interval_s"), [(0.02, 0.2), (0.1, 0.05)])
+def test_dear_publications_are_stretched_to_their_share(cost, interval_s):
+    """4 ms are 2 % of 200 ms of updates; with a share of 10 % the least interval holds."""
+    cadence, gaps = publications(lambda _: 0.004, cost=cost)
+    assert gaps.mean() == pytest.approx(interval_s, rel=0.2)
+    figures = cadence.figures()
+    assert figures["cost"] <= 1.02 * cost
+    assert figures["interval_s"] == pytest.approx(interval_s, rel=0.2)
+    assert figures["bytes"] == 400
+
+
+def test_one_dear_publication_is_paid_off_and_then_forgotten():
+    """100 ms once cost 5 s without another; afterwards the interval is as before."""
+    _, gaps = publications(lambda number: 0.1 if number == 1 else 0.0005)
+    assert gaps[0] == pytest.approx(5.1, rel=0.05)
+    assert gaps[1:].max() < 0.07
+
+
+def test_what_has_been_saved_is_spent_on_dear_publications_within_limits():
+    """After any time of cheap ones, 2 % of ten seconds and no more: the next is due once the rest is paid."""
+    _, gaps = publications(lambda number: 0.3 if number == 200 else 0.0, updates=4000)
+    assert gaps[:199].max() < 0.07
+    assert gaps[199] == pytest.approx(0.3 + (0.3 - 0.2) / 0.02, rel=0.05)
+
+
+def test_a_publication_before_the_first_update_is_free():
+    """Version 0 warms everything up and nobody waits for the next because of it."""
+    clock = Clock()
+    cadence = Cadence(0.05, 0, clock=clock, work_clock=clock)
+    with cadence.publishing():
+        clock.now_s += 1.0
+    assert cadence.due(0)
+    assert cadence.figures() == {"interval_s": 0.0, "cost": 0.0, "bytes": 0}
+
+
+def test_counted_publications_do_not_ask_what_they_cost():
+    """Every eight updates, though each takes as long as ten."""
+    clock = Clock()
+    cadence = Cadence(0.05, every=8, clock=clock, work_clock=clock)
+    due = []
+    for count in range(1, 25):
+        with cadence.updating():
+            clock.now_s += 0.01
+        if cadence.due(count):
+            due.append(count)
+            with cadence.publishing():
+                clock.now_s += 0.1
+    assert due == [8, 16, 24]
+    assert cadence.figures()["cost"] == pytest.approx(0.3 / 0.24)
 
 
 def test_losses_are_recorded_where_publications_are_counted(tmp_path):

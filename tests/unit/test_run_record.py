@@ -57,6 +57,19 @@ def test_the_shares_of_a_process_are_those_since_its_last_report():
     assert (row["count"], row["busy"], row["blocked"], row["cpu_percent"]) == (1, 0.5, 0.5, 25.0)
 
 
+def test_the_summary_says_what_each_learner_spends_on_publications():
+    """Under its role, in the status too."""
+    run = record()
+    dear = {"interval_s": 0.25, "cost": 0.02, "bytes": 1_000_000}
+    cheap = {"interval_s": 0.05, "cost": 0.01, "bytes": 1000}
+    run.take_report("critic_learner-0", 1, report("critic_learner", publication=dear), 1.0)
+    run.take_report("actor_learner-0", 2, report("actor_learner", publication=cheap), 1.0)
+    run.take_report("evaluator-0", 3, report("evaluator"), 1.0)
+    expected = {"critic_learner": dear, "actor_learner": cheap}
+    assert run.summary("", 2.0, final=True)["publication"] == expected
+    assert run.status("training", 2.0)["publication"] == expected
+
+
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
