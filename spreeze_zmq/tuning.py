@@ -1,31 +1,16 @@
-"""What a run has found out about a machine, kept in the user's cache: the next one of its kind begins there.
-
-One small JSON file for each machine, environment and setting. A file that cannot be read is passed over with
-one line, and so is a cache that cannot be written: runs do without.
-"""
+"""How many samplers were right, kept in the user's cache: the next run of its kind begins there."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
-import os
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.metrics import write_json
+from spreeze_zmq import machine_cache
 from spreeze_zmq.topology.plan import Plan
-from spreeze_zmq.topology.resolve import available_cores
 
-log = logging.getLogger("spreeze")
-
-#: The packages whose speed is in the figures.
-PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
 #: No machine runs more processes than this of one role.
 MOST = 100_000
 
@@ -77,58 +62,33 @@ def movable(plan: Plan) -> bool:
 
 def recall(plan: Plan) -> Tuning | None:
     """What the cache knows of this machine and plan; None where that is nothing, or nothing readable."""
-    path = file_of(plan)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        tuning = Tuning(**values["tuning"])
-        if values["of"] != _subject(plan):
-            raise ValueError("it is about another machine or run")
-        if type(tuning.samplers) is not int or not 1 <= tuning.samplers <= MOST:
-            raise ValueError(f"{tuning.samplers!r} samplers")
-        float(tuning.env_steps_per_s), float(tuning.trained_transitions_per_s)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        log.warning("%s is passed over: %s; delete it, or let `spreeze tune` write it anew", path, error)
-        return None
-    return tuning
+    return machine_cache.recall(_subject(plan), _read)
 
 
 def remember(plan: Plan, tuning: Tuning) -> Path | None:
     """Keep what was measured; returns where, or None where it cannot be written."""
-    path = file_of(plan)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"of": _subject(plan), "tuning": asdict(tuning)})
-    except OSError as error:
-        log.warning("what was measured is not kept: %s: %s", path, error.strerror)
-        return None
-    return path
+    return machine_cache.remember(_subject(plan), asdict(tuning))
 
 
 def file_of(plan: Plan) -> Path:
     """Where the cache keeps this machine and plan."""
-    text = json.dumps(_subject(plan), sort_keys=True)
-    return cache_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    return machine_cache.file_of(_subject(plan))
 
 
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/spreeze_zmq``, or the same below ``~/.cache``."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(chosen) if chosen and Path(chosen).is_absolute() else Path("~/.cache").expanduser()
-    return base / "spreeze_zmq"
-
-
-def machine() -> dict[str, Any]:
-    """What of a machine decides how fast a run is on it."""
-    return {"cpu": _cpu_model(), "cores": available_cores(), "packages": _versions()}
+def _read(found: Any) -> Tuning:
+    tuning = Tuning(**found)
+    if type(tuning.samplers) is not int or not 1 <= tuning.samplers <= MOST:
+        raise ValueError(f"{tuning.samplers!r} samplers")
+    float(tuning.env_steps_per_s), float(tuning.trained_transitions_per_s)
+    return tuning
 
 
 def _subject(plan: Plan) -> dict[str, Any]:
     """Everything that the right count depends on, in JSON's own types."""
     roles = ("sampler", "critic_learner", "actor_learner")
     subject = {
-        "machine": machine(),
+        "what": "number of samplers",
+        "machine": machine_cache.machine(),
         "env": plan.run.env,
         "env_kwargs": plan.run.env_kwargs,
         "algorithm": plan.algorithm,
@@ -142,24 +102,3 @@ def _subject(plan: Plan) -> dict[str, Any]:
 def _about(plan: Plan, role: str) -> Mapping[str, Any]:
     component = plan.components[role]
     return {"use": component.use, "threads": component.threads, "options": component.options}
-
-
-@cache
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
-
-
-@cache
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "none"
-    return found

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import topology, tuning
+from spreeze_zmq import machine_cache, topology, tuning
 from spreeze_zmq.commands.launch import Launch
 from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.metrics import read_journal, write_json
@@ -80,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
     found = measure(plan)
     print(report(plan, found))
     if arguments.json is not None:
-        write_json(arguments.json, {"machine": tuning.machine(), "topology": plan.name, **found})
+        write_json(arguments.json, {"machine": machine_cache.machine(), "topology": plan.name, **found})
     return 0
 
 
@@ -107,7 +107,7 @@ def measure(plan: Plan) -> dict[str, Any]:
 
 def report(plan: Plan, found: Mapping[str, Any]) -> str:
     """The plan and what to expect, for a person."""
-    sampler, machine = plan.components["sampler"], tuning.machine()
+    sampler, machine = plan.components["sampler"], machine_cache.machine()
     count, ratio = found["samplers"], found["replay_ratio"]
     lines = [
         f"{machine['cpu']}, {found['cores']} cores of which {found['busy_cores']:.1f} were busy",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq import topology, tuning
+from spreeze_zmq import machine_cache, topology, tuning
 from spreeze_zmq.tuning import Tuning
 
 FOUND = Tuning(5, 1000.0, 8000.0)
@@ -53,7 +53,7 @@ def test_other_work_is_another_matter(override):
 def test_another_machine_is_another_matter(monkeypatch):
     """A home folder may be shared between machines."""
     tuning.remember(plan(), FOUND)
-    monkeypatch.setattr(tuning, "available_cores", lambda: 77)
+    monkeypatch.setattr(machine_cache, "available_cores", lambda: 77)
     assert tuning.recall(plan()) is None
 
 
@@ -66,7 +66,7 @@ def test_the_range_of_the_topology_is_kept():
     assert tuning.begin(fixed) == (fixed, "")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"tuning": {"samplers": -1}}', "null", "[" * 10_000])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"found": {"samplers": -1}}', "null", "[" * 10_000])
 def test_a_corrupt_file_is_passed_over_with_one_line(text, caplog):
     """The run begins as if there were none, and the line says what to do."""
     path = tuning.remember(plan(), FOUND)

@@ -1,0 +1,113 @@
+"""What was found out about this machine, kept in the user's cache for the next run of its kind.
+
+One small JSON file for each subject: the machine and whatever else the figures depend on. A file that cannot
+be read is passed over with one line, and so is a cache that cannot be written: runs do without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from spreeze_zmq.metrics import write_json
+from spreeze_zmq.topology.resolve import available_cores
+
+log = logging.getLogger("spreeze")
+
+FoundT = TypeVar("FoundT")
+
+#: The packages whose speed is in the figures.
+PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
+#: Where NVIDIA's driver tells of its devices.
+DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
+def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT | None:
+    """What is known of a subject; None where that is nothing, or nothing readable.
+
+    Args:
+        subject: of JSON's own types.
+        read: makes it of what ``remember`` was given; raises ValueError, KeyError or TypeError where that
+            makes no sense.
+    """
+    path = file_of(subject)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["of"] != subject:
+            raise ValueError("it is about another machine or run")
+        return read(values["found"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        log.warning("%s is passed over: %s; delete it, or let `spreeze tune` write it anew", path, error)
+        return None
+
+
+def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
+    """Keep what was found; returns where, or None where it cannot be written."""
+    path = file_of(subject)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"of": subject, "found": found})
+    except OSError as error:
+        log.warning("what was measured is not kept: %s: %s", path, error.strerror)
+        return None
+    return path
+
+
+def file_of(subject: Mapping[str, Any]) -> Path:
+    """Where the cache keeps a subject."""
+    text = json.dumps(subject, sort_keys=True)
+    return cache_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/spreeze_zmq``, or the same below ``~/.cache``."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(chosen) if chosen and Path(chosen).is_absolute() else Path("~/.cache").expanduser()
+    return base / "spreeze_zmq"
+
+
+def machine() -> dict[str, Any]:
+    """What of a machine decides how fast a run is on it."""
+    return {"cpu": _cpu_model(), "cores": available_cores(), "gpus": _gpu_models(), "packages": _versions()}
+
+
+@cache
+def _cpu_model() -> str:
+    names = _values("model name", Path("/proc/cpuinfo"))
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+@cache
+def _gpu_models() -> list[str]:
+    files = sorted(DRIVER.glob("*/information"))
+    return [name for path in files for name in _values("Model", path)]
+
+
+def _values(key: str, path: Path) -> list[str]:
+    """The values of ``key: value`` lines; none where the file cannot be read."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(key)]
+
+
+@cache
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "none"
+    return found
