@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 import psutil
 
-from spreeze_zmq import channels, topology
+from spreeze_zmq import channels, sizing, topology
 from spreeze_zmq.checkpoint import Checkpoint, latest
 from spreeze_zmq.errors import ChannelError, InputError, SpreezeError
 from spreeze_zmq.run_folder import RunFolder, settle
@@ -313,7 +313,7 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
     index = int(arguments[1]) if len(arguments) == 2 else None
     if arguments[0].endswith(".json"):
         return Component(role, Plan.read(Path(arguments[0])), index), None
-    plan = topology.load(arguments[0])
+    plan = sizing.settle(topology.load(arguments[0]))
     plan, sockets = settle(plan, RunFolder.create(plan.name))
     log.info(
         "standing alone; others join with: python components/ROLE %s", RunFolder(Path(plan.run_dir)).run_file

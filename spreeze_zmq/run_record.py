@@ -256,6 +256,7 @@ class RunRecord:
             "samples": vars(totals["critic_learner"]),
             "samples_by_channel": {f"experience.{role}": vars(t) for role, t in totals.items()},
             "workers": self.workers,
+            "auto": self.plan.measured,
             "evaluations": [
                 [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]
                 for e in self.evaluations

@@ -146,6 +146,8 @@ class Algorithm:
         actor_fields: those that the actor-learner asks for.
         critic_maker: ``(options, env, device, seed) -> CriticHalf``.
         actor_maker: ``(options, env, device, seed) -> ActorHalf``.
+        batch_bytes: ``(options, env) -> int``: memory that an update of either half takes for each transition
+            of its batch, estimated from above.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Algorithm:
     actor_fields: tuple[str, ...]
     critic_maker: Callable[[Any, Environment, str, int], CriticHalf]
     actor_maker: Callable[[Any, Environment, str, int], ActorHalf]
+    batch_bytes: Callable[[Any, Environment], int]
 
     def make_critic(self, options: Any, env: Environment, device: str, seed: int) -> CriticHalf:
         """The critic half, initialised from ``seed``. Raises InvalidEnvironment, InputError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +15,15 @@ from spreeze_zmq.errors import InputError
 class SACOptions:
     """Options of soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905) with automatic temperature."""
 
-    batch_size: int = option(256, "transitions in an update", minimum=1)
+    batch_size: int | Literal["auto"] = option(
+        256, "transitions in an update; auto takes what this machine trains fastest", minimum=1, auto=True
+    )
+    reference_batch_size: int = option(
+        256, "batch that learning_rate and tau are stated for; auto scales them from it", minimum=1
+    )
+    max_batch_size: int = option(
+        32_768, "largest batch that auto may take; the largest in use in this field", minimum=64
+    )
     learning_rate: float = option(1e-3, "Adam's step size, of critics, policy and temperature", minimum=0.0)
     gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
     tau: float = option(
@@ -89,6 +98,17 @@ class SACOptions:
             )
 
 
+def _batch_bytes(options: Any, env: Environment) -> int:
+    """Of each transition of a batch, at most: the row drawn, its float32 forms, and of every layer what the
+    forward pass keeps and the backward pass makes of it.
+    """
+    num_inputs, num_actions = math.prod(env.obs_shape), math.prod(env.action_shape)
+    critic: int = sum(options.critic_hidden_sizes or options.hidden_sizes) + options.num_atoms
+    policy: int = sum(options.actor_hidden_sizes or options.hidden_sizes) + 2 * num_actions
+    # Twin critics and their targets: outputs, inputs of the activations or norms, gradients.
+    return 4 * (8 * critic + 4 * policy + 8 * (num_inputs + num_actions))
+
+
 def _make_critic(options: Any, env: Environment, device: str, seed: int) -> CriticHalf:
     from spreeze_zmq.algorithms.sac_critic import SACCritic
 
@@ -109,4 +129,5 @@ SAC = Algorithm(
     actor_fields=("obs",),
     critic_maker=_make_critic,
     actor_maker=_make_actor,
+    batch_bytes=_batch_bytes,
 )

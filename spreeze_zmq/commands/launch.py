@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from spreeze_zmq import channels, topology, tuning
+from spreeze_zmq import channels, sizing, topology, tuning
 from spreeze_zmq.checkpoint import Checkpoint, latest
-from spreeze_zmq.errors import CheckpointError, InputError
+from spreeze_zmq.errors import CheckpointError, SpreezeError
 from spreeze_zmq.run_folder import RunFolder, settle
 from spreeze_zmq.status import StatusView
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
@@ -309,15 +309,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if arguments.resume:
             plan = plan.resuming(_checkpoint(Path(arguments.resume)).path)
+        view = StatusView()
+        plan = sizing.settle(plan, say=view.note)
         folder = RunFolder.create(plan.name, arguments.run_dir)
-        launch = Launch(plan, folder, StatusView())
+        launch = Launch(plan, folder, view)
         try:
             return launch.run()
         finally:
             launch.report_end()
-    except InputError as error:
+    except SpreezeError as error:
         print(f"spreeze-launch: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:  # before the run begins; from then on the signal ends it in its own way
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module, text in (
         ("eval", evaluate, "play the best policy of a run again"),
-        ("tune", tune, "measure how many samplers this machine needs for a topology"),
+        ("tune", tune, "measure what this machine needs for a topology"),
         ("bench", bench, "this machine's limits beside what we reach"),
     ):
         subparser = commands.add_parser(name, help=text, description=module.__doc__)

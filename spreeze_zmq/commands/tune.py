@@ -1,7 +1,8 @@
-"""``spreeze tune TOPOLOGY``: measure how many samplers this machine needs for it, and what they will give.
+"""``spreeze tune TOPOLOGY``: measure what of a topology is left to this machine, and what that will give.
 
-It is the run itself, its real processes and its live rebalancing, for as long as the count takes to settle.
-What was found is kept for the next run, which begins there.
+First the learners' batch size and threads where they are "auto", in updates alone. Then the number of
+samplers, in the run itself, its real processes and its live rebalancing, for as long as the count takes to
+settle. What was found is kept for the next run, which begins there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import machine_cache, topology, tuning
+from spreeze_zmq import machine_cache, sizing, topology, tuning
 from spreeze_zmq.commands.launch import Launch
 from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.metrics import read_journal, write_json
@@ -77,10 +78,12 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"--json {arguments.json}: there is no folder {arguments.json.absolute().parent}")
     only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
     plan = topology.load(arguments.topology, [*arguments.set, *only])
+    plan = sizing.settle(plan, anew=True, say=print)
     found = measure(plan)
     print(report(plan, found))
     if arguments.json is not None:
-        write_json(arguments.json, {"machine": machine_cache.machine(), "topology": plan.name, **found})
+        about = {"machine": machine_cache.machine(), "topology": plan.name, "auto": plan.measured}
+        write_json(arguments.json, {**about, **found})
     return 0
 
 

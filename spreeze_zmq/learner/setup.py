@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spreeze_zmq import algorithms
+from spreeze_zmq import algorithms, sizing
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.publication import Cadence
@@ -28,6 +28,8 @@ def settle_device(component: Component) -> str:
     torch.set_num_threads(threads)
     device: str = component.options["device"]
     log.info("device %s, %d threads", device, threads)
+    for line in sizing.lines(component.plan.measured):
+        log.info("%s", line)
     return device
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from spreeze_zmq.replay.prioritized import PrioritizedReplay, transition_replay
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.returns import n_step_returns
-from spreeze_zmq.replay.ring import Column, Ring
+from spreeze_zmq.replay.ring import MEMORY_SHARE, Column, Ring, free_bytes
 from spreeze_zmq.replay.sum_tree import SumTree
 
 __all__ = [
+    "MEMORY_SHARE",
     "Batch",
     "Column",
     "ObservationReplay",
@@ -16,6 +17,7 @@ __all__ = [
     "Replay",
     "Ring",
     "SumTree",
+    "free_bytes",
     "n_step_returns",
     "transition_replay",
 ]

@@ -20,6 +20,13 @@ from spreeze_zmq.errors import CheckpointError, InputError
 MEMORY_SHARE = 0.9
 
 
+def free_bytes(device: torch.device) -> int:
+    """Memory of the device that nobody uses."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
 @dataclass(frozen=True)
 class Column:
     """One field of a transition: its name, NumPy dtype and shape."""
@@ -81,10 +88,7 @@ class Ring:
         return self.capacity * sum(np.dtype(dtype).itemsize * width for dtype, width in self._widths.items())
 
     def _check_memory(self) -> None:
-        if self.device.type == "cuda":
-            free = torch.cuda.mem_get_info(self.device)[0]
-        else:
-            free = psutil.virtual_memory().available
+        free = free_bytes(self.device)
         if self.memory_bytes > MEMORY_SHARE * free:
             row = self.memory_bytes // self.capacity
             raise InputError(

@@ -57,8 +57,15 @@ def settle(
     sampler = components["sampler"]
     rollout = int(sampler.options.get("rollout_steps", 0)) * int(sampler.options.get("envs", 0))
     batch_size: Any = algorithm.get("batch_size")
+    if values["publish_every_updates"] and batch_size == "auto":
+        problem = (
+            '"auto" is measured, and can be another number in the next run; publishing by count, as in the '
+            'modes "bounded" and "lockstep", needs a fixed one'
+        )
+        mistakes.add(("algorithm", "batch_size"), problem, 'write a number, or balance.mode = "free"')
+        values["publish_every_updates"] = 0
     if values["publish_every_updates"] and not (rollout and isinstance(batch_size, int)):
-        problem = "counting needs a fixed batch_size, and the sampler's rollout_steps and envs"
+        problem = "counting needs a batch_size, and the sampler's rollout_steps and envs"
         mistakes.add(("balance", "publish_every_updates"), problem, "write 0 to publish by the clock")
         values["publish_every_updates"] = 0
     if values["publish_every_updates"] == "round":

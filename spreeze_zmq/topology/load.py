@@ -14,7 +14,7 @@ from spreeze_zmq.topology.dial import settle as settle_balance
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
 from spreeze_zmq.topology.plan import Plan, RunPlan, StopPlan
-from spreeze_zmq.topology.processes import check_without, component_plans, read_components
+from spreeze_zmq.topology.processes import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.topology.schema import show
 from spreeze_zmq.topology.source import Source, read_source
@@ -75,6 +75,8 @@ def load(
         balance=balance,
         components=components,
         channels=channels,
+        # In order, the number of threads decides in which order sums are taken.
+        to_measure=() if balance.in_order else left_open(declared, components, options),
     )
 
 

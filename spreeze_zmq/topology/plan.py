@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -146,6 +146,9 @@ class Plan:
         balance: the ratio and its bounds.
         components: by role, in the order of starting.
         channels: by name.
+        to_measure: keys that the topology leaves to a measurement of the machine; none once ``sizing`` has
+            settled them, so none in run.json.
+        measured: what was measured instead, and what follows from it; see ``sizing.settle``.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -158,6 +161,8 @@ class Plan:
     balance: BalancePlan
     components: dict[str, ComponentPlan]
     channels: dict[str, ChannelPlan]
+    to_measure: tuple[str, ...] = ()
+    measured: dict[str, Any] = field(default_factory=dict)
     run_dir: str = ""
     socket_dir: str = ""
 
@@ -226,8 +231,7 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if is_dataclass(value):
         return {
-            _WRITTEN.get(field.name, field.name): _plain(getattr(value, field.name))
-            for field in fields(value)
+            _WRITTEN.get(item.name, item.name): _plain(getattr(value, item.name)) for item in fields(value)
         }
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}

@@ -165,6 +165,26 @@ def component_plans(
     return plans
 
 
+def left_open(
+    declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], algorithm: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The keys that wait for a measurement: the batch where it is "auto", and the learners' threads where the
+    rule leaves the critics a choice on the CPU. The policy's network is one of the same kind, so its learner
+    takes what the critics' does.
+    """
+    keys = ["algorithm.batch_size"] if algorithm.get("batch_size") == "auto" else []
+    open_roles = [
+        role
+        for role in resolve.LEARNERS
+        if declared[role].common["threads"] == "auto"
+        and components[role].threads > 1
+        and components[role].options.get("device", "cpu") == "cpu"
+    ]
+    if "critic_learner" in open_roles:
+        keys += [f"components.{role}.threads" for role in open_roles]
+    return tuple(keys)
+
+
 def _resolved_options(role: str, found: Declared) -> dict[str, Any]:
     devices = {option.name for option in found.file.options if option.type == "device"}
     return {

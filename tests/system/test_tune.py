@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from spreeze_zmq import topology, tuning
+from spreeze_zmq import sizing, topology, tuning
 
 TUNE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "tune")
 SMALL = ("--set", "components.sampler.count=[1, 2]", "--set", "balance.replay_ratio=64")
+AUTO = ("--set", "algorithm.batch_size=auto", "--set", "algorithm.max_batch_size=128")
 
 
 def tune(tmp_path, *arguments):
@@ -24,15 +25,19 @@ def tune(tmp_path, *arguments):
 @pytest.mark.timeout(120)
 def test_it_prints_the_plan_and_keeps_it_for_the_next_run(tmp_path, monkeypatch):
     """The same figures for a person and in JSON; nothing but the cache stays behind."""
-    done = tune(tmp_path, "pendulum", *SMALL, "--json", "figures.json")
+    done = tune(tmp_path, "pendulum", *SMALL, *AUTO, "--json", "figures.json")
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert f"plan: {figures['samplers']} samplers of 1 to 2, 16 environments in each" in done.stdout
     assert figures["trained_per_s"] > 0
     assert figures["expected_trained_per_s"].keys() == {"1", "2"}
     assert figures["settled"], done.stdout
+    batch_size = figures["auto"]["batch_size"]["chosen"]
+    assert f"batch_size {batch_size} trains" in done.stdout
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    plan = topology.load("pendulum", [setting for setting in SMALL if setting != "--set"])
+    plan = topology.load("pendulum", [setting for setting in (*SMALL, *AUTO) if setting != "--set"])
+    plan = sizing.settle(plan)
+    assert plan.algorithm["batch_size"] == batch_size
     assert tuning.recall(plan).samplers == figures["samplers"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures.json", "spreeze_zmq"]
 

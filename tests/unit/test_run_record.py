@@ -1,6 +1,7 @@
 """What the broker makes of reports: counters, the account, stop conditions, and what a restart keeps."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,3 +133,11 @@ def test_another_life_of_a_process_is_another_process():
     run.take_report("sampler-0", 8, report("sampler", pid=11), 2.0)
     process = run.status("", 2.0)["processes"]["sampler-0"]
     assert (process["pid"], process["ready"]) == (11, False)
+
+
+def test_what_was_measured_for_the_plan_is_in_the_summary():
+    """Nothing, where the topology fixes everything."""
+    run = record()
+    assert run.summary("", 1.0, final=True)["auto"] == {}
+    run.plan = replace(run.plan, measured={"batch_size": {"chosen": 512}})
+    assert run.summary("", 1.0, final=True)["auto"] == {"batch_size": {"chosen": 512}}

@@ -25,6 +25,26 @@ TOPOLOGIES = {
     ),
     "text_for_a_number": (RUN + 'seed = "7"', ["run.seed: expected a whole number", 'got "7"', "write 7"]),
     "decimal_for_a_whole_number": (RUN + "[algorithm]\nbatch_size = 16.0", ["got 16.0", "write 16"]),
+    "misspelt_auto": (
+        RUN + '[algorithm]\nbatch_size = "atuo"',
+        ["algorithm.batch_size: expected a whole number", 'or "auto", got "atuo"', 'did you mean "auto"?'],
+    ),
+    "misspelt_reference": (
+        RUN + '[algorithm]\nbatch_size = "auto"\nreferense_batch_size = 64',
+        ['did you mean "reference_batch_size"?'],
+    ),
+    "largest_batch_below_the_smallest": (
+        RUN + "[algorithm]\nmax_batch_size = 32",
+        ["algorithm.max_batch_size: expected a whole number of at least 64, got 32"],
+    ),
+    "measured_batch_in_lockstep": (
+        RUN + '[algorithm]\nbatch_size = "auto"\n[balance]\nmode = "lockstep"',
+        ['bad.toml:4 algorithm.batch_size: "auto" is measured', 'write a number, or balance.mode = "free"'],
+    ),
+    "measured_batch_and_publishing_by_count": (
+        RUN + '[algorithm]\nbatch_size = "auto"\n[balance]\npublish_every_updates = 8',
+        ["algorithm.batch_size", "publishing by count"],
+    ),
     "true_for_a_number": (RUN + "seed = true", ["run.seed: expected a whole number", "got true"]),
     "text_for_a_truth": (
         RUN + 'save_replay = "yes"',

@@ -1,0 +1,188 @@
+"""Measures what the critic half trains in a second at growing batch sizes and numbers of threads.
+
+A program that ``sizing`` starts: a plan comes as JSON on its input, the curves leave as JSON on its output.
+The half and its replay are real and are thrown away; the transitions are random.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.balance.knee import climb, doublings, knee
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, transition_replay
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.sizing import BATCH_SIZE
+from spreeze_zmq.topology.plan import Plan
+from spreeze_zmq.topology.resolve import LEARNERS
+
+#: Where the climb begins: smaller batches never train more.
+SMALLEST = 64
+#: Seconds of updates in one turn of one batch size: a few of the scheduler's time slices.
+TURN_S = 0.04
+#: Seconds after which no further measurement is begun, for batch sizes and for threads.
+BATCH_BUDGET_S, THREADS_BUDGET_S = 2.0, 0.7
+#: The random replay holds at most so many transitions and bytes.
+ROWS, ROWS_BYTES = 16_384, 1 << 26
+STEPS = 16
+
+
+class Trial:
+    """Updates of a critic half that nobody will ask for its weights."""
+
+    def __init__(self, plan: Plan):
+        algorithm = algorithms.get(plan.run.algorithm)
+        self.device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
+        self.env, self.plan = plan.environment, plan
+        self.options = options_of(plan)
+        rows = max(STEPS, min(ROWS, ROWS_BYTES // replay_row_bytes(plan.environment)[0]) // STEPS * STEPS)
+        small = dataclasses.replace(self.options, replay_capacity=rows, learning_starts=1)
+        self.half = algorithm.make_critic(self.options, self.env, str(self.device), 1)
+        self.replay = transition_replay(self.env, small, self.device, 1)
+        self.replay.add(random_rollout(self.env, rows // STEPS))
+        self._updates: dict[tuple[int, int], int] = {}
+
+    def rate(self, batch_size: int) -> float:
+        """Transitions trained on a second, over one turn. The first turn of a size warms up."""
+        key = batch_size, torch.get_num_threads()
+        if key not in self._updates:
+            self.seconds(batch_size, 1)
+            self._updates[key] = max(1, math.ceil(TURN_S / self.seconds(batch_size, 1)))
+        updates = self._updates[key]
+        return batch_size * updates / self.seconds(batch_size, updates)
+
+    def seconds(self, batch_size: int, updates: int) -> float:
+        """How long so many updates take, drawn from the replay as a learner draws them."""
+        began_s = time.perf_counter()
+        for _ in range(updates):
+            self.half.update(self.replay.sample(batch_size))
+            if self.replay.prioritized:
+                self.replay.prioritize(self.half.priorities())
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter() - began_s
+
+
+def options_of(plan: Plan) -> Any:
+    """The algorithm's options as its own dataclass."""
+    values = {name: value for name, value in plan.algorithm.items() if name != "name"}
+    return algorithms.options_from(algorithms.get(plan.run.algorithm).options, values)
+
+
+def random_rollout(env: EnvironmentSpec, num_envs: int) -> Rollout:
+    """``STEPS`` steps of ``num_envs`` environments that never end an episode."""
+    rng = np.random.default_rng(1)
+    shape = (STEPS + 1, num_envs, *env.obs_shape)
+    obs = rng.integers(0, 256, shape, np.uint8) if env.obs_dtype == "uint8" else rng.standard_normal(shape)
+    steps = (STEPS, num_envs)
+    if env.action_low is None or env.action_high is None:
+        action: Any = rng.integers(0, env.num_actions or 1, steps)
+    else:
+        action = rng.uniform(env.action_low, env.action_high, (*steps, *env.action_shape)).astype(np.float32)
+    return Rollout(
+        *("random", 1, 0, STEPS * num_envs, 0, STEPS, num_envs),
+        obs=obs.astype(env.obs_dtype, copy=False),
+        action=action,
+        reward=rng.standard_normal(steps).astype(np.float32),
+        terminated=np.zeros(steps, bool),
+        truncated=np.zeros(steps, bool),
+        final_obs=np.zeros((0, *env.obs_shape), env.obs_dtype),
+        final_index=np.zeros((0, 2), np.int32),
+    )
+
+
+def replay_row_bytes(env: EnvironmentSpec) -> tuple[int, int]:
+    """Of one transition in the critic-learner's replay, and of one observation in the actor-learner's."""
+    obs = math.prod(env.obs_shape) * np.dtype(env.obs_dtype).itemsize
+    return 2 * obs + 8 * math.prod(env.action_shape) + 8, obs
+
+
+def largest_batch(plan: Plan, free: int) -> int:
+    """The largest batch that fits beside the full replays of the learners on the critics' device.
+
+    Args:
+        plan: whose learners.
+        free: bytes that nobody uses on that device.
+
+    Raises:
+        InputError: not even ``SMALLEST`` does.
+    """
+    options, env = options_of(plan), plan.environment
+    devices = {role: plan.components[role].options.get("device", "cpu") for role in LEARNERS}
+    here = [role for role in LEARNERS if devices[role] == devices["critic_learner"]]
+    rows = dict(zip(LEARNERS, replay_row_bytes(env), strict=True))
+    replays = sum(options.replay_capacity * rows[role] for role in here)
+    drawn = rows["critic_learner"] + algorithms.get(plan.run.algorithm).batch_bytes(options, env)
+    largest = int(MEMORY_SHARE * free - replays) // (len(here) * drawn)
+    if largest < SMALLEST:
+        raise InputError(
+            f"{BATCH_SIZE}: {devices['critic_learner']} has {free / 1e9:.1f} GB free; the replays take "
+            f"{replays / 1e9:.1f} GB of it, and a batch of {SMALLEST} does not fit beside them: lower "
+            "algorithm.replay_capacity or the networks' sizes"
+        )
+    return largest
+
+
+def measure(plan: Plan) -> dict[str, Any]:
+    """Everything that the plan leaves open, within a few seconds.
+
+    Raises:
+        InputError: nothing fits into the memory.
+    """
+    threads = plan.components["critic_learner"].threads
+    torch.set_num_threads(threads)
+    curve: dict[int, float] = {}
+    batch_size, ended = plan.algorithm["batch_size"], "last"
+    device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
+    largest = largest_batch(plan, free_bytes(device)) if BATCH_SIZE in plan.to_measure else 0
+    trial = Trial(plan)
+    if BATCH_SIZE in plan.to_measure:
+        wanted = max(SMALLEST, min(trial.options.max_batch_size, trial.options.replay_capacity))
+        sizes = list(doublings(SMALLEST, min(wanted, largest)))
+        curve, ended = climb(sizes, trial.rate, within(BATCH_BUDGET_S))
+        ended = "memory" if ended == "last" and largest < wanted else ended
+        batch_size = knee(curve)
+    by_threads: dict[int, float] = {}
+    if any(key.endswith(".threads") for key in plan.to_measure):
+        numbers = sorted({*doublings(1, threads), threads})
+        by_threads, _ = climb(
+            numbers, lambda number: threaded(trial, batch_size, number), within(THREADS_BUDGET_S)
+        )
+    return {"batch_sizes": curve, "ended": ended, "threads": by_threads}
+
+
+def threaded(trial: Trial, batch_size: int, threads: int) -> float:
+    """The rate with so many threads."""
+    torch.set_num_threads(threads)
+    return trial.rate(batch_size)
+
+
+def within(budget_s: float) -> Callable[[], bool]:
+    """Whether less than ``budget_s`` have passed since now."""
+    end_s = time.perf_counter() + budget_s
+    return lambda: time.perf_counter() < end_s
+
+
+def main() -> int:
+    """Measure for the plan on the input; returns the exit code."""
+    try:
+        print(json.dumps(measure(Plan.from_json(sys.stdin.read()))))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
