@@ -89,6 +89,7 @@ def test_a_reader_that_was_away_gets_the_last_message_although_it_was_dropped(be
     thread.start()
     subscriber = bench.open(Subscriber, endpoint=endpoint, high_water_mark=4)
     assert published.wait(TIMEOUT_S)
+    time.sleep(0.2)  # away for long enough that its own thread has filled its queue
     newest = subscriber.newest(settle_s=TIMEOUT_S)
     done.set()
     thread.join()
