@@ -26,6 +26,8 @@ def settle_device(component: Component) -> str:
     """The device that the plan gives this learner; torch gets the plan's number of threads."""
     threads = component.plan.components[component.role].threads
     torch.set_num_threads(threads)
+    # Moments of weights whose gradient stays 0 fade into denormals, which make Adam eight times slower.
+    torch.set_flush_denormal(True)
     device: str = component.options["device"]
     log.info("device %s, %d threads", device, threads)
     for line in sizing.lines(component.plan.measured):

@@ -1,12 +1,14 @@
 """What the learners' loop is made of: the order of samples, and when weights are published."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.learner import Cadence, Record
+from spreeze_zmq.learner import Cadence, Record, settle_device
 from spreeze_zmq.learner.intake import Turns
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
@@ -151,3 +153,16 @@ def test_losses_are_recorded_where_publications_are_counted(tmp_path):
         record.write({"critic_updates": 8}, {"critic_loss": 0.5})
     assert json.loads((tmp_path / "8" / "x.jsonl").read_text()) == {"critic_updates": 8, "critic_loss": 0.5}
     assert not (tmp_path / "0").exists()
+
+
+def test_a_learner_flushes_denormals():
+    """Moments of weights without a gradient fade into them, and every update would be slower for it."""
+    learner = SimpleNamespace(threads=torch.get_num_threads())
+    plan = SimpleNamespace(components={"critic_learner": learner}, measured={})
+    component = SimpleNamespace(plan=plan, role="critic_learner", options={"device": "cpu"})
+    tiny = torch.tensor([1e-30], dtype=torch.float32)
+    try:
+        assert settle_device(component) == "cpu"
+        assert (tiny * 1e-10).item() == 0.0
+    finally:
+        torch.set_flush_denormal(False)
