@@ -66,7 +66,8 @@ class RunRecord:
         self.at_start: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
         self.publication: dict[str, dict[str, float]] = {}
-        self.policy_lag = {"p50": 0, "p99": 0, "max": 0, "stale": 0}
+        self.policy_lag = {"p50": 0, "p99": 0, "max": 0}
+        self.stale: dict[str, float] = {}
         self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
         self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
         self.num_episodes = 0
@@ -136,7 +137,9 @@ class RunRecord:
             self.accounts[learner].report_pushed(life, transitions)
         if "taken" in fields:
             self.accounts[role].report_taken(life, fields["taken"])
-        self.policy_lag = fields.get("policy_lag", self.policy_lag)
+        if "policy_lag" in fields:
+            self.policy_lag = fields["policy_lag"]
+            self.stale[life] = fields["policy_lag"].get("stale", 0)
         if "publication" in fields:
             self.publication[role] = fields["publication"]
         self.gauges.update(fields["gauges"])
@@ -178,7 +181,11 @@ class RunRecord:
                 "target": self.plan.balance.replay_ratio,
                 "measured": self.gauges.get("replay_ratio", 0.0),
             },
-            "policy_lag": {**self.policy_lag, "bound": self.plan.balance.max_policy_lag},
+            "policy_lag": {
+                **self.policy_lag,
+                "stale": sum(self.stale.values()),  # over all lives of the critic-learner, as its env_steps
+                "bound": self.plan.balance.max_policy_lag,
+            },
             "publication": self.publication,
         }
 
@@ -273,6 +280,7 @@ class RunRecord:
         """JSON-able; what reports cannot bring back."""
         return {
             "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
+            "stale": self.stale,
             "num_episodes": self.num_episodes,
             "evaluations": self.evaluations,
             "workers": self.workers,
@@ -286,6 +294,7 @@ class RunRecord:
         self.accounts = {
             role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
         }
+        self.stale = state["stale"]
         self.num_episodes, self.evaluations = state["num_episodes"], state["evaluations"]
         self.workers, self.failures, self.restarts = state["workers"], state["failures"], state["restarts"]
         for name, (role, incarnation, pid, gone) in state["lives"].items():

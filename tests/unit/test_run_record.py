@@ -123,6 +123,18 @@ def test_a_restarted_broker_goes_on_with_the_record():
     assert before == after
 
 
+def test_what_was_dropped_as_stale_is_counted_over_all_lives():
+    """A restarted critic-learner counts from 0, and so does one that a restarted broker hears."""
+    run = record()
+    for life, stale in ((7, 512), (7, 768), (8, 0), (8, 256)):
+        lag = {"p50": 1, "p99": 2, "max": 3, "stale": stale}
+        run.take_report("critic_learner-0", life, report("critic_learner", policy_lag=lag), 1.0)
+    again = record()
+    again.restore(json.loads(json.dumps(run.to_dict())), 2.0)
+    for one in (run, again):
+        assert one.summary("", 3.0, final=True)["policy_lag"]["stale"] == 1024
+
+
 def test_another_life_of_a_process_is_another_process():
     """A new incarnation is not ready until it says so; the old one is no longer shown."""
     run = record()
