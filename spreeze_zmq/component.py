@@ -25,6 +25,7 @@ import psutil
 from spreeze_zmq import channels, sizing, topology
 from spreeze_zmq.checkpoint import Checkpoint, latest
 from spreeze_zmq.errors import ChannelError, InputError, SpreezeError
+from spreeze_zmq.metrics import Family
 from spreeze_zmq.run_folder import RunFolder, settle
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message
@@ -78,6 +79,7 @@ class Component:
         self._publishers: list[channels.Publisher] = []
         self._poller = channels.Poller()
         self._process = psutil.Process()
+        self._family = Family(self._process)
         self._awake_s = time.monotonic()
         self._next_report_s = self._awake_s + REPORT_INTERVAL_S
         self._waiting_for, self._waiting_since_s, self._complained = "", 0.0, False
@@ -208,7 +210,6 @@ class Component:
 
     def own_report(self) -> dict[str, Any]:
         """The fields of a report."""
-        cpu = self._process.cpu_times()
         figures = {name: dict(value()) for name, value in self.figures.items()}
         counters = {"reports_dropped": self.reports_dropped, **figures.pop("counters", {})}
         return {
@@ -217,7 +218,7 @@ class Component:
             "pid": os.getpid(),
             "time_s": time.time(),
             "uptime_s": self.uptime_s,
-            "cpu_s": cpu.user + cpu.system,
+            "cpu_s": self._family.cpu_s(),
             "rss_bytes": self._process.memory_info().rss,
             "clock_s": dict(self.clock_s),
             "counters": counters,

@@ -211,3 +211,25 @@ def test_a_sampler_of_64_cheetahs_is_small_and_soon_at_work(peers, policy):
     print(f"\nsampler of 64 HalfCheetahs: {megabytes:.0f} MB, first rollout after {cpu_s:.2f} CPU s")
     assert megabytes < 200
     assert cpu_s < 3
+
+
+WORKING = (
+    "run.env=tests.unit.envs.own_environments:Count",
+    "run.env_kwargs={ length = 50 }",
+    "components.sampler.workers=2",
+)
+
+
+@pytest.mark.parametrize("peers", [WORKING], indirect=True)
+def test_the_work_of_its_workers_is_its_own(peers, policy):
+    """What a report says of CPU time includes the processes that step the environments."""
+    process = psutil.Process(start(peers, policy).pid)
+    for _ in range(20):
+        peers.wait(CRITIC, "sampler")
+        peers.wait(ACTOR, "sampler")
+    family = [process, *process.children(recursive=True)]
+    own_s, *workers_s = (sum(one.cpu_times()[:2]) for one in family)
+    assert len(workers_s) >= 2
+    assert sum(workers_s) > 0
+    reports = [peers.wait("report", "sampler", "report") for _ in range(12)]
+    assert reports[-1].fields["cpu_s"] >= own_s + sum(workers_s)

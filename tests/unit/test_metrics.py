@@ -7,12 +7,13 @@ import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from spreeze_zmq.metrics import Journal, Rates, TensorBoard, plain, read_journal, write_json
+from spreeze_zmq.metrics import Family, Journal, Rates, TensorBoard, plain, read_journal, write_json
 
 # --- rates ----------------------------------------------------------------------------------------
 
@@ -75,6 +76,34 @@ def test_a_rate_is_always_a_number(steps, later_s):
         now_s += step_s
         rates.add("x", value, now_s)
         assert 0.0 <= rates.rate("x", now_s + later_s) < math.inf
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+PARENT = """
+import subprocess, sys
+for _ in range(2):
+    work = "import time\\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", work], check=True)
+    print("worked", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_the_cpu_time_of_descendants_counts_and_never_falls():
+    """Of a grandchild that has ended, and of the child that waited for it; when both are gone it stays."""
+    family = Family(psutil.Process())
+    alone_s = family.cpu_s()
+    child = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    for rounds in (1, 2):
+        assert child.stdout.readline() == "worked\n"
+        assert family.cpu_s() >= alone_s + 0.25 * rounds
+        child.stdin.write("on\n")
+        child.stdin.flush()
+    child.communicate(timeout=20)
+    assert family.cpu_s() >= alone_s + 0.5
 
 
 # --- the journal ----------------------------------------------------------------------------------
