@@ -33,7 +33,8 @@ class Balancer:
     def __init__(self, plan: Plan) -> None:
         count = plan.components["sampler"].count
         self.cores = available_cores()
-        self.windows = Windows(plan.balance.replay_ratio, _granule(plan), self.cores)
+        lanes = {"sampler": max(1, plan.components["sampler"].options.get("workers", 0))}
+        self.windows = Windows(plan.balance.replay_ratio, _granule(plan), self.cores, lanes)
         limits = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
         self.rebalancer = Rebalancer(*limits)
         self.gpus = Gpus()

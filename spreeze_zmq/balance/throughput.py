@@ -9,6 +9,7 @@ would only take the cores from the learners.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ CROWDED = 0.85
 LEAST_SHARE = 0.01
 #: A process that works less of its time than this tells nothing of how long it waits for a core.
 TELLING = 0.1
+#: Cores beyond a whole number that are an error of measurement.
+ROUNDING = 0.1
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Spell:
         produced_per_s: transitions that it pushed.
         received_per_s: transitions that it took in.
         trained_per_s: transitions that it trained on.
+        refused_per_s: transitions that it dropped, such as those that were too old.
+        lanes: processes or threads that do its work side by side.
     """
 
     role: str
@@ -49,6 +54,17 @@ class Spell:
     produced_per_s: float = 0.0
     received_per_s: float = 0.0
     trained_per_s: float = 0.0
+    refused_per_s: float = 0.0
+    lanes: int = 1
+
+    @property
+    def core_share(self) -> float:
+        """At least this share of the cores that it wanted it had, if it waited for nothing else; 1 is all.
+
+        More cores than it is said to have lanes show how many it has at least.
+        """
+        cores = self.cpu / self.busy
+        return cores / max(self.lanes, math.ceil(cores - ROUNDING))
 
 
 @dataclass(frozen=True)
@@ -82,6 +98,17 @@ class Window:
     def blocked(self) -> float:
         """Mean share of the samplers' time."""
         return sum(sampler.blocked for sampler in self.samplers) / max(1, len(self.samplers))
+
+    @property
+    def short_of_policies(self) -> float:
+        """Mean share of their time in which samplers waited for a newer policy."""
+        return sum(sampler.starved for sampler in self.samplers) / max(1, len(self.samplers))
+
+    @property
+    def useful(self) -> float:
+        """The share of what arrives that is trained on; the rest is refused, as too old."""
+        arrived = self.critic.received_per_s + self.critic.refused_per_s
+        return self.critic.received_per_s / arrived if arrived > 0 else 1.0
 
     @property
     def measured_ratio(self) -> float:
@@ -195,13 +222,13 @@ class Model:
 
 
 def core_share(window: Window) -> float:
-    """The share of the cores it wants that a process gets: 1 on a machine with cores to spare; else the CPU
-    time in a second of work of whoever waits least for anything else.
+    """The share of the cores it wants that a process gets: 1 on a machine with cores to spare; else that of
+    whoever waits least for anything else.
     """
     if window.busy_cores < CROWDED * window.cores:
         return 1.0
     spells = (*window.samplers, window.critic, window.actor)
-    shares = [spell.cpu / spell.busy for spell in spells if spell.busy >= TELLING]
+    shares = [spell.core_share for spell in spells if spell.busy >= TELLING]
     return min(1.0, max([*shares, LEAST_SHARE]))
 
 
@@ -215,7 +242,8 @@ def fitted(window: Window, remembered: Cost | None = None) -> Model | None:
     """
     share = core_share(window)
     critic = Cost.fitted(window.critic, window.critic.trained_per_s, share)
-    samplers = [Cost.fitted(sampler, sampler.produced_per_s, share) for sampler in window.samplers]
+    useful = window.useful
+    samplers = [Cost.fitted(sampler, sampler.produced_per_s * useful, share) for sampler in window.samplers]
     there = [cost for cost in samplers if cost is not None]
     if critic is None or not there or window.replay_ratio <= 0:
         return None

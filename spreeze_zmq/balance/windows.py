@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spreeze_zmq.balance.throughput import Spell, Window
@@ -32,19 +32,21 @@ class Snapshot:
     rss_bytes: int
     produced: float
     received: float
+    refused: float
     trained: float
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], now_s: float) -> Snapshot:
         """From the fields of a report."""
-        pushed = fields.get("pushed", {})
+        pushed, taken = fields.get("pushed", {}), fields.get("taken", {}).values()
         return cls(
             heard_s=now_s,
             clock_s=fields["clock_s"],
             cpu_s=fields["cpu_s"],
             rss_bytes=fields["rss_bytes"],
             produced=pushed.get("critic_learner", max(pushed.values(), default=0)),
-            received=sum(stream["received"] for stream in fields.get("taken", {}).values()),
+            received=sum(stream["received"] for stream in taken),
+            refused=sum(stream["refused"] for stream in taken),
             trained=fields["counters"].get("trained_transitions", 0),
         )
 
@@ -57,10 +59,14 @@ class Windows:
         granule: transitions that arrive or are asked for at once: the greater of a rollout and of what one
             update needs.
         cores: those that the run may use.
+        lanes: role -> processes or threads that do the work of one of its processes, where they are several.
     """
 
-    def __init__(self, replay_ratio: float, granule: float, cores: int) -> None:
+    def __init__(
+        self, replay_ratio: float, granule: float, cores: int, lanes: Mapping[str, int] | None = None
+    ) -> None:
         self.replay_ratio, self.granule, self.cores = replay_ratio, granule, cores
+        self.lanes = lanes or {}
         self._lives: dict[str, tuple[str, int, deque[Snapshot]]] = {}
         self._busy: deque[tuple[float, float]] = deque()
 
@@ -87,7 +93,8 @@ class Windows:
         for name, (role, _, snapshots) in self._lives.items():
             within = [snapshot for snapshot in snapshots if from_s <= snapshot.heard_s <= to_s]
             if len(within) > 1 and within[-1].heard_s - within[0].heard_s >= COVERED * (to_s - from_s):
-                found[name] = _spell(role, _index(name), within[0], within[-1])
+                spell = _spell(role, _index(name), within[0], within[-1])
+                found[name] = replace(spell, lanes=self.lanes.get(role, 1))
         return found
 
     def busy_cores(self, from_s: float, to_s: float) -> float:
@@ -179,4 +186,5 @@ def _spell(role: str, index: int, first: Snapshot, last: Snapshot) -> Spell:
         produced_per_s=max(0.0, last.produced - first.produced) / span_s,
         received_per_s=max(0.0, last.received - first.received) / span_s,
         trained_per_s=max(0.0, last.trained - first.trained) / span_s,
+        refused_per_s=max(0.0, last.refused - first.refused) / span_s,
     )

@@ -7,7 +7,11 @@ from spreeze_zmq.balance.throughput import Spell, Window
 
 @dataclass(frozen=True)
 class Plant:
-    """What a transition costs each process, in seconds on a core and off it."""
+    """What a transition costs each process, in seconds on a core and off it.
+
+    ``policies_for``: trained transitions/s that the actor-learner keeps up with; where the lag is bounded by
+    count, samplers wait for its policies.
+    """
 
     cores: int = 2
     replay_ratio: float = 8.0
@@ -18,6 +22,7 @@ class Plant:
     actor_cpu_s: float = 1e-5
     foreign: float = 0.0
     slowed: tuple[float, ...] = ()
+    policies_for: float = float("inf")
 
     def step_s(self, index, share):
         """Wall seconds of one sample to one sampler."""
@@ -27,7 +32,8 @@ class Plant:
     def pace(self, count, share):
         """Trained transitions/s at a share of the cores, and what this takes of them."""
         produced = sum(1 / self.step_s(i, share) for i in range(count))
-        trained = min(1 / (self.critic_cpu_s / share + self.critic_wait_s), self.replay_ratio * produced)
+        critic = 1 / (self.critic_cpu_s / share + self.critic_wait_s)
+        trained = min(critic, self.replay_ratio * produced, self.policies_for)
         cost_s = self.sampler_cpu_s / self.replay_ratio + self.critic_cpu_s + self.actor_cpu_s
         return trained, trained * cost_s + share * self.foreign
 
@@ -55,7 +61,9 @@ class Plant:
             made = trained / self.replay_ratio * able / wanted
             busy = made / able
             rate = made * noise()
-            spell = Spell("sampler", index, 4.0, busy, 1 - busy, 0.0, made * self.sampler_cpu_s, 10**8, rate)
+            blocked, starved = (0.0, 1 - busy) if trained == self.policies_for else (1 - busy, 0.0)
+            cpu = made * self.sampler_cpu_s
+            spell = Spell("sampler", index, 4.0, busy, blocked, starved, cpu, 10**8, rate)
             samplers.append(spell)
         busy = min(1.0, trained * (self.critic_cpu_s / share + self.critic_wait_s))
         trained_seen, cpu = trained * noise(), trained * self.critic_cpu_s

@@ -104,6 +104,58 @@ def test_a_core_taken_away_leaves_the_best_count():
     assert len(changes) <= 3
 
 
+@pytest.mark.parametrize(("count", "least"), [(1, 1), (2, 1), (4, 1), (8, 1)])
+def test_who_waits_for_policies_gets_no_more(count, least):
+    """Where the lag is bounded and the actor-learner sets the pace, the critic-learner starves because its
+    samplers do: more of them would only be staler, and those that are not needed leave.
+    """
+    plant = replace(NAPPING, policies_for=3_000.0)
+    assert plant.window(count).critic.starved > 0.5
+    changes, left = settle(plant, count)
+    assert all(later < earlier for earlier, later in pairwise([count, *(n for _, n, _ in changes)]))
+    assert left >= least
+    assert plant.run(left)[0] >= 0.9 * plant.best(1, 8)
+    for _, _, why in changes:
+        assert "waiting for newer policies " in why
+
+
+@settings(max_examples=60, deadline=None)
+@given(share=st.floats(0.05, 0.95), count=st.integers(1, 8), seed=st.integers(0, 999))
+def test_no_pace_of_policies_makes_the_count_grow(share, count, seed):
+    """Whatever part of what the critic could train, and with noise."""
+    draw = random.Random(seed)
+    pace = share * min(NAPPING.run(count)[0], 8 * 476 * count * 0.85)
+    changes, _ = settle(
+        replace(NAPPING, policies_for=pace), count, noise=lambda: 1 + draw.uniform(-0.03, 0.03)
+    )
+    assert all(later < earlier for earlier, later in pairwise([count, *(n for _, n, _ in changes)]))
+
+
+def test_what_arrives_too_old_does_not_count_as_production():
+    """Half of it is refused: as many samplers again are needed as without."""
+    window = NAPPING.window(2)
+    critic = replace(window.critic, refused_per_s=window.critic.received_per_s)
+    stale = replace(window, critic=critic)
+    assert stale.useful == 0.5
+    assert fitted(stale).capacity(2) == pytest.approx(fitted(window).capacity(2) / 2)
+
+
+@pytest.mark.parametrize("ramp_s", [40, 80])
+def test_a_machine_that_becomes_faster_is_followed(ramp_s):
+    """Three times slower for a minute, then faster by and by: neither what a count trained in the slow minute
+    nor the changes that were made then hold the count where it was right.
+    """
+    fast = Plant(replay_ratio=32, sampler_wait_s=1.1e-3, critic_cpu_s=6e-6, actor_cpu_s=6e-6)
+
+    def at(now_s):
+        slower = 1 + 2 * min(1.0, max(0.0, 1 - (now_s - 60) / ramp_s))
+        return replace(fast, critic_cpu_s=slower * 6e-6, actor_cpu_s=slower * 6e-6)
+
+    _, count = live(at, 1, Rebalancer(1, 8), 300)
+    assert at(0).run(count)[0] <= at(299).run(count)[0] / 2
+    assert fast.run(count)[0] >= 0.95 * fast.best(1, 8)
+
+
 positive = st.floats(-1, 1).map(lambda power: 10**power)
 
 
@@ -206,3 +258,12 @@ def test_a_window_without_work_has_no_model():
     window = NAPPING.window(1)
     assert fitted(replace(window, critic=replace(window.critic, trained_per_s=0.0))) is None
     assert fitted(replace(window, samplers=(replace(window.samplers[0], produced_per_s=0.0),))) is None
+
+
+def test_workers_are_lanes_of_their_sampler():
+    """Four of them that get two cores between them had half of what they wanted, not twice of it."""
+    window = Plant(sampler_cpu_s=1e-3).window(1)
+    sampler = replace(window.samplers[0], busy=1.0, blocked=0.0, cpu=2.0)
+    assert replace(sampler, lanes=4).core_share == 0.5
+    assert sampler.core_share == 1.0
+    assert replace(sampler, cpu=2.5).core_share == pytest.approx(2.5 / 3)

@@ -14,7 +14,7 @@ def report(role, t_s, *, busy=1.0, blocked=0.0, per_s=0.0, slow=1.0):
     if role == "sampler":
         fields["pushed"] = {"critic_learner": per_s * t_s, "actor_learner": per_s * t_s}
     if role == "critic_learner":
-        fields["taken"] = {"sampler-0/1": {"received": per_s * t_s}}
+        fields["taken"] = {"sampler-0/1": {"received": per_s * t_s, "refused": 0}}
         fields["counters"] = {"trained_transitions": 8 * slow * per_s * t_s}
     return fields
 
@@ -77,7 +77,7 @@ def test_rates_that_drift_are_not_steady():
         fields = report("critic_learner", half / 2, per_s=100)
         worked_s = 10.0 + (half / 2 - 10.0) / 3
         fields |= {
-            "taken": {"sampler-0/1": {"received": 100 * worked_s}},
+            "taken": {"sampler-0/1": {"received": 100 * worked_s, "refused": 0}},
             "counters": {"trained_transitions": 800 * worked_s},
         }
         windows.take("critic_learner-0", 1, fields, half / 2)
@@ -94,3 +94,17 @@ def test_a_new_life_begins_anew():
     assert windows.window(2, 0.0, 10.5) is None
     windows.lose("sampler-1")
     assert "sampler-1" not in windows.spells(6.0, 10.0)
+
+
+def test_what_is_refused_and_how_many_work_are_in_a_spell():
+    """Of the critic-learner what it dropped, of a sampler its workers."""
+    windows = Windows(replay_ratio=8.0, granule=16.0, cores=CORES, lanes={"sampler": 4})
+    for t_s in range(5):
+        fields = report("critic_learner", t_s, per_s=100)
+        fields["taken"] = {"sampler-0/1": {"received": 60 * t_s, "refused": 40 * t_s}}
+        windows.take("critic_learner-0", 1, fields, t_s)
+        windows.take("sampler-0", 1, report("sampler", t_s, per_s=100), t_s)
+    spells = windows.spells(0.0, 4.0)
+    critic = spells["critic_learner-0"]
+    assert (critic.received_per_s, critic.refused_per_s, critic.lanes) == (60, 40, 1)
+    assert spells["sampler-0"].lanes == 4
