@@ -8,7 +8,7 @@ shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ class Receipt:
     """What one learner took of one stream (one incarnation of one sampler); all in transitions.
 
     ``first`` and ``last`` are positions in the stream: everything between them is received, refused or lost.
+    Where several learners pull from one channel, ``lost`` holds what others of them have taken too.
     """
 
     first: int
@@ -75,12 +76,15 @@ class SampleAccount:
     Attributes:
         pushed: stream -> transitions pushed, as its sampler last reported.
         closed: streams whose sampler is gone.
+        shared: several learners pull from this channel at once, each a part of every stream. What is missing
+            to one of them is then no loss while another may have it or still get it.
         takers: learner incarnation -> stream -> receipt, in the order in which the learners lived.
     """
 
     pushed: dict[str, int] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
     takers: dict[str, dict[str, Receipt]] = field(default_factory=dict)
+    shared: bool = False
 
     def report_pushed(self, stream: str, transitions: int) -> None:
         """Enter a sampler's own count of what it pushed on this channel."""
@@ -100,33 +104,55 @@ class SampleAccount:
         """
         sums = Totals()
         for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
-            position = 0
-            for streams in self.takers.values():
-                receipt = streams.get(stream)
-                if receipt is None:
-                    continue
-                # what an earlier incarnation of the learner held when it died, or had not reported yet
-                sums.dropped += receipt.first - position
-                sums.received += receipt.received
-                sums.dropped += receipt.refused + receipt.lost
-                position = receipt.last
+            receipts = [streams[stream] for streams in self.takers.values() if stream in streams]
+            take = _taken_together if self.shared else _taken_in_turn
+            position, missing = take(receipts, sums)
             pushed = max(self.pushed.get(stream, 0), position)
             sums.produced += pushed
             if final and stream in self.closed:
-                sums.dropped += pushed - position
+                sums.dropped += pushed - position + missing
             else:
-                sums.in_flight += pushed - position
+                sums.in_flight += pushed - position + missing
         return sums
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able, for a broker that is restarted."""
         takers = {taker: {n: asdict(r) for n, r in streams.items()} for taker, streams in self.takers.items()}
-        return {"pushed": self.pushed, "closed": sorted(self.closed), "takers": takers}
+        return {
+            "pushed": self.pushed,
+            "closed": sorted(self.closed),
+            "takers": takers,
+            "shared": self.shared,
+        }
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> SampleAccount:
         """Inverse of :meth:`to_dict`."""
-        account = cls(dict(state["pushed"]), set(state["closed"]))
+        account = cls(dict(state["pushed"]), set(state["closed"]), shared=state["shared"])
         for taker, streams in state["takers"].items():
             account.report_taken(taker, streams)
         return account
+
+
+def _taken_in_turn(receipts: Sequence[Receipt], sums: Totals) -> tuple[int, int]:
+    """Enter what one learner after the other took of a stream; how far they came, and what may still come."""
+    position = 0
+    for receipt in receipts:
+        # what an earlier incarnation of the learner held when it died, or had not reported yet
+        sums.dropped += receipt.first - position
+        sums.received += receipt.received
+        sums.dropped += receipt.refused + receipt.lost
+        position = receipt.last
+    return position, 0
+
+
+def _taken_together(receipts: Sequence[Receipt], sums: Totals) -> tuple[int, int]:
+    """The same of learners that share a stream. A hole that is in nobody's receipt may still be under way to
+    one of them, and a negative one was counted twice: that is left out, so that the account shows it.
+    """
+    received = sum(receipt.received for receipt in receipts)
+    refused = sum(receipt.refused for receipt in receipts)
+    sums.received += received
+    sums.dropped += refused
+    position = max((receipt.last for receipt in receipts), default=0)
+    return position, max(0, position - received - refused)

@@ -34,7 +34,8 @@ class Balancer:
         count = plan.components["sampler"].count
         self.cores = available_cores()
         lanes = {"sampler": max(1, plan.components["sampler"].options.get("workers", 0))}
-        self.windows = Windows(plan.balance.replay_ratio, _granule(plan), self.cores, lanes)
+        critics = plan.components["critic_learner"].count.initial
+        self.windows = Windows(plan.balance.replay_ratio, _granule(plan), self.cores, lanes, critics)
         limits = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
         self.rebalancer = Rebalancer(*limits)
         self.gpus = Gpus()
@@ -121,5 +122,6 @@ def _granule(plan: Plan) -> float:
     options = plan.components["sampler"].options
     rollout = options.get("rollout_steps", 1) * options.get("envs", 1)
     batch_size = plan.algorithm.get("batch_size", 1)
-    update = batch_size / plan.balance.replay_ratio if isinstance(batch_size, int) else 1.0
+    critics = plan.components["critic_learner"].count.initial
+    update = critics * batch_size / plan.balance.replay_ratio if isinstance(batch_size, int) else 1.0
     return max(1.0, float(rollout), update)

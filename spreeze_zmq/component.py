@@ -24,7 +24,7 @@ import psutil
 
 from spreeze_zmq import channels, sizing, topology
 from spreeze_zmq.checkpoint import Checkpoint, latest
-from spreeze_zmq.errors import ChannelError, InputError, SpreezeError
+from spreeze_zmq.errors import ChannelError, InputError, PeerLost, SpreezeError
 from spreeze_zmq.metrics import Family
 from spreeze_zmq.run_folder import RunFolder, settle
 from spreeze_zmq.topology.plan import Plan
@@ -94,7 +94,9 @@ class Component:
         """
         if channel not in self._channels:
             end = self.plan.components[self.role].channels[channel]
-            opened = channels.open_channel(self.plan.channels[channel], end, self.name, self.incarnation)
+            opened = channels.open_channel(
+                self.plan.channels[channel], end, self.name, self.incarnation, self.index
+            )
             self._channels[channel] = opened
             if isinstance(opened, channels.Publisher):
                 self._publishers.append(opened)
@@ -203,6 +205,18 @@ class Component:
             self._note_wait("" if ready else waiting_for, began_s)
         return ready
 
+    def wait_elsewhere(self, wait: Callable[[], bool], *, charge: Charge, waiting_for: str) -> bool:
+        """A wait on something that is no channel: ``wait()`` says whether it came, and returns soon in any
+        case, since control and reports wait meanwhile.
+        """
+        began_s = time.monotonic()
+        self.clock_s["busy"] += began_s - self._awake_s
+        came = wait()
+        self._awake_s = time.monotonic()
+        self.clock_s[charge] += self._awake_s - began_s
+        self._note_wait("" if came else waiting_for, began_s)
+        return came
+
     def send_report(self) -> None:
         """Send the figures of this life so far; all cumulative, so that a lost report loses nothing."""
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
@@ -272,7 +286,7 @@ class Component:
 
 
 def run(role: str, main: Callable[[Component], None]) -> int:
-    """Live one life: ``main(component)`` between joining and leaving. Returns the exit code of a failure.
+    """Live one life: ``main(component)`` between joining and leaving. Ends the process.
 
     ``PROGRAM RUN_FILE [INDEX]`` joins a live run; with a topology in the place of the run file the process
     stands up endpoints of its own and waits for peers.
@@ -283,6 +297,7 @@ def run(role: str, main: Callable[[Component], None]) -> int:
         stream=sys.stderr,
     )
     component: Component | None = None
+    code = 0
     try:
         component, sockets = _join(role, sys.argv[1:])
         signal.signal(signal.SIGTERM, lambda *_: component.stop("SIGTERM"))
@@ -294,15 +309,22 @@ def run(role: str, main: Callable[[Component], None]) -> int:
             sockets.remove()
     except InputError as error:
         print(f"{role}: {error}", file=sys.stderr)
-        return error.exit_code
+        code = error.exit_code
+    except PeerLost as error:
+        assert component is not None
+        log.warning("%s", error)
+        component.close(str(error))
+        code = error.exit_code
     except Exception as error:
         log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
         if component is not None:
             component.close(f"failed: {type(error).__name__}: {error}")
-        return error.exit_code if isinstance(error, SpreezeError) else 1
+        code = error.exit_code if isinstance(error, SpreezeError) else 1
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(0)  # taking down an interpreter with torch in it costs 0.3 s of every stop, for nothing
+    # Taking down an interpreter with torch in it costs 0.3 s of every stop, for nothing; and where an
+    # all-reduce is under way it would wait for that.
+    os._exit(code)
 
 
 def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFolder | None]:

@@ -61,13 +61,16 @@ class RunRecord:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.processes: dict[str, Process] = {}
-        self.accounts = {role: SampleAccount() for role in LEARNERS}
+        self.accounts = {
+            role: SampleAccount(shared=plan.components[role].count.initial > 1) for role in LEARNERS
+        }
+        self.counters: dict[str, dict[str, float]] = {}
         self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
         self.at_start: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
         self.publication: dict[str, dict[str, float]] = {}
-        self.policy_lag = {"p50": 0, "p99": 0, "max": 0}
         self.stale: dict[str, float] = {}
+        self.policy_lags: dict[str, Mapping[str, float]] = {}
         self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
         self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
         self.num_episodes = 0
@@ -84,9 +87,10 @@ class RunRecord:
         process = self.processes.get(sender)
         if process is None or process.incarnation != incarnation:
             process = self.processes[sender] = Process(fields["role"], incarnation, fields["pid"], now_s)
+            self._forget_the_gone(fields["role"])
         if "clock_s" in fields:
             process.take(fields, now_s)
-            self._take_figures(f"{sender}/{incarnation}", fields["role"], fields, now_s)
+            self._take_figures(sender, incarnation, fields, now_s)
 
     def take_hello(self, sender: str, incarnation: int, fields: dict[str, Any], now_s: float) -> None:
         """A process is set up."""
@@ -132,24 +136,44 @@ class RunRecord:
         history = self.workers.get(role)
         return int(history[-1][1]) if history else 0
 
-    def _take_figures(self, life: str, role: str, fields: Mapping[str, Any], now_s: float) -> None:
+    def _forget_the_gone(self, role: str) -> None:
+        """A new life of a role goes on from a checkpoint, and what was counted since is undone: those that
+        share its work have left with the one that it succeeds.
+        """
+        for name in [name for name, process in self.processes.items() if process.gone]:
+            if self.processes[name].role == role:
+                self.counters.pop(name, None)
+
+    def _take_figures(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Enter what a process counts. Several of one role count their own parts, and the run has the sum."""
+        life, role = f"{sender}/{incarnation}", fields["role"]
         for learner, transitions in fields.get("pushed", {}).items():
             self.accounts[learner].report_pushed(life, transitions)
         if "taken" in fields:
             self.accounts[role].report_taken(life, fields["taken"])
         if "policy_lag" in fields:
-            self.policy_lag = fields["policy_lag"]
+            self.policy_lags[sender] = fields["policy_lag"]
             self.stale[life] = fields["policy_lag"].get("stale", 0)
         if "publication" in fields:
             self.publication[role] = fields["publication"]
         self.gauges.update(fields["gauges"])
+        self.counters[sender] = fields["counters"]
+        parts = [counters for name, counters in self.counters.items() if self.processes[name].role == role]
+        if len(parts) < self.plan.components[role].count.minimum:
+            return  # not all have spoken: the sum would be less
         for name in COUNTS:
-            if name in fields["counters"]:
-                self.counts[name] = fields["counters"][name]
+            if any(name in part for part in parts):
+                self.counts[name] = sum(part.get(name, 0) for part in parts)
                 self.at_start.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
 
     # --- what follows
+
+    @property
+    def policy_lag(self) -> dict[str, float]:
+        """Of several that receive, the one that was given the oldest samples."""
+        lags = self.policy_lags.values()
+        return {name: max((lag[name] for lag in lags), default=0) for name in ("p50", "p99", "max")}
 
     @property
     def best_return(self) -> float | None:

@@ -94,6 +94,7 @@ def _subject(plan: Plan) -> dict[str, Any]:
         "algorithm": plan.algorithm,
         "balance": {"mode": plan.balance.mode, "replay_ratio": plan.balance.replay_ratio},
         "components": {role: _about(plan, role) for role in roles},
+        "critic_learners": plan.components["critic_learner"].count.initial,
     }
     plain: dict[str, Any] = json.loads(json.dumps(subject))
     return plain

@@ -113,7 +113,7 @@ class Broker:
     def on_exited(self, message: Message) -> None:
         """The launcher saw a process end."""
         self.record.lose(message.fields["name"], message.fields["how"])
-        self.record.restarts += message.fields["restarting"]
+        self.record.restarts += message.fields["restarting"] and not message.fields.get("follows", False)
         self.balancer.lose(message.fields["name"], self.now_s)
 
     def on_workers(self, message: Message) -> None:
@@ -136,7 +136,7 @@ class Broker:
         folder = message.fields["folder"]
         parts = self.parts.setdefault(folder, {})
         parts[message.sender] = message.fields["part"].values()
-        if len(parts) == len(LEARNERS):
+        if len(parts) == sum(self.plan.components[role].count.initial for role in LEARNERS):
             state = {"t_s": self.now_s, "counts": self.record.counts, "best_return": self.record.best_return}
             path = self.component.folder.checkpoints / folder
             complete(path, [Part.from_dict(file) for part in parts.values() for file in part], state)

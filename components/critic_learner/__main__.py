@@ -1,19 +1,38 @@
-"""Critic-learner: owns a replay, trains the critics at the stated replay ratio, and publishes them."""
+"""Critic-learner: owns a replay, trains the critics at the stated replay ratio, and publishes them.
 
+Several of them train as one, each with a shard of the replay; the first publishes.
+"""
+
+import logging
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.balance import LagHistogram, RatioGate
 from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import Intake, Record, algorithm_of, cadence_of, learn, settle_device
+from spreeze_zmq.learner import (
+    Intake,
+    Ranks,
+    Record,
+    algorithm_of,
+    cadence_of,
+    checksum,
+    learn,
+    settle_device,
+)
 from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
 from spreeze_zmq.weights import Weights
 from spreeze_zmq.wire import Message
+
+#: A wait for the others' gradients is no longer than this at once: meanwhile no socket is served.
+SLICE_S = 0.005
+
+log = logging.getLogger("spreeze")
 
 
 class CriticLearner:
@@ -24,13 +43,17 @@ class CriticLearner:
         algorithm, options = algorithm_of(component)
         environment = component.environment
         self.component = component
+        self.count, self.is_first = plan.components[component.role].count.initial, component.index == 0
+        self.seed = plan.run.seed if self.is_first else int(component.seed_sequence().generate_state(1)[0])
+        if self.count > 1:
+            options = shard_of(options, self.count)
         self.balance = plan.balance
         self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
         self.intake = Intake(component, environment, self.too_stale)
         self.policies = Weights(component.open("policy"), in_turn=self.balance.in_order)
-        self.publisher: Publisher = component.open("critic")
+        self.publisher: Publisher | None = component.open("critic") if self.is_first else None
         self.half = algorithm.make_critic(options, environment, device, plan.run.seed)
-        self.replay = transition_replay(environment, options, device, plan.run.seed)
+        self.replay = transition_replay(environment, options, device, self.seed)
         self.enough: float = plan.run.stop.env_steps or math.inf
         starts: int = options.learning_starts
         if self.balance.in_order and self.schedule is not None:
@@ -40,13 +63,20 @@ class CriticLearner:
         self.learning_rate: float = options.learning_rate
         self.cadence = cadence_of(component)
         self.record = Record(component.folder.learning / "critic_learner.jsonl", self.cadence)
-        self.version = self.env_steps = self.trained = 0
+        self.version = self.env_steps = 0
+        self.received = self.trained = self.trained_before = self.unshared = 0
         self.updates_before = self.updates_published = 0
         self.first_policy = 0
         self.told: dict[str, int] = {}
         self.metrics: Mapping[str, Any] = {}
+        self.ranks = Ranks(component, device) if self.count > 1 else None
+        if self.ranks is not None:
+            self.ranks.join()
+            if not self.is_first:
+                self.half.reseed(self.seed)
         component.figures.update(counters=self.counters, gauges=self.gauges, policy_lag=self.policy_lag)
-        component.figures["publication"] = self.cadence.figures
+        if self.is_first:
+            component.figures["publication"] = self.cadence.figures
 
     # --- what it may do
 
@@ -61,6 +91,8 @@ class CriticLearner:
     def may_update(self) -> bool:
         """A policy is there and the ratio allows another batch; who is being stopped trains no further."""
         if self.policies.num_taken < self.policies_needed or self.stopping:
+            return False
+        if self.ranks is not None and (self.ranks.offered or self.ranks.ended):
             return False
         return self.gate.may_update
 
@@ -82,7 +114,13 @@ class CriticLearner:
     # --- what it does
 
     def wait(self) -> None:
-        """Wait for what the balance lacks: samples, a policy, or nothing when an update is possible."""
+        """Wait for what the balance lacks: samples, a policy, or nothing when an update is possible; or for
+        the others, where an update has begun.
+        """
+        if self.ranks is not None:
+            self.ranks.watch()
+            if self.stopping and not (self.ranks.offered or self.ranks.ended):
+                self.ranks.offer(self.half.gradient, 0, ending=True)
         sources: list[Any] = []
         if not self.policies.in_turn or self.policies.num_taken < self.policies_needed:
             sources.append(self.policies.subscriber)
@@ -90,6 +128,11 @@ class CriticLearner:
             sources.append(self.intake.puller)
         if self.may_update or (self.may_pull and self.intake.ready):
             self.component.poll(sources)
+            return
+        if self.ranks is not None and self.ranks.offered:
+            self.component.poll(sources)
+            owed = f"gradients from {self.ranks.others}"
+            self.component.wait_elsewhere(self.finish_update, charge="idle", waiting_for=owed)
             return
         lacks_policy = self.policies.num_taken < self.policies_needed
         owed = "a policy from actor_learner" if lacks_policy else "rollouts from sampler"
@@ -107,7 +150,9 @@ class CriticLearner:
         if self.policies.num_taken == 1:
             self.first_policy = self.policies.version
             # To a life that begins with an older checkpoint the actor-learner says how many were received.
-            self.env_steps = max(self.env_steps, int(extras.get("env_steps", 0)))
+            unknown = max(0, int(extras.get("env_steps", 0)) - self.env_steps)
+            self.env_steps += unknown
+            self.received += unknown if self.is_first else 0
 
     def take_rollouts(self) -> None:
         """Store what waits, as far as the ratio allows."""
@@ -123,6 +168,8 @@ class CriticLearner:
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         self.gate.received += 0 if self.stopping else rollout.num_transitions
         self.env_steps += rollout.num_transitions
+        self.received += rollout.num_transitions
+        self.unshared += rollout.num_transitions
         if self.env_steps - rollout.num_transitions < self.enough <= self.env_steps:
             self.component.send_report()  # the broker ends the run; nobody overshoots while it does not know
         self.lag.add(self.lag_of(rollout), rollout.num_transitions)
@@ -144,17 +191,42 @@ class CriticLearner:
         )
 
     def update(self) -> None:
-        """One critic update."""
-        self.metrics = self.half.update(self.replay.sample(self.gate.batch_size))
+        """One critic update; where several train as one, its beginning."""
+        batch = self.replay.sample(self.gate.batch_size)
+        if self.ranks is None:
+            self.metrics = self.half.update(batch)
+            self.count_update()
+        else:
+            self.metrics = self.half.backward(batch)
+            self.ranks.offer(self.half.gradient, self.unshared)
         if self.replay.prioritized:
             self.replay.prioritize(self.half.priorities())
+
+    def finish_update(self) -> bool:
+        """Take the step that all the others take too; whether that has come."""
+        assert self.ranks is not None
+        shared = self.ranks.result(self.half.gradient, SLICE_S)
+        if shared is None:
+            return False
+        self.env_steps += shared.received - shared.own
+        self.unshared -= shared.own
+        if not shared.ended:
+            with self.cadence.updating():
+                self.half.step()
+            self.count_update()
+        return True
+
+    def count_update(self) -> None:
+        """Enter a batch that was trained on."""
         self.gate.trained += self.gate.batch_size
         self.trained += self.gate.batch_size
 
     def publish_if_due(self) -> None:
         """By the clock or by the count; once more at the run's last sample, and where a sampler waits to hear
-        that its rollouts have been taken.
+        that its rollouts have been taken. Of several, the first does.
         """
+        if self.publisher is None:
+            return
         updates = self.half.num_updates - self.updates_before
         news = updates > self.updates_published
         due = news and (self.cadence.due(updates) or self.settled)
@@ -173,7 +245,9 @@ class CriticLearner:
         return self.schedule.used_up(self.intake.taken(), self.told)
 
     def publish(self) -> None:
-        """Send the critics to the actor-learner."""
+        """Send the critics to the actor-learner; of several, the first does."""
+        if self.publisher is None:
+            return
         fields: dict[str, Any] = {
             "version": self.version,
             "critic_updates": self.half.num_updates,
@@ -189,19 +263,22 @@ class CriticLearner:
     # --- what it reports and keeps
 
     def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report."""
-        return {
-            "env_steps": self.env_steps,
-            "critic_updates": self.half.num_updates,
-            "trained_transitions": self.trained,
-        }
+        """Cumulative figures of every report. Of several each tells its own part, the first also what was
+        counted in earlier lives, and the updates, which are the same for all.
+        """
+        counted = {"env_steps": self.received, "trained_transitions": self.trained}
+        return {**counted, "critic_updates": self.half.num_updates} if self.is_first else counted
 
     def policy_lag(self) -> dict[str, float]:
         """Of the transitions received; ``stale`` counts those that were dropped."""
         return {**self.lag.summary(), "stale": self.intake.stale_transitions}
 
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report; the metrics wait for the device here, twice a second, alone."""
+        """Momentary figures of every report; the metrics wait for the device here, twice a second, alone. Of
+        several the first tells its own.
+        """
+        if not self.is_first:
+            return {}
         metrics = {name: float(value) for name, value in self.metrics.items()}
         return {
             "replay_ratio": self.gate.measured,
@@ -212,7 +289,8 @@ class CriticLearner:
 
     def state(self) -> dict[str, Any]:
         """Everything that a later life needs; the replay itself is saved only where the topology asks."""
-        counters = {"version": self.version, "env_steps": self.env_steps, "trained": self.trained}
+        trained = self.trained_before + self.count * (self.trained - self.trained_before)
+        counters = {"version": self.version, "env_steps": self.env_steps, "trained": trained}
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -223,12 +301,35 @@ class CriticLearner:
             self.gate.received = len(self.replay)
             self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
         self.half.load_state_dict(state["half"])
-        self.replay.set_random_state(state["replay"])
-        self.version, self.env_steps, self.trained = (
+        self.version, self.env_steps, trained = (
             state["counters"][k] for k in ("version", "env_steps", "trained")
         )
+        if self.is_first:
+            self.replay.set_random_state(state["replay"])
+            self.received, self.trained, self.trained_before = self.env_steps, trained, trained
+        else:
+            self.half.reseed(self.seed)
         self.updates_before = self.half.num_updates
 
 
+def shard_of(options: Any, count: int) -> Any:
+    """An algorithm's options for one of several learners: its part of the replay, and of the samples that
+    must be there before the first update.
+    """
+    parts = {
+        name: math.ceil(getattr(options, name) / count) for name in ("replay_capacity", "learning_starts")
+    }
+    return replace(options, **parts)
+
+
+def main(component: Component) -> None:
+    """Learn; where several train as one, say in the end what shows that their weights are the same."""
+    learner = CriticLearner(component)
+    learn(component, learner, learner.ranks)
+    if learner.ranks is not None:
+        crc32 = checksum(learner.half.parameters)
+        log.info("critics after %d updates: CRC-32 %08x", learner.half.num_updates, crc32)
+
+
 if __name__ == "__main__":
-    sys.exit(run("critic_learner", lambda component: learn(component, CriticLearner(component))))
+    sys.exit(run("critic_learner", main))

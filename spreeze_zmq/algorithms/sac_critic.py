@@ -58,11 +58,22 @@ class SACCritic:
         if "temperature" in extras:
             self._temperature.fill_(float(extras["temperature"]))
 
-    @torch.no_grad()
-    def update(self, batch: Batch) -> LazyMetrics:
-        """One step of both critics; metrics ``critic_loss``, ``q_mean`` and ``target_mean``.
+    @property
+    def gradient(self) -> torch.Tensor:
+        """Of both critics, flat."""
+        assert self._critics.gradient is not None
+        return self._critics.gradient
 
-        The loss is the sum over the critics of the mean over the batch, each row by its weight if it has one.
+    def update(self, batch: Batch) -> LazyMetrics:
+        """One step of both critics; metrics ``critic_loss``, ``q_mean`` and ``target_mean``."""
+        metrics = self.backward(batch)
+        self.step()
+        return metrics
+
+    @torch.no_grad()
+    def backward(self, batch: Batch) -> LazyMetrics:
+        """The gradient of the loss: the sum over the critics of the mean over the batch, each row by its
+        weight if it has one.
         """
         size = batch.reward.shape[0]
         errors = []
@@ -74,11 +85,6 @@ class SACCritic:
             gradient, error = self._value.loss_gradient(output, target, weight)
             self._critics.backward(gradient, add=rows.start > 0)
             errors.append(error)
-        self._adam.step()
-        self._critics.refresh()
-        self._targets.parameters.lerp_(self._critics.parameters, self._tau)
-        self._targets.refresh()
-        self.num_updates += 1
         self._errors = errors
         # Of the last block: its rows are as random as any.
         return LazyMetrics(
@@ -86,6 +92,19 @@ class SACCritic:
             q_mean=lambda: self._value.expected(output).mean(),
             target_mean=lambda: self._value.expected_target(target).mean(),
         )
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move the critics by the gradient, and their targets after them."""
+        self._adam.step()
+        self._critics.refresh()
+        self._targets.parameters.lerp_(self._critics.parameters, self._tau)
+        self._targets.refresh()
+        self.num_updates += 1
+
+    def reseed(self, seed: int) -> None:
+        """Draw the noise of the target actions from another seed from here on."""
+        self._generator = networks.generator(seed, networks.CRITIC_NOISE, self._device)
 
     @torch.no_grad()
     def target(self, batch: Batch) -> torch.Tensor:

@@ -66,6 +66,27 @@ class Spell:
         cores = self.cpu / self.busy
         return cores / max(self.lanes, math.ceil(cores - ROUNDING))
 
+    @classmethod
+    def together(cls, spells: Sequence[Spell]) -> Spell:
+        """Several processes of one role that do one work, as one: shares of time are means, the rest sums."""
+        means = {
+            name: sum(getattr(spell, name) for spell in spells) / len(spells)
+            for name in ("span_s", "busy", "blocked", "starved")
+        }
+        sums = {
+            name: sum(getattr(spell, name) for spell in spells)
+            for name in (
+                "cpu",
+                "rss_bytes",
+                "produced_per_s",
+                "received_per_s",
+                "trained_per_s",
+                "refused_per_s",
+            )
+        }
+        lanes = sum(spell.lanes for spell in spells)
+        return cls(spells[0].role, spells[0].index, **means, **sums, lanes=lanes)
+
 
 @dataclass(frozen=True)
 class Window:

@@ -60,13 +60,19 @@ class Windows:
             update needs.
         cores: those that the run may use.
         lanes: role -> processes or threads that do the work of one of its processes, where they are several.
+        num_critics: critic-learners, which train together.
     """
 
     def __init__(
-        self, replay_ratio: float, granule: float, cores: int, lanes: Mapping[str, int] | None = None
+        self,
+        replay_ratio: float,
+        granule: float,
+        cores: int,
+        lanes: Mapping[str, int] | None = None,
+        num_critics: int = 1,
     ) -> None:
         self.replay_ratio, self.granule, self.cores = replay_ratio, granule, cores
-        self.lanes = lanes or {}
+        self.lanes, self.num_critics = lanes or {}, num_critics
         self._lives: dict[str, tuple[str, int, deque[Snapshot]]] = {}
         self._busy: deque[tuple[float, float]] = deque()
 
@@ -126,7 +132,7 @@ class Windows:
     def _window(self, num_samplers: int, from_s: float, to_s: float) -> Window | None:
         spells = self.spells(from_s, to_s)
         samplers = sorted((s for s in spells.values() if s.role == "sampler"), key=lambda spell: spell.index)
-        critic, actor = spells.get("critic_learner-0"), spells.get("actor_learner-0")
+        critic, actor = self._critics(spells), spells.get("actor_learner-0")
         indices = [sampler.index for sampler in samplers]
         if critic is None or actor is None or indices != list(range(num_samplers)) or not indices:
             return None
@@ -141,6 +147,12 @@ class Windows:
             steady=self._is_steady(critic, from_s, to_s),
         )
 
+    def _critics(self, spells: Mapping[str, Spell]) -> Spell | None:
+        """All critic-learners as one; None where one has not told enough."""
+        found = [spells.get(f"critic_learner-{index}") for index in range(self.num_critics)]
+        there = [spell for spell in found if spell is not None]
+        return Spell.together(there) if len(there) == len(found) else None
+
     def _is_steady(self, critic: Spell, from_s: float, to_s: float) -> bool:
         """Whether the ratio was kept and both halves agree, as nearly as whole rollouts allow."""
         received = critic.received_per_s * critic.span_s
@@ -151,9 +163,7 @@ class Windows:
         if abs(ratio / self.replay_ratio - 1) > OFF_RATIO + grain:
             return False
         middle_s = (from_s + to_s) / 2
-        halves = [
-            self.spells(*half).get("critic_learner-0") for half in ((from_s, middle_s), (middle_s, to_s))
-        ]
+        halves = [self._critics(self.spells(*half)) for half in ((from_s, middle_s), (middle_s, to_s))]
         rates = [half.trained_per_s for half in halves if half is not None]
         return len(rates) == 2 and max(rates) - min(rates) <= (DRIFT + grain) * critic.trained_per_s
 

@@ -45,6 +45,8 @@ class ChannelPlan(Protocol):
     @property
     def endpoint(self) -> str | None: ...
     @property
+    def more_endpoints(self) -> Collection[str]: ...
+    @property
     def kinds(self) -> Collection[str]: ...
     @property
     def high_water_mark(self) -> int: ...
@@ -52,8 +54,11 @@ class ChannelPlan(Protocol):
     def socket_buffer_bytes(self) -> int: ...
 
 
-def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> Channel:
+def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int, index: int = 0) -> Channel:
     """The ``end`` (push, pull, pub or sub) of a channel of the plan; pull and pub bind it.
+
+    Where several processes pull, each binds an endpoint of its own, ``index`` saying which, and who pushes
+    connects to all of them.
 
     Raises:
         ChannelError: the channel has no endpoint yet, or it cannot be had.
@@ -61,8 +66,12 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
     if plan.endpoint is None:
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
     kind, bind = ENDS[end]
+    endpoints = (plan.endpoint, *plan.more_endpoints)
+    if bind and not index < len(endpoints):
+        raise ChannelError(f"{sender} has no endpoint to bind: the plan has places for {len(endpoints)}")
     return kind(
-        plan.endpoint,
+        endpoints[index] if bind else plan.endpoint,
+        more_endpoints=() if bind else plan.more_endpoints,
         sender=sender,
         incarnation=incarnation,
         bind=bind,

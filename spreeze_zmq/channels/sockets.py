@@ -50,6 +50,7 @@ class Channel:
 
     Args:
         endpoint: ``ipc://PATH`` or, on loopback, ``tcp://HOST:PORT``.
+        more_endpoints: connected to as well; what is pushed goes to all in turn, past those that are full.
         sender: name of this process, in every message that it sends.
         incarnation: which life of that process.
         bind: this end binds the endpoint; else it connects, and goes on trying until the other end is there.
@@ -75,6 +76,7 @@ class Channel:
         sender: str = "",
         incarnation: int = 0,
         bind: bool = False,
+        more_endpoints: Collection[str] = (),
         kinds: Collection[str] = (),
         high_water_mark: int = 1000,
         socket_buffer_bytes: int = 0,
@@ -86,6 +88,7 @@ class Channel:
         self.counts = Counts()
         self._next_log_s: dict[str, float] = {}
         path = _checked(endpoint)
+        paths = [path, *map(_checked, more_endpoints)]
         self._claim = Claim.take(path) if bind and path is not None else None
         self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(self._type)
         #: The backend's own ``send``: that of the class above it spends as long on options that are not used.
@@ -95,12 +98,13 @@ class Channel:
         self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
         self._kernel_buffer: KernelBuffer | None = None
         if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
-            self._kernel_buffer = KernelBuffer(self.socket, path, socket_buffer_bytes)
+            self._kernel_buffer = KernelBuffer(self.socket, filter(None, paths), socket_buffer_bytes)
         try:
             if bind:
                 self.socket.bind(endpoint)
             else:
-                self.socket.connect(endpoint)
+                for other_end in (endpoint, *more_endpoints):
+                    self.socket.connect(other_end)
         except zmq.ZMQError as error:
             self.close()
             taken = "; another process has it" if error.errno == errno.EADDRINUSE else ""

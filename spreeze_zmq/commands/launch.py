@@ -217,7 +217,11 @@ class Launch:
 
     def on_event(self, event: Event) -> None:
         """Tell the broker and the user what happened to a process."""
-        if isinstance(event, Exited) and not event.expected:
+        if isinstance(event, Exited) and event.follows:
+            self.tell("exited", name=event.name, how=event.how, restarting=event.restarting, follows=True)
+            self.started_s[event.name] = time.monotonic()
+            self.view.note(f"{event.name}: left, to begin anew with the process that it has lost")
+        elif isinstance(event, Exited) and not event.expected:
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.started_s[event.name] = time.monotonic()
             self.fail(event.name, f"{event.how}\n{event.words}")

@@ -11,6 +11,7 @@ from spreeze_zmq import algorithms, sizing
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.publication import Cadence
+from spreeze_zmq.topology.resolve import device_of
 
 log = logging.getLogger("spreeze")
 
@@ -28,7 +29,7 @@ def settle_device(component: Component) -> str:
     torch.set_num_threads(threads)
     # Moments of weights whose gradient stays 0 fade into denormals, which make Adam eight times slower.
     torch.set_flush_denormal(True)
-    device: str = component.options["device"]
+    device = device_of(component.options["device"], component.index)
     log.info("device %s, %d threads", device, threads)
     for line in sizing.lines(component.plan.measured):
         log.info("%s", line)

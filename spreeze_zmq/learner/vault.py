@@ -38,6 +38,9 @@ class Vault:
         replay: saved with it where the topology asks (``save_replay``).
         settled: whether the learner has done all that the run's samples allow. A checkpoint at the run's last
             sample waits for that, so that it stands at a counted place where the run is counted.
+        restore_point: finds what to go on from.
+
+    Of several learners that train as one the first writes the state of all, and each its own replay.
     """
 
     def __init__(
@@ -46,12 +49,16 @@ class Vault:
         state: Callable[[], dict[str, Any]],
         replay: SavedReplay,
         settled: Callable[[], bool],
+        restore_point: Callable[[], Checkpoint | None],
     ) -> None:
         self.component = component
+        self.restore_point = restore_point
+        self.is_first = component.index == 0
         self.state = state
         self.replay = replay if component.plan.run.save_replay else None
         self.state_file = f"{component.role}.pt"
-        self.replay_prefix = f"{component.role}-replay-"
+        shard = component.role if self.is_first else component.name
+        self.replay_prefix = f"{shard}-replay-"
         self.settled = settled
         self._asked: Mapping[str, Any] | None = None
         component.on("checkpoint", self._on_checkpoint)
@@ -72,8 +79,9 @@ class Vault:
 
     def _save(self, name: str) -> None:
         folder = self.component.folder.checkpoints / name
-        files = [write_part(folder, self.state_file, self._write_state)]
+        files = [write_part(folder, self.state_file, self._write_state)] if self.is_first else []
         if self.replay is not None:
+            folder.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(prefix=".replay-", dir=folder) as scratch:
                 self.replay.save(Path(scratch))
                 for file in Path(scratch).iterdir():
@@ -92,7 +100,7 @@ class Vault:
         Raises:
             CheckpointError: the checkpoint's part cannot be read as one of ours.
         """
-        checkpoint: Checkpoint | None = self.component.restore_point()
+        checkpoint = self.restore_point()
         if checkpoint is None:
             return None
         path: Path = checkpoint.part(self.state_file)

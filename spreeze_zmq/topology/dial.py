@@ -70,7 +70,8 @@ def settle(
         values["publish_every_updates"] = 0
     if values["publish_every_updates"] == "round":
         round_transitions = sampler.count.initial * rollout
-        every = updates_per_round(values["replay_ratio"], batch_size, round_transitions)
+        effective = batch_size * components["critic_learner"].count.initial
+        every = updates_per_round(values["replay_ratio"], effective, round_transitions)
         values["publish_every_updates"] = every
     if values["max_policy_lag"] == "none":
         values["max_policy_lag"] = None
@@ -92,7 +93,7 @@ def schedule(
         return None
     return Schedule(
         replay_ratio=balance.replay_ratio,
-        batch_size=algorithm["batch_size"],
+        batch_size=algorithm["batch_size"] * components["critic_learner"].count.initial,
         learning_starts=algorithm.get("learning_starts", 1),
         publish_every=balance.publish_every_updates,
         max_policy_lag=balance.max_policy_lag,

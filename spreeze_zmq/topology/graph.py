@@ -20,7 +20,8 @@ def graph(plan: Plan) -> str:
         lines.append(f"  {role:{width}}  {counts[role]:{wide}}  {_process(component)}")
     lines += ["", "channels: who binds stands first; <== takes from, --> publishes to"]
     for name, channel in plan.channels.items():
-        lines += ["", f"  {name}", *(f"    {line}" for line in _channel(name, channel))]
+        lines += ["", f"  {name}"]
+        lines += [f"    {line}" for line in _channel(name, channel, plan.num_pullers(name))]
     return "\n".join(lines)
 
 
@@ -41,8 +42,9 @@ def _count(count: Count) -> str:
     return f"x {count.initial} ({count.minimum} to {count.maximum})"
 
 
-def _channel(name: str, channel: ChannelPlan) -> list[str]:
+def _channel(name: str, channel: ChannelPlan, pullers: int) -> list[str]:
     endpoint = channel.endpoint or f"ipc://SOCKETS/{name}"
+    endpoint += "".join(f" and -{index}" for index in range(1, pullers))
     queued = f"{channel.high_water_mark} messages queued at each end"
     carries = ", ".join(channel.kinds) + (f" of {', '.join(channel.fields)}" if channel.fields else "")
     return [

@@ -17,6 +17,7 @@ from spreeze_zmq.topology.plan import Plan, RunPlan, StopPlan
 from spreeze_zmq.topology.processes import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.topology.schema import show
+from spreeze_zmq.topology.several import check_several
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import read_table
 from spreeze_zmq.topology.wiring import read_channels
@@ -64,6 +65,7 @@ def load(
         raise TopologyError(read.shown, mistakes.found)
     components = component_plans(declared, without, cores or available_cores())
     balance, components = settle_balance(written, components, options, mistakes)
+    check_several(components, channels, balance, mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
     return Plan(

@@ -83,9 +83,10 @@ _NICE = {"evaluator": 5}
 
 def component_options(role: str) -> tuple[Option, ...]:
     """The options that a component of this role has whatever its program is."""
+    count = 1 if role == "critic_learner" else "auto"
     return (
         Option("use", "str", role, help='a shipped component, or "./folder" beside the topology'),
-        Option("count", "count", "auto", help="how many processes, or their range"),
+        Option("count", "count", count, help="how many processes, or their range"),
         Option("threads", "int", "auto", minimum=1, words=("auto",), help="of numerical libraries, in each"),
         Option("nice", "int", _NICE.get(role, 0), minimum=0, maximum=19, help="19 is the lowest priority"),
         Option(

@@ -120,7 +120,8 @@ class ChannelPlan:
     """One channel of the run; see ``topology.table.ChannelSpec``.
 
     ``endpoint`` is ``None`` until the plan is placed; ``fields`` are the rollout's arrays that travel on a
-    channel of experience, empty elsewhere.
+    channel of experience, empty elsewhere. Where several processes pull, ``endpoint`` is the first one's and
+    ``more_endpoints`` are the others', by their index.
     """
 
     pattern: str
@@ -131,6 +132,7 @@ class ChannelPlan:
     high_water_mark: int
     socket_buffer_bytes: int
     fields: tuple[str, ...] = ()
+    more_endpoints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,18 @@ class Plan:
             path = socket_dir / name
             if channel.endpoint is None and len(bytes(path)) > MAX_IPC_BYTES:
                 raise ChannelError(f"{path}: a unix socket's path has at most {MAX_IPC_BYTES} bytes")
-            channels[name] = replace(channel, endpoint=channel.endpoint or f"ipc://{path}")
+            endpoint = channel.endpoint or f"ipc://{path}"
+            more = tuple(f"{endpoint}-{index}" for index in range(1, self.num_pullers(name)))
+            channels[name] = replace(channel, endpoint=endpoint, more_endpoints=more)
         return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)
+
+    def num_pullers(self, channel: str) -> int:
+        """How many processes bind an endpoint of this channel: all of a role that pulls, one that
+        publishes.
+        """
+        binder = self.channels[channel].binds
+        pulls = self.components[binder].channels.get(channel) == "pull"
+        return self.components[binder].count.initial if pulls else 1
 
     def resuming(self, checkpoint: Path) -> Plan:
         """This plan going on from a run's folder or checkpoint."""

@@ -24,8 +24,7 @@ from spreeze_zmq.topology.tables import read_table
 #: Roles that have one process, and why.
 SINGLE = {
     "broker": "one broker keeps the books of a run",
-    "critic_learner": "several learners come later",
-    "actor_learner": "several learners come later",
+    "actor_learner": "one trains the policy; several critic_learners can share its critics' training",
     "evaluator": "one evaluator names the best policy",
 }
 
@@ -114,7 +113,10 @@ def _other_owner(name: str, role: str) -> str:
 
 
 def _check_count(role: str, count: int | list[int] | str, key: Key, mistakes: Mistakes) -> None:
-    """The one place that says which roles have several processes."""
+    """The one place that says which roles have several processes, and whose number may move."""
+    if role == "critic_learner" and not isinstance(count, int):
+        problem = f"expected a fixed number of critic_learners, got {show(count)}"
+        mistakes.add((*key, "count"), problem, "they train as one, and none can come or go: write count = 2")
     if role in SINGLE and count not in ("auto", 1, [1, 1]):
         mistakes.add((*key, "count"), f"expected 1 process of {role}, got {show(count)}", SINGLE[role])
 
@@ -142,8 +144,10 @@ def component_plans(
     declared: Mapping[str, Declared], without: Collection[str], cores: int
 ) -> dict[str, ComponentPlan]:
     """The components with every "auto" resolved for a machine of ``cores`` cores."""
+    learners = 1 + int(declared["critic_learner"].common["count"])
     counts = {
-        role: resolve.resolve_count(role, found.common["count"], cores) for role, found in declared.items()
+        role: resolve.resolve_count(role, found.common["count"], cores, learners)
+        for role, found in declared.items()
     }
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
@@ -151,7 +155,7 @@ def component_plans(
             "use": found.use,
             "count": counts[role],
             "threads": resolve.resolve_threads(
-                role, found.common["threads"], cores, counts["sampler"].initial
+                role, found.common["threads"], cores, counts["sampler"].initial, learners
             ),
         }
         plans[role] = ComponentPlan(

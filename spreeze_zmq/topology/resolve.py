@@ -20,12 +20,14 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def resolve_count(role: str, written: int | list[int] | str, cores: int) -> Count:
+def resolve_count(
+    role: str, written: int | list[int] | str, cores: int, num_learners: int = len(LEARNERS)
+) -> Count:
     """How many processes to begin with, and within which range.
 
-    Samplers take what the two learners leave of the cores; of every other role there is one.
+    Samplers take what the learners leave of the cores; of every other role there is one.
     """
-    automatic = max(1, cores - len(LEARNERS)) if role == "sampler" else 1
+    automatic = max(1, cores - num_learners) if role == "sampler" else 1
     if isinstance(written, int):
         return Count(written, written, written)
     if isinstance(written, str):
@@ -34,11 +36,13 @@ def resolve_count(role: str, written: int | list[int] | str, cores: int) -> Coun
     return Count(min(max(automatic, low), high), low, high)
 
 
-def resolve_threads(role: str, written: int | str, cores: int, num_samplers: int) -> int:
+def resolve_threads(
+    role: str, written: int | str, cores: int, num_samplers: int, num_learners: int = len(LEARNERS)
+) -> int:
     """Threads of each process: the learners share what the samplers leave, all else is single-threaded."""
     if isinstance(written, int):
         return written
-    return max(1, (cores - num_samplers) // len(LEARNERS)) if role in LEARNERS else 1
+    return max(1, (cores - num_samplers) // num_learners) if role in LEARNERS else 1
 
 
 def resolve_device(role: str, written: str, num_devices: int) -> str:
@@ -50,6 +54,12 @@ def resolve_device(role: str, written: str, num_devices: int) -> str:
     if num_devices == 0:
         return "cpu"
     return f"cuda:{1 if role == 'actor_learner' and num_devices > 1 else 0}"
+
+
+def device_of(settled: str, index: int) -> str:
+    """The device of one of several processes: on the GPU that is written the first, each on the next one."""
+    kind, _, first = settled.partition(":")
+    return f"{kind}:{int(first or 0) + index}" if kind == "cuda" else settled
 
 
 def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq import channels, topology
+from spreeze_zmq import algorithms, channels, topology
 from spreeze_zmq.run_folder import RunFolder, settle
 
 ROOT = Path(__file__).parents[2]
@@ -76,3 +76,15 @@ def peers(tmp_path, request):
     made = Peers(tmp_path / "run", getattr(request, "param", ()))
     yield made
     made.close()
+
+
+@pytest.fixture
+def halves(peers):
+    """The run's algorithm: its options, and both halves."""
+    algorithm = algorithms.get("sac")
+    values = {name: value for name, value in peers.plan.algorithm.items() if name != "name"}
+    options = algorithms.options_from(algorithm.options, values)
+    environment = peers.plan.environment
+    return algorithm.make_critic(options, environment, "cpu", 1), algorithm.make_actor(
+        options, environment, "cpu", 1
+    )

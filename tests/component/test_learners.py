@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq import algorithms
 from spreeze_zmq.checkpoint import Part, complete
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message, rollout_message
@@ -34,18 +33,6 @@ class Feed:
         )
         if self.pusher.try_push(rollout_message(rollout, self.fields)):
             self.sequence += 1
-
-
-@pytest.fixture
-def halves(peers):
-    """The run's algorithm: its options, and both halves."""
-    algorithm = algorithms.get("sac")
-    values = {name: value for name, value in peers.plan.algorithm.items() if name != "name"}
-    options = algorithms.options_from(algorithm.options, values)
-    environment = peers.plan.environment
-    return algorithm.make_critic(options, environment, "cpu", 1), algorithm.make_actor(
-        options, environment, "cpu", 1
-    )
 
 
 def publish_policy(peers, actor, version, **extras):

@@ -40,7 +40,7 @@ BAD = {
     "unknown program": (GOOD + '[components.sampler]\nuse = "sampler_cp"\n', ["sampler_cp", "sampler"]),
     "count range reversed": (GOOD + "[components.sampler]\ncount = [4, 1]\n", ["count", "4", "1"]),
     "count of zero": (GOOD + "[components.sampler]\ncount = 0\n", ["count"]),
-    "two critic-learners": (GOOD + "[components.critic_learner]\ncount = 2\n", ["critic_learner", "count"]),
+    "two actor-learners": (GOOD + "[components.actor_learner]\ncount = 2\n", ["actor_learner", "count"]),
     "absent GPU": (GOOD + '[components.critic_learner]\ndevice = "cuda:7"\n', ["cuda:7", "cpu"]),
     "two binders": (
         GOOD + '[channels.policy]\nendpoint = "tcp://127.0.0.1:5599"\n'
