@@ -156,7 +156,7 @@ def test_memory_limits_the_batch():
     """Beside both full replays, by an estimate before anything is allocated; a GPU of its own holds one."""
     cheetah = topology.load("halfcheetah", [AUTO])  # 17 observations, 6 actions
     row, obs = 2 * 17 * 4 + 6 * 8 + 8, 17 * 4
-    update = 4 * (8 * (512 + 1) + 4 * (512 + 12) + 8 * 23)
+    update = 4 * (8 * 512 + 4 * 512 + 24 + 8 * (17 + 2 * 6))
     free = 4e9
     room = 0.9 * free - 1_000_000 * (row + obs)
     assert measure_updates.largest_batch(cheetah, int(free)) == int(room) // (2 * (row + update))
