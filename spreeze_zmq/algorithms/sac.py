@@ -107,8 +107,9 @@ def _batch_bytes(options: Any, env: Environment) -> int:
     critic: int = sum(options.critic_hidden_sizes or options.hidden_sizes)
     policy: int = sum(options.actor_hidden_sizes or options.hidden_sizes)
     # Twin critics and their targets; a normalisation keeps its input as well.
-    floats = (16 if options.layer_norm else 8) * critic + (8 if options.actor_layer_norm else 4) * policy
-    return 4 * (floats + 24 * options.num_atoms + 8 * (num_inputs + 2 * num_actions))
+    floats: int = (16 if options.layer_norm else 8) * critic + (8 if options.actor_layer_norm else 4) * policy
+    floats += 24 * options.num_atoms + 8 * (num_inputs + 2 * num_actions)
+    return 4 * floats
 
 
 def _make_critic(options: Any, env: Environment, device: str, seed: int) -> CriticHalf:

@@ -17,7 +17,7 @@ PATIENCE = 2
 GROWTH = 1.05
 #: Turns of each size, apart in time: what disturbs the machine for a moment spoils one of them. Since others
 #: only ever take time away, the fastest turn says most of the machine.
-TURNS = 3
+TURNS = 6
 
 Curve = Mapping[int, float]
 

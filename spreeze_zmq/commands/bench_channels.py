@@ -112,7 +112,7 @@ def _turn(folder: SocketFolder, way: Way, size: int, num_messages: int) -> float
 
 def _start(act: str, way: Way, endpoint: str, size: int, num_messages: int) -> subprocess.Popen[str]:
     """One of the two processes, set up as the launcher sets up a learner."""
-    from spreeze_zmq.commands.launch import KEEP_FREED_MEMORY  # not at the top: the processes do without
+    from spreeze_zmq.sizing import KEEP_FREED_MEMORY  # not at the top: the processes do without
 
     arguments = [act, way, endpoint, str(size), str(num_messages)]
     return subprocess.Popen(

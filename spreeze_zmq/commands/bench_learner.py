@@ -21,9 +21,9 @@ from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import ActorHalf, CriticHalf
 from spreeze_zmq.commands.bench_figures import Figure, Section, Way, in_turn, number, paired, repeated
 from spreeze_zmq.commands.bench_replay import measure_feeding
-from spreeze_zmq.commands.launch import KEEP_FREED_MEMORY
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
+from spreeze_zmq.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from spreeze_zmq import channels, sizing, topology, tuning
 from spreeze_zmq.checkpoint import Checkpoint, latest
 from spreeze_zmq.errors import CheckpointError, SpreezeError
 from spreeze_zmq.run_folder import RunFolder, settle
+from spreeze_zmq.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.status import StatusView
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
 from spreeze_zmq.topology.plan import Plan
@@ -29,12 +30,6 @@ from spreeze_zmq.wire import Message
 BROKER_ANSWERS_S = 8.0
 #: Stopped together, in this order: who produces first, who keeps the books last.
 STOP_ORDER = (("sampler", "evaluator"), ("actor_learner", "critic_learner"), ("broker",))
-#: glibc gives large freed blocks back to the kernel at once, and every update would fault its pages in again.
-KEEP_FREED_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": "268435456",
-    "MALLOC_TRIM_THRESHOLD_": "268435456",
-    "MALLOC_TOP_PAD_": "67108864",
-}
 
 
 class View(Protocol):
