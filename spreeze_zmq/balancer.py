@@ -52,7 +52,7 @@ class Balancer:
             if fields["role"] in ("sampler", *LEARNERS):
                 self.disturb(now_s)
             if fields["role"] == "sampler":
-                self.rebalancer.start_s = fields["uptime_s"]
+                self.rebalancer.restraint.start_s = fields["uptime_s"]
 
     def lose(self, sender: str, now_s: float) -> None:
         """A process is gone."""

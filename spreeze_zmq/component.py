@@ -217,6 +217,13 @@ class Component:
         self._note_wait("" if came else waiting_for, began_s)
         return came
 
+    def breathe(self) -> None:
+        """Serve control and reports where a report is due; for within long work, since it costs next to
+        nothing where none is.
+        """
+        if time.monotonic() >= self._next_report_s:
+            self.poll()
+
     def send_report(self) -> None:
         """Send the figures of this life so far; all cumulative, so that a lost report loses nothing."""
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S

@@ -27,6 +27,7 @@ class Collector:
 
     def __init__(self, component: Component) -> None:
         spec = component.environment
+        self.component = component
         self.num_steps: int = component.options["rollout_steps"]
         self.num_envs: int = component.options["envs"]
         seed = component.seed_sequence()
@@ -50,7 +51,7 @@ class Collector:
 
     def collect(self, policy: Policy) -> Rollout:
         """``num_steps`` steps of every environment; fresh arrays, since ZeroMQ keeps those of the last
-        rollout.
+        rollout. Reports go on meanwhile: slow environments are no reason to be silent.
         """
         shape = (self.num_steps, self.num_envs)
         obs = np.empty((self.num_steps + 1, *self.obs.shape), self.obs_dtype)
@@ -69,6 +70,7 @@ class Collector:
                 whole = ended[~info["failed"][ended]] if "failed" in info else ended
                 self.returns.extend(info["episode"]["r"][whole])
                 self.lengths.extend(info["episode"]["l"][whole])
+            self.component.breathe()
         self.obs = obs[-1]
         no_obs = np.empty((0, *obs.shape[2:]), self.obs_dtype)
         return Rollout(

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spreeze_zmq.balance.restraint import Memory, Restraint, Wish
 from spreeze_zmq.balance.throughput import Cost, Model, Window, fastest, fitted
 
 #: Growing must promise this much more throughput.
@@ -23,19 +24,8 @@ TOLERANCE = 0.03
 ROOM = 1.05
 #: What a count is shrunk to can still produce this many times what is wanted.
 SPARE = 1.25
-#: The throughput of one and the same count changes by this share: the world has changed, not the count.
-NEW_WORLD = 0.3
-#: The first change must be wanted by so many windows in a row, each further one by as many more.
-PERSISTENCE = 2
 #: A share of blocked time below this is no reason to shrink, and neither is a count so little smaller.
 NOTICEABLE, WORTHWHILE = 0.1, 0.85
-#: Changes while the world stays the same, within so many seconds.
-MOST_CHANGES, CHANGES_S = 3, 120.0
-#: What a count trained is believed so long, and twice as long with each change of late: speeds wander.
-BELIEVED_S = 30.0
-#: Rest after a change, besides the start of a process as many times as ``PAYBACK`` says, doubled with
-#: every change of the last ``RECENT_S``.
-REST_S, PAYBACK, RECENT_S = 3.0, 2.0, 40.0
 
 
 @dataclass(frozen=True)
@@ -55,23 +45,20 @@ class Rebalancer:
     Attributes:
         minimum: fewest samplers that the topology allows.
         maximum: most of them.
-        start_s: seconds that the start of a sampler takes.
-        tried: trained transitions/s by count, as far as it is believed still.
+        restraint: on changes.
+        memory: of what counts have trained.
         figures: what the last decision was made from, for the journal.
         settled: the last steady window asked for no change, and none was made since.
     """
 
     minimum: int
     maximum: int
-    start_s: float = 1.0
-    tried: dict[int, float] = field(default_factory=dict)
+    restraint: Restraint = field(default_factory=Restraint)
+    memory: Memory = field(default_factory=Memory)
     figures: dict[str, Any] = field(default_factory=dict)
     settled: bool = False
     _healthy: Cost | None = None
-    _wished: tuple[int, int] = (0, 0)
-    _changed_s: list[float] = field(default_factory=list)
-    _world_s: float = float("-inf")
-    _seen_s: dict[int, float] = field(default_factory=dict)
+    _wish: Wish = field(default_factory=Wish)
 
     @property
     def movable(self) -> bool:
@@ -85,61 +72,47 @@ class Rebalancer:
             self.figures = {**self.figures, "steady": False}
             return None
         self._remember(window, model, now_s)
-        changes, count = self._changes(now_s), len(window.samplers)
+        count = len(window.samplers)
         wanted = min(max(self._wanted(window, model), self.minimum), self.maximum)
-        wished, windows = self._wish(count, wanted)
+        wished, windows = self._wish.hear(count, wanted)
         self.settled = wanted == count
         self.figures = self._figures(window, model, wanted)
-        if wanted == count or windows < PERSISTENCE * (1 + changes) or now_s < self._rests_until_s(now_s):
+        if wanted == count or not self.restraint.allows(windows, now_s):
             return None
-        if changes >= MOST_CHANGES:
-            return None
-        self._changed_s.append(now_s)
-        self._wished, self.settled = (0, 0), False
-        return Change("sampler", count, wished, reason(window, model, wished, self.tried))
+        self.restraint.note(now_s)
+        self._wish.forget()
+        self.settled = False
+        return Change("sampler", count, wished, reason(window, model, wished, self.memory.rates))
 
-    def _changes(self, now_s: float) -> int:
-        """How many were made of late in the present world."""
-        return sum(max(self._world_s, now_s - CHANGES_S) <= changed_s for changed_s in self._changed_s)
-
-    def _wish(self, count: int, wanted: int) -> tuple[int, int]:
-        """The change that all of the last windows agree on, the least of them, and how many they are."""
-        before, windows = self._wished
-        agreed = windows > 0 and (before - count) * (wanted - count) > 0
-        least = min if wanted > count else max
-        self._wished = (least(before, wanted), windows + 1) if agreed else (wanted, 1)
-        return self._wished
+    def forget(self) -> None:
+        """Samplers are not what they were: nothing that was measured of them counts."""
+        self.memory, self._healthy, self.settled = Memory(), None, False
+        self._wish.forget()
 
     def _remember(self, window: Window, model: Model, now_s: float) -> None:
-        """Enter what this count trains; throw away what is old, or was known of another world."""
-        count, trained = len(window.samplers), window.critic.trained_per_s
-        believed_s = BELIEVED_S * 2.0 ** self._changes(now_s)
-        self.tried = {n: was for n, was in self.tried.items() if now_s - self._seen_s[n] <= believed_s}
-        known = self.tried.get(count)
-        if known is not None and abs(trained - known) > NEW_WORLD * known:
-            self.tried, self._world_s = {}, now_s
-            known = None
-        self.tried[count] = trained if known is None else 0.7 * known + 0.3 * trained
-        self._seen_s[count] = now_s
+        """Enter what this count trains, and what a sampler in good health costs."""
+        count, changes = len(window.samplers), self.restraint.changes(now_s)
+        if self.memory.enter(count, window.critic.trained_per_s, changes, now_s):
+            self.restraint.begin_anew(now_s)
         present = fastest(model.samplers)
         if self._healthy is None or count > 1 or present.rate(1.0) > self._healthy.rate(1.0):
             self._healthy = present
 
     def _wanted(self, window: Window, model: Model) -> int:
         """The count to have."""
-        count, now = len(window.samplers), self.tried[len(window.samplers)]
-        was_better = max(self.tried, key=lambda tried: self.tried[tried])
+        count, tried = len(window.samplers), self.memory.rates
+        now, was_better = tried[count], self.memory.best()
         # Noise makes some count look better; more samplers can only have been where there is hunger now.
         plausible = was_better < count or lacks_samplers(window)
-        if plausible and self.tried[was_better] > (1 + GAIN) * now:
+        if plausible and tried[was_better] > (1 + GAIN) * now:
             return was_better
         best, here = model.throughput(self.maximum), model.throughput(count)
         grown = model.fewest(count, self.maximum, (1 - TOLERANCE) * best, ROOM)
         # Whatever a fit says: who does not starve, or starves for want of policies, has no use for more.
         if lacks_samplers(window) and grown > count and model.throughput(grown) > (1 + GAIN) * here:
-            return count if self.tried.get(grown, grown * now) <= (1 + GAIN) * now else grown
+            return count if tried.get(grown, grown * now) <= (1 + GAIN) * now else grown
         for fewer in range(self._fewest(window, model), count):
-            if self.tried.get(fewer, now) >= (1 - 2 * TOLERANCE) * now:
+            if tried.get(fewer, now) >= (1 - 2 * TOLERANCE) * now:
                 return fewer
         return count
 
@@ -162,12 +135,6 @@ class Rebalancer:
         fewest = model.fewest(min(max(self.minimum, sure), count), count, (1 - TOLERANCE) * reached, SPARE)
         return fewest if fewest <= WORTHWHILE * count else count
 
-    def _rests_until_s(self, now_s: float) -> float:
-        recent = sum(now_s - changed_s < RECENT_S for changed_s in self._changed_s)
-        if not recent:
-            return 0.0
-        return self._changed_s[-1] + (REST_S + PAYBACK * self.start_s) * 2.0 ** (recent - 1)
-
     def _figures(self, window: Window, model: Model, wanted: int) -> dict[str, Any]:
         count = len(window.samplers)
         return {
@@ -188,7 +155,7 @@ class Rebalancer:
             "other_cores": model.other_cores,
             "cores": window.cores,
             "expected_trained_per_s": {str(n): model.throughput(n) for n in _shown(self, count, wanted)},
-            "tried_trained_per_s": {str(n): trained for n, trained in sorted(self.tried.items())},
+            "tried_trained_per_s": {str(n): trained for n, trained in sorted(self.memory.rates.items())},
         }
 
 

@@ -1,6 +1,7 @@
 """The sampler as a real process; the test is its learners, its broker and its source of policies."""
 
 import signal
+from itertools import pairwise
 
 import numpy as np
 import psutil
@@ -233,3 +234,22 @@ def test_the_work_of_its_workers_is_its_own(peers, policy):
     assert sum(workers_s) > 0
     reports = [peers.wait("report", "sampler", "report") for _ in range(12)]
     assert reports[-1].fields["cpu_s"] >= own_s + sum(workers_s)
+
+
+SLOW = (
+    "run.env=tests.benchmarks.napping:make",
+    "run.env_kwargs={ nap_s = 0.25 }",
+    "components.sampler.envs=1",
+)
+
+
+@pytest.mark.parametrize("peers", [SLOW], indirect=True)
+def test_a_sampler_of_slow_environments_reports_while_it_collects(peers, policy):
+    """A rollout of 16 steps takes four seconds; whoever watches it hears of it all the while."""
+    start(peers, policy)
+    peers.wait("report", "sampler", "hello")
+    reports = [peers.wait("report", "sampler", "report").fields for _ in range(4)]
+    assert reports[-1]["pushed"] == {"critic_learner": 0, "actor_learner": 0}
+    spans = [later["time_s"] - earlier["time_s"] for earlier, later in pairwise(reports)]
+    assert min(spans) < 2.0
+    assert reports[-1]["clock_s"]["busy"] > reports[0]["clock_s"]["busy"]

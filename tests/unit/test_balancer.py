@@ -47,4 +47,4 @@ def test_every_process_is_in_the_journal_with_its_three_rates():
     assert {"received_per_s", "trained_per_s", "busy", "blocked", "starved", "cpu"} < set(sampler)
     assert sampler["rss_bytes"] == 7
     assert 0 <= figures["busy_cores"] <= figures["cores"] + 0.5
-    assert balancer.rebalancer.start_s == 1.25
+    assert balancer.rebalancer.restraint.start_s == 1.25

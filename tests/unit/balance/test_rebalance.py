@@ -1,8 +1,10 @@
 """The number of samplers under a fake clock: on simulated machines, and over hostile series of rates."""
 
+import json
 import random
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,10 @@ from spreeze_zmq.balance import Rebalancer, Spell, Window, fitted
 
 #: Four of these samplers feed the learners: a step is mostly waiting.
 NAPPING = Plant(sampler_wait_s=2e-3, sampler_cpu_s=1e-4, critic_cpu_s=7e-5, actor_cpu_s=7e-5)
+
+
+#: What the journal leaves out.
+ZEROS = dict.fromkeys(("busy", "blocked", "starved", "cpu"), 0.0)
 
 
 def settle(plant, count, low=1, high=8, seconds=60, **more):
@@ -154,6 +160,32 @@ def test_a_machine_that_becomes_faster_is_followed(ramp_s):
     _, count = live(at, 1, Rebalancer(1, 8), 300)
     assert at(0).run(count)[0] <= at(299).run(count)[0] / 2
     assert fast.run(count)[0] >= 0.95 * fast.best(1, 8)
+
+
+def recorded(line):
+    """A window of a run as its journal kept it."""
+    spells = {
+        name: Spell(name.rpartition("-")[0], int(name[-1]), 4.0, **{**ZEROS, **figures})
+        for name, figures in line["processes"].items()
+    }
+    samplers = tuple(spell for name, spell in sorted(spells.items()) if spell.role == "sampler")
+    critic, actor = spells["critic_learner-0"], spells["actor_learner-0"]
+    return Window(samplers, critic, actor, 32.0, 2, line["busy_cores"])
+
+
+def test_a_recorded_run_of_waiting_environments_is_decided_as_it_was_right():
+    """Environments that wait 1 ms a step, two cores: one sampler gave 27,000 transitions a second, six gave
+    148,000, and fixed counts of six and eight 140,000 to 155,000. One change, then rest.
+    """
+    lines = json.loads(Path(__file__).with_name("napping_series.json").read_text())
+    rebalancer, changes = Rebalancer(1, 8), []
+    for line in lines:
+        window = recorded(line)
+        if len(window.samplers) == (changes[-1].count if changes else 1):
+            change = rebalancer.decide(window, line["t_s"])
+            changes += [change] if change is not None else []
+    assert [(change.before, change.count) for change in changes] == [(1, 6)]
+    assert rebalancer.settled
 
 
 positive = st.floats(-1, 1).map(lambda power: 10**power)
