@@ -159,7 +159,7 @@ def test_a_learner_flushes_denormals():
     """Moments of weights without a gradient fade into them, and every update would be slower for it."""
     learner = SimpleNamespace(threads=torch.get_num_threads())
     plan = SimpleNamespace(components={"critic_learner": learner}, measured={})
-    component = SimpleNamespace(plan=plan, role="critic_learner", options={"device": "cpu"})
+    component = SimpleNamespace(plan=plan, role="critic_learner", index=0, options={"device": "cpu"})
     tiny = torch.tensor([1e-30], dtype=torch.float32)
     try:
         assert settle_device(component) == "cpu"
