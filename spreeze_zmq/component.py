@@ -52,8 +52,8 @@ class Component:
         options: this role's own options.
         figures: what travels in every report besides the figures of the process itself, computed when it is
         sent:
-            ``counters``, ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication`` (see
-            PROTOCOL.md).
+            ``counters``, ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``,
+            ``device`` (see PROTOCOL.md).
         clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take), ``starved`` (a peer does not
         give), ``idle``.
         stop_reason: why it should stop; empty while it should go on.

@@ -69,6 +69,7 @@ class RunRecord:
         self.at_start: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
         self.publication: dict[str, dict[str, float]] = {}
+        self.devices: dict[str, dict[str, float]] = {}
         self.stale: dict[str, float] = {}
         self.policy_lags: dict[str, Mapping[str, float]] = {}
         self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
@@ -156,6 +157,8 @@ class RunRecord:
             self.stale[life] = fields["policy_lag"].get("stale", 0)
         if "publication" in fields:
             self.publication[role] = fields["publication"]
+        if fields.get("device"):
+            self.devices[sender] = fields["device"]
         self.gauges.update(fields["gauges"])
         self.counters[sender] = fields["counters"]
         parts = [counters for name, counters in self.counters.items() if self.processes[name].role == role]
@@ -211,6 +214,7 @@ class RunRecord:
                 "bound": self.plan.balance.max_policy_lag,
             },
             "publication": self.publication,
+            "devices": self.devices,
         }
 
     def status(self, state: str, now_s: float) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.balance import DelayGate, Schedule
-from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import Intake, Record, algorithm_of, cadence_of, learn, settle_device
+from spreeze_zmq.device import Work
+from spreeze_zmq.learner import Intake, Outbox, Record, algorithm_of, cadence_of, learn, settle_device
 from spreeze_zmq.replay import ObservationReplay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -30,12 +30,13 @@ class ActorLearner:
         self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
         self.intake = Intake(component, environment)
         self.critics = Weights(component.open("critic"), in_turn=plan.balance.in_order)
-        self.publisher: Publisher = component.open("policy")
         self.half = algorithm.make_actor(options, environment, device, plan.run.seed)
         self.replay = ObservationReplay.for_environment(environment, options, device, plan.run.seed)
         self.batch_size: int = options.batch_size
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
         self.cadence = cadence_of(component)
+        self.work = Work(device)
+        self.outbox = Outbox(component.open("policy"), self.cadence, device)
         self.record = Record(component.folder.learning / "actor_learner.jsonl", self.cadence)
         self.enough: float = plan.run.stop.env_steps or math.inf
         self.critics_from = 0
@@ -47,7 +48,7 @@ class ActorLearner:
         self.told: dict[str, int] = {}
         self.metrics: Mapping[str, Any] = {}
         component.figures.update(counters=self.counters, gauges=self.gauges)
-        component.figures["publication"] = self.cadence.figures
+        component.figures.update(publication=self.cadence.figures, device=self.work.figures)
 
     # --- what it may do
 
@@ -134,6 +135,9 @@ class ActorLearner:
         """By the clock or by the count; the same policy once more where a sampler waits to hear that its
         rollouts have been taken.
         """
+        self.outbox.serve(wait=not self.may_update)
+        if self.outbox.busy:
+            return
         if not self.published:
             self.publish()
             return
@@ -158,24 +162,26 @@ class ActorLearner:
         """
         if self.critics.in_turn and not self.critics.num_taken:
             return
-        with self.cadence.publishing():
-            message = Message("policy", self.policy_fields(), self.half.policy_arrays())
-            self.publisher.publish(message)
-        self.cadence.sent(message)
+        self.outbox.put(self.half.weights, self.message(), wait=self.cadence.every > 0 or not self.may_update)
         self.published, self.updates_published, self.told = True, self.half.num_updates, self.taken
 
-    def policy_fields(self) -> dict[str, Any]:
-        """What a policy message says besides its arrays."""
-        fields = {
+    def message(self) -> Callable[[Any], Message]:
+        """Makes the policy message of the present counts out of a copy of the weights."""
+        fields: dict[str, Any] = {
             "version": self.version,
             "critic_updates": self.gate.critic_updates,
             "actor_updates": self.half.num_updates,
             "description": self.half.description(),
-            "extras": {**self.half.extras(), "env_steps": self.env_steps},
         }
         if self.schedule is not None:
             fields["collect_until"] = self.collect_until(self.schedule)
-        return fields
+        env_steps = self.env_steps
+
+        def made(weights: Any) -> Message:
+            fields["extras"] = {**self.half.extras(weights), "env_steps": env_steps}
+            return Message("policy", fields, self.half.policy_arrays(weights))
+
+        return made
 
     def collect_until(self, schedule: Schedule) -> dict[str, int]:
         """Stream -> position up to which its sampler may begin rollouts under the present version."""

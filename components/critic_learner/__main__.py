@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.balance import LagHistogram, RatioGate
-from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component, run
+from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
+    Outbox,
     Ranks,
     Record,
     algorithm_of,
@@ -51,7 +52,6 @@ class CriticLearner:
         self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
         self.intake = Intake(component, environment, self.too_stale)
         self.policies = Weights(component.open("policy"), in_turn=self.balance.in_order)
-        self.publisher: Publisher | None = component.open("critic") if self.is_first else None
         self.half = algorithm.make_critic(options, environment, device, plan.run.seed)
         self.replay = transition_replay(environment, options, device, self.seed)
         self.enough: float = plan.run.stop.env_steps or math.inf
@@ -62,6 +62,8 @@ class CriticLearner:
         self.lag = LagHistogram()
         self.learning_rate: float = options.learning_rate
         self.cadence = cadence_of(component)
+        self.work = Work(device)
+        self.outbox = Outbox(component.open("critic"), self.cadence, device) if self.is_first else None
         self.record = Record(component.folder.learning / "critic_learner.jsonl", self.cadence)
         self.version = self.env_steps = 0
         self.received = self.trained = self.trained_before = self.unshared = 0
@@ -75,6 +77,7 @@ class CriticLearner:
             if not self.is_first:
                 self.half.reseed(self.seed)
         component.figures.update(counters=self.counters, gauges=self.gauges, policy_lag=self.policy_lag)
+        component.figures["device"] = self.work.figures
         if self.is_first:
             component.figures["publication"] = self.cadence.figures
 
@@ -225,7 +228,10 @@ class CriticLearner:
         """By the clock or by the count; once more at the run's last sample, and where a sampler waits to hear
         that its rollouts have been taken. Of several, the first does.
         """
-        if self.publisher is None:
+        if self.outbox is None:
+            return
+        self.outbox.serve(wait=not self.may_update)
+        if self.outbox.busy:
             return
         updates = self.half.num_updates - self.updates_before
         news = updates > self.updates_published
@@ -246,7 +252,7 @@ class CriticLearner:
 
     def publish(self) -> None:
         """Send the critics to the actor-learner; of several, the first does."""
-        if self.publisher is None:
+        if self.outbox is None:
             return
         fields: dict[str, Any] = {
             "version": self.version,
@@ -255,10 +261,11 @@ class CriticLearner:
         }
         if self.schedule is not None and not self.policies.in_turn:
             fields["taken"] = self.told = self.intake.taken()
-        with self.cadence.publishing():
-            message = Message("critic", fields, {"parameters": self.half.parameters()})
-            self.publisher.publish(message)
-        self.cadence.sent(message)
+        self.outbox.put(
+            self.half.weights,
+            lambda weights: Message("critic", fields, {"parameters": weights}),
+            wait=self.cadence.every > 0 or not self.may_update,
+        )
 
     # --- what it reports and keeps
 

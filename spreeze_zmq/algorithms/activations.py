@@ -21,7 +21,7 @@ class Activation:
 
     def __init__(self, kind: str, like: torch.Tensor):
         self._forward, self._backward = FUNCTIONS[kind]
-        if kind == "relu" and like.dtype == torch.bfloat16:
+        if kind == "relu" and like.dtype == torch.bfloat16 and like.device.type == "cpu":
             self._forward, self._backward = _relu_bits, _relu_bits_backward
         self._second = Scratch(like.dtype, like.device)
         self._saved = like

@@ -86,6 +86,10 @@ class CriticHalf(Protocol):
     def gradient(self) -> torch.Tensor:
         """Flat float32 ``[P]``, as ``backward`` left it and ``step`` takes it; the half's own memory."""
 
+    @property
+    def weights(self) -> torch.Tensor:
+        """Flat float32 ``[P]`` on the device: what ``parameters()`` is copied from."""
+
     def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
         """Take a published policy: the arrays and the ``extras`` of its message."""
 
@@ -119,6 +123,10 @@ class ActorHalf(Protocol):
 
     num_updates: int
 
+    @property
+    def weights(self) -> torch.Tensor:
+        """Flat float32 on the device: all that ``policy_arrays()`` and ``extras()`` are copied from."""
+
     def load_critic(self, parameters: Parameters) -> None:
         """Take the flat parameters ``[P]`` of published critics."""
 
@@ -134,11 +142,15 @@ class ActorHalf(Protocol):
     def description(self) -> dict[str, Any]:
         """The policy's network in plain values, enough for anyone to evaluate it."""
 
-    def policy_arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Every array of a policy message: parameters, action bounds, any observation normaliser."""
+    def policy_arrays(self, weights: Parameters | None = None) -> dict[str, NDArray[np.float32]]:
+        """Every array of a policy message: parameters, action bounds, any observation normaliser.
 
-    def extras(self) -> dict[str, float]:
-        """Numbers that travel with the policy, such as the temperature."""
+        Args:
+            weights: a copy of ``weights`` that is on the host already; else this waits for the device.
+        """
+
+    def extras(self, weights: Parameters | None = None) -> dict[str, float]:
+        """Numbers that travel with the policy, such as the temperature; ``weights`` likewise."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything to go on from: tensors and plain numbers only."""

@@ -78,6 +78,8 @@ class ObservationRows:
         self.normalized = self.learned or self._pixels
         first = (PIXEL_MEAN, PIXEL_STD) if self._pixels else (0.0, 1.0)
         self._mean, self._std = (torch.full((self.size,), value, device=device) for value in first)
+        mean, std = (np.full(self.size, value, np.float32) for value in first)
+        self._arrays = {"observation_mean": mean, "observation_std": std}  # the same, on the host
 
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
         """``[B, *obs_shape]`` to float32 ``[B, size]``; may be the caller's own memory."""
@@ -102,16 +104,14 @@ class ObservationRows:
                     f"a policy without the {self.size} numbers of {name}: both learners must run the same "
                     "algorithm options",
                 )
-            target.copy_(torch.tensor(array.reshape(self.size)))
+            self._arrays[name] = np.array(array.reshape(self.size))
+            target.copy_(torch.from_numpy(self._arrays[name]))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """The normaliser's arrays of a policy message; none where observations are taken as they are."""
         if not self.normalized:
             return {}
-        return {
-            "observation_mean": np.array(self._mean.cpu().numpy()),
-            "observation_std": np.array(self._std.cpu().numpy()),
-        }
+        return {name: array.copy() for name, array in self._arrays.items()}
 
     def description(self) -> dict[str, Any]:
         """The observation's part of the network description."""
@@ -123,5 +123,6 @@ class ObservationRows:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state_dict()``."""
-        self._mean.copy_(state["mean"])
-        self._std.copy_(state["std"])
+        for name, target in (("mean", self._mean), ("std", self._std)):
+            target.copy_(state[name])
+            self._arrays[f"observation_{name}"] = np.array(target.cpu().numpy())

@@ -32,13 +32,25 @@ def has_bf16(device: torch.device, flags: frozenset[str] | None = None) -> bool:
     return bool((cpu_flags() if flags is None else flags).intersection(BF16_FLAGS))
 
 
+def allow_tf32(precision: str, device: torch.device) -> None:
+    """Have float32 products of this process rounded to TF32 on the way into a GPU's tensor cores, or not.
+
+    Raises:
+        InputError: there are no tensor cores.
+    """
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    elif precision == "tf32":
+        raise InputError(f'precision = "tf32": {device} has no TF32, a GPU has; use "fp32" or "auto"')
+
+
 def compute_dtype(precision: str, device: torch.device, flags: frozenset[str] | None = None) -> torch.dtype:
     """The format of weights and activations inside an update; parameters and optimiser stay float32.
 
     Raises:
         InputError: bf16 was asked for where the device would only emulate it.
     """
-    if precision == "fp32":
+    if precision in ("fp32", "tf32"):
         return torch.float32
     if has_bf16(device, flags):
         return torch.bfloat16

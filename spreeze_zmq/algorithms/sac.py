@@ -80,7 +80,9 @@ class SACOptions:
     )
     learning_starts: int = option(1_000, "transitions received before the first update", minimum=1)
     precision: str = option(
-        "auto", "of the products; auto is bf16 where the device has it", choices=("auto", "fp32", "bf16")
+        "auto",
+        "of the products; auto is bf16 where the device has it, tf32 is for GPUs",
+        choices=("auto", "fp32", "bf16", "tf32"),
     )
 
     def __post_init__(self) -> None:

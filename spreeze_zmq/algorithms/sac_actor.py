@@ -15,9 +15,10 @@ from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
 from spreeze_zmq.algorithms.mlp import Mlp, Spares, num_parameters
 from spreeze_zmq.algorithms.observations import RunningStatistics
-from spreeze_zmq.algorithms.precision import compute_dtype
+from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.tanh_normal import Draw
+from spreeze_zmq.device import Staging, captured
 
 
 class SACActor:
@@ -33,6 +34,7 @@ class SACActor:
         self._options = options
         self._spaces = spaces = networks.Spaces(options, env, self._device)
         dtype = compute_dtype(options.precision, self._device)
+        allow_tf32(options.precision, self._device)
         spares = Spares(dtype, self._device)
         self._layers = networks.policy_layers(options, spaces)
         self._size = num_parameters(self._layers)
@@ -55,11 +57,18 @@ class SACActor:
         self._input = networks.JoinedInput(spaces, dtype, self._device)
         self._blocks = networks.Blocks(layers, dtype, self._device)
         self._statistics = RunningStatistics(spaces.num_inputs)
+        self._staging = Staging(self._device)
+        self._launch = captured(self._update, self._device, [self._generator])
         self.num_updates = 0
+
+    @property
+    def weights(self) -> torch.Tensor:
+        """The policy's parameters, and the log temperature behind them."""
+        return self._flat
 
     def load_critic(self, parameters: NDArray[np.float32]) -> None:
         """Take published critics. Raises WireError where they do not fit."""
-        networks.load_flat(self._critics.parameters, parameters, "critics")
+        networks.load_flat(self._critics.parameters, parameters, "critics", self._staging)
         self._critics.refresh()
 
     def observe(self, obs: NDArray[Any]) -> None:
@@ -67,9 +76,15 @@ class SACActor:
         if self._spaces.rows.learned:
             self._statistics.add(obs.reshape(len(obs), -1))
 
-    @torch.no_grad()
     def update(self, obs: torch.Tensor) -> LazyMetrics:
         """One step of policy and temperature; metrics ``actor_loss``, ``entropy`` and ``temperature``."""
+        metrics = self._launch(obs)
+        self.num_updates += 1
+        return metrics
+
+    @torch.no_grad()
+    def _update(self, obs: torch.Tensor) -> LazyMetrics:
+        """What happens on the device, and nothing else."""
         size = obs.shape[0]
         temperature = self._flat[self._size :].exp()  # [1]
         log_prob = torch.zeros_like(temperature)
@@ -81,7 +96,6 @@ class SACActor:
             self._gradient[self._size :] = -(log_prob + self._target_entropy)
         self._adam.step()
         self._policy.refresh()
-        self.num_updates += 1
         # The value is that of the last block: its rows are as random as any.
         return LazyMetrics(
             actor_loss=lambda: (temperature * log_prob)[0] - self._chosen(values).mul_(values).sum(0).mean(),
@@ -129,18 +143,19 @@ class SACActor:
             "observation": self._spaces.rows.description(),
         }
 
-    def policy_arrays(self) -> dict[str, NDArray[np.float32]]:
+    def policy_arrays(self, weights: NDArray[np.float32] | None = None) -> dict[str, NDArray[np.float32]]:
         """Every array of a policy message; the statistics in it are those that updates use from now on."""
         if self._statistics.count:
             mean, std = self._statistics.mean, self._statistics.std()
             arrays = {"observation_mean": mean, "observation_std": std}
             self._spaces.rows.adopt({name: array.astype(np.float32) for name, array in arrays.items()})
         bounds = {"action_low": self._spaces.low, "action_high": self._spaces.high}
-        return {"parameters": self.parameters(), **bounds, **self._spaces.rows.arrays()}
+        parameters = self.parameters() if weights is None else weights[: self._size]
+        return {"parameters": parameters, **bounds, **self._spaces.rows.arrays()}
 
-    def extras(self) -> dict[str, float]:
-        """``temperature``; waits for the device."""
-        return {"temperature": math.exp(float(self._flat[self._size]))}
+    def extras(self, weights: NDArray[np.float32] | None = None) -> dict[str, float]:
+        """``temperature``."""
+        return {"temperature": math.exp(float((self._flat if weights is None else weights)[self._size]))}
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of everything that the next update depends on."""

@@ -13,8 +13,9 @@ from spreeze_zmq.algorithms import sac_networks as networks
 from spreeze_zmq.algorithms.interface import Batch, Environment
 from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
 from spreeze_zmq.algorithms.mlp import Mlp, Spares
-from spreeze_zmq.algorithms.precision import compute_dtype
+from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
+from spreeze_zmq.device import Staging, captured
 
 
 class SACCritic:
@@ -29,6 +30,7 @@ class SACCritic:
         self._tau = options.tau
         self._spaces = spaces = networks.Spaces(options, env, self._device)
         dtype = compute_dtype(options.precision, self._device)
+        allow_tf32(options.precision, self._device)
         spares = Spares(dtype, self._device)
         layers = networks.critic_layers(options, spaces)
         parameters = networks.first_critics(options, spaces, seed).to(self._device)
@@ -47,12 +49,20 @@ class SACCritic:
         self._input = networks.JoinedInput(spaces, dtype, self._device)
         self._next_input = networks.JoinedInput(spaces, dtype, self._device)
         self._blocks = networks.Blocks(layers, dtype, self._device)
+        self._staging = Staging(self._device)
+        self._launch_backward = captured(self._backward, self._device, [self._generator])
+        self._launch_step = captured(self._step, self._device)
         self.num_updates = 0
         self._errors: list[torch.Tensor] = []
 
+    @property
+    def weights(self) -> torch.Tensor:
+        """Both critics' parameters."""
+        return self._critics.parameters
+
     def load_policy(self, arrays: Mapping[str, NDArray[np.float32]], extras: Mapping[str, float]) -> None:
         """Take a published policy and its temperature. Raises WireError where they do not fit."""
-        networks.load_flat(self._policy.parameters, arrays["parameters"], "a policy")
+        networks.load_flat(self._policy.parameters, arrays["parameters"], "a policy", self._staging)
         self._spaces.rows.adopt(arrays)
         self._policy.refresh()
         if "temperature" in extras:
@@ -70,19 +80,32 @@ class SACCritic:
         self.step()
         return metrics
 
-    @torch.no_grad()
     def backward(self, batch: Batch) -> LazyMetrics:
         """The gradient of the loss: the sum over the critics of the mean over the batch, each row by its
         weight if it has one.
         """
-        size = batch.reward.shape[0]
+        fields = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs, batch.weight)
+        return self._launch_backward(*fields)
+
+    @torch.no_grad()
+    def _backward(
+        self,
+        obs: torch.Tensor,
+        action: torch.Tensor,
+        reward: torch.Tensor,
+        discount: torch.Tensor,
+        next_obs: torch.Tensor,
+        weight: torch.Tensor | None,
+    ) -> LazyMetrics:
+        """What of it happens on the device, and nothing else."""
+        size = reward.shape[0]
         errors = []
         for rows in self._blocks(size):
-            target = self._target(batch, rows)
-            obs, action = self._spaces.rows(batch.obs[rows]), self._spaces.unit_action(batch.action[rows])
-            output = self._critics.forward(self._input(obs, action))
-            weight = 1.0 / size if batch.weight is None else batch.weight[rows] / size
-            gradient, error = self._value.loss_gradient(output, target, weight)
+            target = self._target(next_obs[rows], reward[rows], discount[rows])
+            joined = self._input(self._spaces.rows(obs[rows]), self._spaces.unit_action(action[rows]))
+            output = self._critics.forward(joined)
+            share = 1.0 / size if weight is None else weight[rows] / size
+            gradient, error = self._value.loss_gradient(output, target, share)
             self._critics.backward(gradient, add=rows.start > 0)
             errors.append(error)
         self._errors = errors
@@ -96,27 +119,35 @@ class SACCritic:
     @torch.no_grad()
     def step(self) -> None:
         """Move the critics by the gradient, and their targets after them."""
+        self._launch_step()
+        self.num_updates += 1
+
+    @torch.no_grad()
+    def _step(self) -> None:
+        """What of it happens on the device, and nothing else."""
         self._adam.step()
         self._critics.refresh()
         self._targets.parameters.lerp_(self._critics.parameters, self._tau)
         self._targets.refresh()
-        self.num_updates += 1
 
     def reseed(self, seed: int) -> None:
         """Draw the noise of the target actions from another seed from here on."""
-        self._generator = networks.generator(seed, networks.CRITIC_NOISE, self._device)
+        self._generator.set_state(networks.generator(seed, networks.CRITIC_NOISE, self._device).get_state())
 
     @torch.no_grad()
     def target(self, batch: Batch) -> torch.Tensor:
         """What to learn, ``[B]`` or ``[B, num_atoms]``: equation 3, over ``n`` steps."""
-        return torch.cat([self._target(batch, rows) for rows in self._blocks(batch.reward.shape[0])])
+        blocks = self._blocks(batch.reward.shape[0])
+        return torch.cat(
+            [self._target(batch.next_obs[b], batch.reward[b], batch.discount[b]) for b in blocks]
+        )
 
-    def _target(self, batch: Batch, rows: slice) -> torch.Tensor:
-        next_obs = self._spaces.rows(batch.next_obs[rows])
+    def _target(self, next_obs: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor) -> torch.Tensor:
+        next_obs = self._spaces.rows(next_obs)
         draw = self._distribution.draw(self._policy.forward(next_obs)[0].float(), self._generator)
         output = self._targets.forward(self._next_input(next_obs, draw.action))
         bonus = draw.log_prob * -self._temperature
-        return self._value.target(output, bonus, batch.reward[rows], batch.discount[rows])
+        return self._value.target(output, bonus, reward, discount)
 
     def priorities(self) -> torch.Tensor:
         """``[B]``: the size of the last update's errors, the mean of both critics'."""

@@ -17,6 +17,7 @@ from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.scratch import Scratch
 from spreeze_zmq.algorithms.tanh_normal import TanhNormal
 from spreeze_zmq.algorithms.values import CategoricalValue, ScalarValue, Value
+from spreeze_zmq.device import Staging
 from spreeze_zmq.errors import WireError
 
 NUM_CRITICS = 2
@@ -141,8 +142,8 @@ def distribution(options: SACOptions, spaces: Spaces) -> TanhNormal:
     return TanhNormal(spaces.num_actions, options.log_std_min, options.log_std_max)
 
 
-def load_flat(target: torch.Tensor, parameters: NDArray[np.float32], what: str) -> None:
-    """Copy published parameters into ``target`` ``[P]``.
+def load_flat(target: torch.Tensor, parameters: NDArray[np.float32], what: str, staging: Staging) -> None:
+    """Copy published parameters into ``target`` ``[P]``, after the updates that have been launched.
 
     Raises:
         WireError: ``bad_parameters``, where they are not ``P`` float32 numbers.
@@ -153,7 +154,7 @@ def load_flat(target: torch.Tensor, parameters: NDArray[np.float32], what: str) 
             f"{what} of {parameters.dtype} {parameters.shape}, expected float32 {tuple(target.shape)}: "
             "both learners must run the same algorithm options",
         )
-    target.copy_(torch.tensor(parameters))
+    staging.load(target, parameters)
 
 
 def export_flat(parameters: torch.Tensor) -> NDArray[np.float32]:

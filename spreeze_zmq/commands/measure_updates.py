@@ -19,6 +19,7 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.balance.knee import climb, doublings, knee
+from spreeze_zmq.device import WARM_UP_CALLS
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, transition_replay
@@ -64,7 +65,7 @@ class Trial:
         """Transitions trained on a second, over one turn. The first turn of a size warms up."""
         key = batch_size, torch.get_num_threads()
         if key not in self._updates:
-            self.seconds(batch_size, 1)
+            self.seconds(batch_size, 1 if self.device.type == "cpu" else WARM_UP_CALLS + 2)
             self._updates[key] = max(1, math.ceil(TURN_S / self.seconds(batch_size, 1)))
         updates = self._updates[key]
         return batch_size * updates / self.seconds(batch_size, updates)

@@ -4,7 +4,7 @@ that does these in turn.
 
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.loop import Learner, learn
-from spreeze_zmq.learner.publication import Cadence, Record
+from spreeze_zmq.learner.publication import Cadence, Outbox, Record
 from spreeze_zmq.learner.ranks import Ranks, checksum
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, settle_device
 from spreeze_zmq.learner.vault import Vault
@@ -13,6 +13,7 @@ __all__ = [
     "Cadence",
     "Intake",
     "Learner",
+    "Outbox",
     "Ranks",
     "Record",
     "Vault",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from spreeze_zmq.component import Component
+from spreeze_zmq.device import Work
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.learner.ranks import Ranks
@@ -17,6 +18,7 @@ class Learner(Protocol):
 
     intake: Intake
     cadence: Cadence
+    work: Work
 
     @property
     def replay(self) -> SavedReplay:
@@ -74,7 +76,7 @@ def learn(component: Component, learner: Learner, ranks: Ranks | None = None) ->
         learner.take_weights()
         learner.take_rollouts()
         if learner.may_update:
-            with learner.cadence.updating():
+            with learner.cadence.updating(), learner.work.update():
                 learner.update()
         learner.publish_if_due()
         vault.serve()

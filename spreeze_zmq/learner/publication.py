@@ -10,6 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.channels import Publisher
+from spreeze_zmq.device import Download
 from spreeze_zmq.wire import Message
 
 #: Share of the time of its updates that a learner spends on publications.
@@ -104,6 +110,53 @@ class Cadence:
             "cost": self._publishing_s / self._updating_s if self._updating_s else 0.0,
             "bytes": self._num_bytes,
         }
+
+
+class Outbox:
+    """Publishes weights as they were when they were put in, once they have come off the device.
+
+    Args:
+        publisher: of the channel.
+        cadence: is charged with what it costs.
+        device: where the weights are, as torch names it; on a CPU they are there at once.
+    """
+
+    def __init__(self, publisher: Publisher, cadence: Cadence, device: str) -> None:
+        self._publisher = publisher
+        self._cadence = cadence
+        self._download = Download(torch.device(device))
+        self._make: Callable[[NDArray[np.float32]], Message] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether weights are still on their way."""
+        return self._make is not None
+
+    def put(
+        self, weights: torch.Tensor, make: Callable[[NDArray[np.float32]], Message], *, wait: bool
+    ) -> None:
+        """Begin to publish.
+
+        Args:
+            weights: flat, on the device.
+            make: the message of a copy of them on the host.
+            wait: publish before this returns.
+        """
+        self.serve(wait=True)
+        with self._cadence.publishing():
+            self._download.start(weights)
+            self._make = make
+        self.serve(wait=wait)
+
+    def serve(self, *, wait: bool = False) -> None:
+        """Publish what has arrived meanwhile, or ``wait`` for it."""
+        if self._make is None or not self._download.ready(wait=wait):
+            return
+        with self._cadence.publishing():
+            message = self._make(self._download.array())
+            self._publisher.publish(message)
+        self._make = None
+        self._cadence.sent(message)
 
 
 class Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import torch
@@ -31,6 +32,8 @@ def settle_device(component: Component) -> str:
     torch.set_flush_denormal(True)
     device = device_of(component.options["device"], component.index)
     log.info("device %s, %d threads", device, threads)
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
     for line in sizing.lines(component.plan.measured):
         log.info("%s", line)
     return device
@@ -39,4 +42,6 @@ def settle_device(component: Component) -> str:
 def cadence_of(component: Component) -> Cadence:
     """When the plan has this learner publish."""
     own, every = component.options, component.plan.balance.publish_every_updates
-    return Cadence(own["publish_interval_s"], every, own["publish_cost"])
+    # An update on a GPU is time that this thread waits for; one on a CPU is its own work.
+    work_clock = time.thread_time if own["device"] == "cpu" else time.monotonic
+    return Cadence(own["publish_interval_s"], every, own["publish_cost"], work_clock=work_clock)

@@ -49,6 +49,7 @@ class PrioritizedReplay(Replay):
         self.tree = SumTree(self.ring.capacity, self.ring.device)
         self._highest = torch.ones((), dtype=torch.float64, device=self.ring.device)
         self._drawn = torch.empty(0, dtype=torch.int64, device=self.ring.device)
+        self._weight = torch.empty(0, device=self.ring.device)
 
     @classmethod
     def for_environment(
@@ -75,7 +76,9 @@ class PrioritizedReplay(Replay):
         share = self.tree.leaves[self._drawn] / self.tree.total
         weight = (share * len(self)).pow_(-self.beta)
         batch = Batch(**self.ring.take(self._drawn))
-        return replace(batch, weight=(weight / weight.amax()).float())
+        if self._weight.shape != weight.shape:
+            self._weight = torch.empty_like(weight, dtype=torch.float32)
+        return replace(batch, weight=self._weight.copy_(weight / weight.amax()))
 
     def prioritize(self, errors: torch.Tensor) -> None:
         """Set the priorities of the batch drawn last, from its errors ``[B]``."""

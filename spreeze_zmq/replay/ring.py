@@ -14,6 +14,7 @@ import psutil
 import torch
 from numpy.typing import NDArray
 
+from spreeze_zmq.device import Ingestion, Staging
 from spreeze_zmq.errors import CheckpointError, InputError
 
 #: Share of the free memory that a table may claim.
@@ -74,6 +75,7 @@ class Ring:
             dtype: torch.empty(capacity, width, dtype=getattr(torch, dtype), device=self.device)
             for dtype, width in widths.items()
         }
+        self._staging, self._ingestion = Staging(self.device), Ingestion(self.device)
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._index = torch.empty(0, dtype=torch.int64, device=self.device)
         self._rows: dict[str, torch.Tensor] = {}
@@ -104,13 +106,15 @@ class Ring:
         begin = (self.num_added + count - kept) % self.capacity
         before_end = min(kept, self.capacity - begin)
         for dtype, width in self._widths.items():
-            rows = np.empty((kept, width), dtype)
+            source, table = self._staging.rows(kept, width, dtype), self._tables[dtype]
+            rows = source.numpy()
             for name, (other, place) in self._places.items():
                 if other == dtype:
                     rows[:, place] = fields[name][count - kept :].reshape(kept, -1)
-            source, table = torch.from_numpy(rows), self._tables[dtype]
-            table[begin : begin + before_end] = source[:before_end]
-            table[: kept - before_end] = source[before_end:]
+            with self._ingestion.writing():
+                table[begin : begin + before_end].copy_(source[:before_end], non_blocking=True)
+                table[: kept - before_end].copy_(source[before_end:], non_blocking=True)
+                self._staging.copied()
         self.num_added += count
 
     def gather(self, batch_size: int) -> dict[str, torch.Tensor]:
@@ -129,8 +133,9 @@ class Ring:
         """The rows ``index`` ``[B]``; the tensors hold until the next call."""
         if not self._batch or next(iter(self._rows.values())).shape[0] != index.shape[0]:
             self._prepare(index.shape[0])
-        for dtype, table in self._tables.items():
-            torch.index_select(table, 0, index, out=self._rows[dtype])
+        with self._ingestion.reading():
+            for dtype, table in self._tables.items():
+                torch.index_select(table, 0, index, out=self._rows[dtype])
         return self._batch
 
     def _prepare(self, batch_size: int) -> None:
@@ -152,8 +157,9 @@ class Ring:
     def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
         """Write ``folder``: a mappable npy for each dtype, the sampling's state, and ``replay.json``."""
         folder.mkdir(parents=True, exist_ok=True)
-        for dtype, table in self._tables.items():
-            np.save(folder / f"{dtype}.npy", table[: len(self)].cpu().numpy(), allow_pickle=False)
+        with self._ingestion.reading():
+            for dtype, table in self._tables.items():
+                np.save(folder / f"{dtype}.npy", table[: len(self)].cpu().numpy(), allow_pickle=False)
         np.save(folder / "generator.npy", self.random_state().numpy(), allow_pickle=False)
         about = {**settings, **self._layout(), "num_added": self.num_added}
         (folder / "replay.json").write_text(json.dumps(about, indent=1))
@@ -186,7 +192,8 @@ class Ring:
                 raise CheckpointError(
                     f"{folder / dtype}.npy holds {saved.dtype} {saved.shape}, expected {size} rows"
                 )
-            self._tables[dtype][:size] = torch.from_numpy(np.array(saved))
+            with self._ingestion.writing():
+                self._tables[dtype][:size] = torch.from_numpy(np.array(saved))
         self.set_random_state(torch.from_numpy(state))
         self.num_added = num_added
 

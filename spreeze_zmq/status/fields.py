@@ -28,6 +28,14 @@ class Publication(TypedDict):
     bytes: int
 
 
+class Device(TypedDict):
+    """A learner's GPU: the share of time that its updates take, the memory it holds, what is free."""
+
+    busy: float
+    memory_bytes: int
+    memory_free_bytes: int
+
+
 class Samples(TypedDict):
     """The account of transitions: produced = received + dropped + in_flight."""
 
@@ -110,6 +118,7 @@ class Status(TypedDict):
     replay_ratio: ReplayRatio
     policy_lag: PolicyLag
     publication: NotRequired[dict[str, Publication]]
+    devices: NotRequired[dict[str, Device]]
     samples: Samples
     workers: dict[str, Workers]
     episodes: Episodes

@@ -139,7 +139,7 @@ _OBS = ("float32", "uint8")
 _ANY_RANK = 8
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
 _REPORT = _fields(
-    ("pushed", "taken", "policy_lag", "publication", "waiting_for"),
+    ("pushed", "taken", "policy_lag", "publication", "device", "waiting_for"),
     role="text",
     name="text",
     pid="count",
@@ -154,6 +154,7 @@ _REPORT = _fields(
     taken="map",
     policy_lag="numbers",
     publication="numbers",
+    device="numbers",
     waiting_for="text",
 )
 

@@ -36,6 +36,7 @@ REPORT = {
     },
     "policy_lag": {"p50": 1, "p99": 3, "max": 4, "stale": 256},
     "publication": {"interval_s": 0.0625, "cost": 0.015625, "bytes": 573448},
+    "device": {"busy": 0.9375, "memory_bytes": 2_147_483_648, "memory_free_bytes": 17_179_869_184},
     "waiting_for": "",
 }
 

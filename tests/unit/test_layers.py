@@ -12,6 +12,7 @@ PACKAGE = ROOT / "spreeze_zmq"
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
     {"errors", "rollout"},
+    {"device"},
     {
         "wire",
         "envs",
@@ -91,7 +92,7 @@ def test_imports_point_strictly_down(path):
     ("dependency", "rooms"),
     [
         ("zmq", {"channels", "commands"}),
-        ("torch", {"algorithms", "replay", "learner", "commands"}),
+        ("torch", {"device", "algorithms", "replay", "learner", "commands"}),
         ("gymnasium", {"envs", "commands"}),
         ("mujoco", {"envs", "commands"}),
         ("tensorboard", {"metrics"}),

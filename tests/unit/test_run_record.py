@@ -71,6 +71,15 @@ def test_the_summary_says_what_each_learner_spends_on_publications():
     assert run.status("training", 2.0)["publication"] == expected
 
 
+def test_the_summary_says_what_each_gpu_does():
+    """By the process that uses it; who has none is not there."""
+    run = record()
+    gpu = {"busy": 0.95, "memory_bytes": 2_000_000_000, "memory_free_bytes": 10_000_000_000}
+    run.take_report("critic_learner-1", 1, report("critic_learner", device=gpu), 1.0)
+    run.take_report("actor_learner-0", 2, report("actor_learner", device={}), 1.0)
+    assert run.summary("", 2.0, final=True)["devices"] == {"critic_learner-1": gpu}
+
+
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [

@@ -1,0 +1,9 @@
+"""Work on a CUDA device that its host never has to wait for; on a CPU each part is the plain call."""
+
+from __future__ import annotations
+
+from spreeze_zmq.device.captured import WARM_UP_CALLS, Captured, Recorder, captured
+from spreeze_zmq.device.transfers import Download, Ingestion, Staging
+from spreeze_zmq.device.work import Work
+
+__all__ = ["WARM_UP_CALLS", "Captured", "Download", "Ingestion", "Recorder", "Staging", "Work", "captured"]
