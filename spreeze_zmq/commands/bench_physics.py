@@ -87,7 +87,7 @@ def bare_physics(
 
 def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]], nthread: int = 1) -> Callable[[], None]:
     """One step of all simulations without observing, rewarding or resetting, from states that ``env`` has
-    been in.
+    been in, of the model as its file says: what the engine spares the solver is the engine's gain.
     """
     from mujoco.batch import Batch
 
@@ -96,7 +96,7 @@ def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]], nthread: int = 1) -> 
     for count in range(NUM_STATES):
         states.append(task.batch.state.copy())
         env.step(actions[count % len(actions)])
-    batch = Batch(task.model, env.num_envs, nthread=nthread)
+    batch = Batch(task.load()[1], env.num_envs, nthread=nthread)
     ctrl, frame_skip = batch.bind("ctrl"), task.frame_skip
     count = 0
 

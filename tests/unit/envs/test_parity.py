@@ -3,9 +3,11 @@
 import os
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from mujoco.batch import Batch
 
 from spreeze_zmq import envs
 from spreeze_zmq.envs.tasks import NATIVE
@@ -138,3 +140,27 @@ def test_reset_options_reach_the_classic_tasks():
         np.testing.assert_array_equal(
             ours.reset(seed=1, options=options)[0], theirs.reset(seed=1, options=options)[0]
         )
+
+
+@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Walker2d-v5", "Humanoid-v5"])
+def test_a_single_tree_steps_the_same_without_a_search_for_islands(env_id):
+    """What is spared the solver changes no bit of the state, while robots fall, touch and are reset."""
+    env = envs.make(env_id, 8, seed=3)
+    env.reset()
+    model = env.task.load()[1]
+    whole = Batch(model, 8)
+    ctrl, rng = whole.bind("ctrl"), np.random.default_rng(3)
+    spared = int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
+    assert env.task.model.opt.disableflags == model.opt.disableflags | spared != model.opt.disableflags
+    for _ in range(150):
+        whole.state[:] = env.task.batch.state
+        action = rng.uniform(env.action_space.low, env.action_space.high).astype(np.float32)
+        ctrl[:] = action
+        whole.step(nstep=env.task.frame_skip)
+        ended = np.logical_or(*env.step(action)[2:4])
+        assert np.array_equal(env.task.batch.state[~ended], whole.state[~ended])
+
+
+def test_robots_that_could_touch_one_another_keep_their_islands():
+    """With several trees the search decides what is solved together: the results would not be the same."""
+    assert envs.make("Pusher-v5", 1).task.model.opt.disableflags == 0
