@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import platform
+import re
 import signal
 import textwrap
 from collections.abc import Callable, Iterator
@@ -21,9 +22,15 @@ from spreeze_zmq.commands.bench_figures import Figure, Section, number
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.topology.mistakes import suggestion
-from spreeze_zmq.topology.resolve import available_cores
+from spreeze_zmq.topology.resolve import (
+    available_cores,
+    device_problem,
+    num_cuda_devices,
+    torch_has_cuda,
+)
 
 WIDTH = 100
+DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 #: The packages whose speed is measured with ours.
 PACKAGES = ("numpy", "torch", "mujoco", "gymnasium", "envpool", "pyzmq")
 #: The channels' measurement warms up and starts a process for every turn: so much of the time is its own.
@@ -54,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long each section measures, besides its start; the channels take at least 10 s "
         "(default: %(default)g)",
     )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        metavar="DEVICE",
+        help="where the learner updates: cpu, cuda or cuda:1 (default: %(default)s)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures to FILE as well")
 
 
@@ -64,13 +77,13 @@ def main(arguments: argparse.Namespace) -> int:
         InputError: an unknown section or environment, a senseless time, a file that cannot be written.
     """
     names = list(dict.fromkeys(arguments.sections)) or [name for name in SECTIONS if name != "envs"]
-    check(names, arguments.env, arguments.seconds, arguments.json)
+    check(names, arguments.env, arguments.seconds, arguments.json, arguments.device)
     machine = describe_machine()
     print(machine_line(machine))
     sections = []
     with ending_on_sigterm():
         for name in names:
-            sections.append(SECTIONS[name](arguments.env, arguments.seconds))
+            sections.append(SECTIONS[name](arguments.env, arguments.seconds, arguments.device))
             print("\n" + table(sections[-1]), flush=True)
     print("\nratio: the median over neighbouring turns of what we reach to the limit")
     if arguments.json:
@@ -78,7 +91,7 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check(names: list[str], env_id: str, seconds: float, path: Path | None) -> None:
+def check(names: list[str], env_id: str, seconds: float, path: Path | None, device: str = "cpu") -> None:
     """Refuse what cannot be measured or written, before anything is measured.
 
     Raises:
@@ -89,6 +102,10 @@ def check(names: list[str], env_id: str, seconds: float, path: Path | None) -> N
             raise InputError(f"there is no section {name!r} ({suggestion(name, SECTIONS)})")
     if not (math.isfinite(seconds) and seconds > 0):
         raise InputError(f"--seconds {seconds:g}: a number of seconds above 0 is expected")
+    if DEVICE.fullmatch(device) is None:
+        raise InputError(f"--device {device}: expected cpu, cuda or cuda:1")
+    if problem := device_problem(device, num_cuda_devices(), torch_has_cuda()):
+        raise InputError(f"--device {problem}; without it the CPU is measured")
     if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
         raise InputError(f"--json {path}: no file can be written there")
     try:
@@ -101,15 +118,15 @@ def check(names: list[str], env_id: str, seconds: float, path: Path | None) -> N
 # --- the sections; what each needs is imported when it is asked for ------------------------------
 
 
-def measure_sampler(env_id: str, seconds: float) -> Section:
-    """Environments and a whole sampler."""
+def measure_sampler(env_id: str, seconds: float, device: str) -> Section:
+    """Environments and a whole sampler, which needs no device."""
     from spreeze_zmq.commands import bench_sampler
 
     return bench_sampler.measure(env_id, seconds)
 
 
-def measure_channels(env_id: str, seconds: float) -> Section:
-    """Messages of several sizes; the environment plays no part."""
+def measure_channels(env_id: str, seconds: float, device: str) -> Section:
+    """Messages of several sizes; environment and device play no part."""
     from spreeze_zmq.commands import bench_channels
 
     sizes = bench_channels.SIZES
@@ -117,22 +134,22 @@ def measure_channels(env_id: str, seconds: float) -> Section:
     return channels_section(rows)
 
 
-def measure_learner(env_id: str, seconds: float) -> Section:
-    """Updates of both halves."""
+def measure_learner(env_id: str, seconds: float, device: str) -> Section:
+    """Updates of both halves on ``device``."""
     from spreeze_zmq.commands import bench_learner
 
-    return bench_learner.measure(env_id, seconds)
+    return bench_learner.measure(env_id, seconds, device=device)
 
 
-def measure_envs(env_id: str, seconds: float) -> Section:
-    """Tasks and scenarios of its own; the environment plays no part."""
+def measure_envs(env_id: str, seconds: float, device: str) -> Section:
+    """Tasks and scenarios of its own; environment and device play no part."""
     from spreeze_zmq.commands import bench_envs
 
     return bench_envs.measure(seconds)
 
 
 #: In the order in which they are measured.
-SECTIONS: dict[str, Callable[[str, float], Section]] = {
+SECTIONS: dict[str, Callable[[str, float, str], Section]] = {
     "sampler": measure_sampler,
     "channels": measure_channels,
     "learner": measure_learner,

@@ -237,22 +237,26 @@ def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:
 # --- the process ----------------------------------------------------------------------------------
 
 
-def measure(env_id: str, seconds: float, batch_sizes: Sequence[int] = ()) -> Section:
+def measure(env_id: str, seconds: float, batch_sizes: Sequence[int] = (), device: str = "cpu") -> Section:
     """Measure the updates in a process of their own for about ``seconds``.
 
     Args:
         env_id: gives the widths of observations and actions.
         seconds: for all batch sizes and precisions together.
-        batch_sizes: ``BATCH_SIZES`` as far as there is time, where none are given.
+        batch_sizes: ``BATCH_SIZES`` as far as there is time, where none are given; on a GPU those of
+            ``bench_cuda``.
+        device: as torch names it.
 
     Raises:
         ComponentFailed: the process ended; holds its last words.
         PeerTimeout: it did not end.
     """
-    sizes = batch_sizes or [size for size in BATCH_SIZES if size < 4096 or seconds >= SECONDS_FOR_ALL]
+    sizes = batch_sizes
+    if device == "cpu" and not sizes:
+        sizes = [size for size in BATCH_SIZES if size < 4096 or seconds >= SECONDS_FOR_ALL]
     with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
         path = Path(folder) / "figures.json"
-        arguments = (env_id, str(seconds), ",".join(map(str, sizes)), str(path))
+        arguments = (env_id, str(seconds), ",".join(map(str, sizes)), device, str(path))
         spec = ProcessSpec(
             name="learner-0",
             role="critic_learner",
@@ -264,6 +268,11 @@ def measure(env_id: str, seconds: float, batch_sizes: Sequence[int] = ()) -> Sec
         run_to_end(spec, seconds + TIMEOUT_S)
         figures = [Figure(**fields) for fields in json.loads(path.read_text())]
     about = f"{env_id}, sac, 2 x 256 units, updates alone on one core; limit: products of the hidden layer"
+    if device != "cpu":
+        about = (
+            f"{env_id}, sac, 2 x 256 units, on {device}, batches drawn from a full replay there; limit: a "
+            "product of 8192 x 8192"
+        )
     return Section("learner", about, figures)
 
 
@@ -289,8 +298,14 @@ def run_to_end(spec: ProcessSpec, timeout_s: float) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """The process: measure, and write the figures to a file."""
-    env_id, seconds, sizes, path = arguments
-    figures = run(env_id, float(seconds), [int(size) for size in sizes.split(",")])
+    env_id, seconds, sizes, device, path = arguments
+    batch_sizes = [int(size) for size in sizes.split(",") if size]
+    if device == "cpu":
+        figures = run(env_id, float(seconds), batch_sizes)
+    else:
+        from spreeze_zmq.commands import bench_cuda
+
+        figures = bench_cuda.run(env_id, float(seconds), batch_sizes, device)
     Path(path).write_text(json.dumps([asdict(figure) for figure in figures]))
 
 

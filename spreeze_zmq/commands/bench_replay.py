@@ -69,12 +69,12 @@ def measure_feeding(
     ]
 
 
-def full_replay(spec: EnvironmentSpec) -> Replay:
+def full_replay(spec: EnvironmentSpec, device: str = "cpu") -> Replay:
     """A replay that overwrites with every rollout."""
     from spreeze_zmq.replay import Replay
 
     assert spec.action_kind == "box"
-    replay = Replay(CAPACITY, spec.obs_shape, spec.obs_dtype, spec.action_shape, "float32", 0.99, 1)
+    replay = Replay(CAPACITY, spec.obs_shape, spec.obs_dtype, spec.action_shape, "float32", 0.99, 1, device)
     rollout = random_rollout(spec)
     for _ in range(math.ceil(CAPACITY / rollout.num_transitions)):
         replay.add(rollout)

@@ -11,7 +11,7 @@ import torch
 
 from spreeze_zmq.errors import CheckpointError
 from spreeze_zmq.replay.replays import Batch, Replay, ReplaySizes, Spaces
-from spreeze_zmq.replay.sum_tree import SumTree
+from spreeze_zmq.replay.sum_tree import BYTES_PER_LEAF, SumTree
 from spreeze_zmq.rollout import Rollout
 
 #: Keeps what was learned perfectly from never being drawn again.
@@ -42,6 +42,7 @@ class PrioritizedReplay(Replay):
     """
 
     prioritized = True
+    bytes_beside = BYTES_PER_LEAF
 
     def __init__(self, *arguments: Any, alpha: float = 0.6, beta: float = 0.4, **named: Any):
         super().__init__(*arguments, **named)

@@ -118,6 +118,8 @@ class Replay(_Kept):
     """
 
     prioritized = False
+    #: For each transition, beside it.
+    bytes_beside = 0
 
     def __init__(
         self,
@@ -140,7 +142,8 @@ class Replay(_Kept):
             Column("reward", "float32", ()),
             Column("discount", "float32", ()),
         )
-        super().__init__(Ring(capacity, columns, device, seed), {"gamma": gamma, "n_step": n_step})
+        ring = Ring(capacity, columns, device, seed, self.bytes_beside)
+        super().__init__(ring, {"gamma": gamma, "n_step": n_step})
 
     @classmethod
     def for_environment(

@@ -53,12 +53,21 @@ class Ring:
         columns: what a row holds.
         device: where the table lies.
         seed: of the sampling.
+        bytes_beside: what its owner keeps for each row elsewhere, for the estimate of the memory.
 
     Raises:
         InputError: the table does not fit in the memory that is free.
     """
 
-    def __init__(self, capacity: int, columns: Sequence[Column], device: torch.device | str, seed: int):
+    def __init__(
+        self,
+        capacity: int,
+        columns: Sequence[Column],
+        device: torch.device | str,
+        seed: int,
+        bytes_beside: int = 0,
+    ):
+        self._bytes_beside = bytes_beside
         self.capacity = capacity
         self.columns = tuple(columns)
         self.device = torch.device(device)
@@ -86,8 +95,9 @@ class Ring:
 
     @property
     def memory_bytes(self) -> int:
-        """Size of the full table."""
-        return self.capacity * sum(np.dtype(dtype).itemsize * width for dtype, width in self._widths.items())
+        """Size of the full table, and of what its owner keeps beside it."""
+        row = sum(np.dtype(dtype).itemsize * width for dtype, width in self._widths.items())
+        return self.capacity * (row + self._bytes_beside)
 
     def _check_memory(self) -> None:
         free = free_bytes(self.device)

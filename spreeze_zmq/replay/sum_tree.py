@@ -6,6 +6,8 @@ import torch
 
 #: Children of a node: four levels hold a million rows, and a level costs the same few calls for all draws.
 FAN_OUT = 32
+#: A float64 for each leaf; all sums together are a thirtieth of that.
+BYTES_PER_LEAF = 9
 
 
 class SumTree:

@@ -38,6 +38,14 @@ def prioritize_all(replay, errors):
         replay.prioritize(errors[rewards])
 
 
+def test_the_estimate_of_the_memory_counts_the_priorities():
+    """All that is allocated for many rows, within 2 %."""
+    replay = make_replay(capacity=100_000)
+    tables = sum(table.nbytes for table in replay.ring._tables.values())
+    allocated = tables + sum(level.nbytes for level in replay.tree.levels)
+    assert allocated <= replay.ring.memory_bytes <= 1.03 * allocated
+
+
 @pytest.mark.parametrize("size", [1, 31, 32, 33, 1024, 5000])
 def test_every_place_falls_into_its_row(size):
     """As a cumulative sum says, with empty rows among them, and both ends."""

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spreeze_zmq.algorithms.precision import compute_dtype, cpu_flags
+from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype, cpu_flags
 from spreeze_zmq.errors import InputError
 
 CPU = torch.device("cpu")
@@ -28,6 +28,14 @@ def test_emulated_bf16_is_refused_with_the_reason():
     """It would be many times slower than what the user hoped to speed up."""
     with pytest.raises(InputError, match=r"cpu has none of amx_bf16 or avx512_bf16.*emulate"):
         compute_dtype("bf16", CPU, frozenset({"avx2"}))
+
+
+def test_tf32_is_refused_where_there_are_no_tensor_cores():
+    """And is float32 to everything but their products."""
+    with pytest.raises(InputError, match="cpu has no TF32, a GPU has"):
+        allow_tf32("tf32", CPU)
+    allow_tf32("fp32", CPU)
+    assert compute_dtype("tf32", torch.device("cuda")) == torch.float32
 
 
 def test_flags_are_read_whole_words(tmp_path):
