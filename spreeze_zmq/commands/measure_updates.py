@@ -35,6 +35,9 @@ SMALLEST = 64
 TURN_S = 0.02
 #: Seconds after which no further measurement is begun, for batch sizes and for threads.
 BATCH_BUDGET_S, THREADS_BUDGET_S = 2.5, 1.0
+#: On a GPU each change of the batch records a CUDA graph anew, after calls that prepare it. None of that is
+#: in the rates, but it takes time.
+CUDA_BUDGET_S, CUDA_WARM_UP = 10.0, WARM_UP_CALLS + 2
 #: The random replay holds at most so many transitions and bytes.
 ROWS, ROWS_BYTES = 16_384, 1 << 26
 STEPS = 16
@@ -60,12 +63,16 @@ class Trial:
         self.replay = transition_replay(self.env, small, self.device, 1)
         self.replay.add(random_rollout(self.env, rows // STEPS))
         self._updates: dict[tuple[int, int], int] = {}
+        self._batch_size = 0
 
     def rate(self, batch_size: int) -> float:
-        """Transitions trained on a second, over one turn. The first turn of a size warms up."""
+        """Transitions trained on a second, over one turn; the first of a size warms up, on a GPU each."""
+        if self.device.type == "cuda" and batch_size != self._batch_size:
+            self.seconds(batch_size, CUDA_WARM_UP)
+        self._batch_size = batch_size
         key = batch_size, torch.get_num_threads()
         if key not in self._updates:
-            self.seconds(batch_size, 1 if self.device.type == "cpu" else WARM_UP_CALLS + 2)
+            self.seconds(batch_size, 1)
             self._updates[key] = max(1, math.ceil(TURN_S / self.seconds(batch_size, 1)))
         updates = self._updates[key]
         return batch_size * updates / self.seconds(batch_size, updates)
@@ -152,19 +159,19 @@ def measure(plan: Plan) -> dict[str, Any]:
     """
     threads = plan.components["critic_learner"].threads
     torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)  # as in a learner
     curve: dict[int, float] = {}
     batch_size, ended = plan.algorithm["batch_size"], "last"
     device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
-    largest = largest_batch(plan, free_bytes(device)) if BATCH_SIZE in plan.to_measure else 0
-    trial = Trial(plan)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     if BATCH_SIZE in plan.to_measure:
-        wanted = max(SMALLEST, min(trial.options.max_batch_size, trial.options.replay_capacity))
-        sizes = list(doublings(SMALLEST, min(wanted, largest)))
-        if device.type == "cpu" and threads == 1:
-            trial.clock = time.process_time
-        curve, ended = climb(sizes, trial.rate, within(BATCH_BUDGET_S, trial.clock))
-        ended = "memory" if ended == "last" and largest < wanted else ended
+        largest = largest_batch(plan, free_bytes(device))  # before anything is allocated
+        trial = Trial(plan)
+        curve, ended = measure_batches(trial, largest, threads)
         batch_size = knee(curve)
+    else:
+        trial = Trial(plan)
     by_threads: dict[int, float] = {}
     if any(key.endswith(".threads") for key in plan.to_measure):
         numbers = sorted({*doublings(1, threads), threads})
@@ -172,6 +179,17 @@ def measure(plan: Plan) -> dict[str, Any]:
         left = within(THREADS_BUDGET_S, trial.clock)
         by_threads, _ = climb(numbers, lambda number: threaded(trial, batch_size, number), left)
     return {"batch_sizes": curve, "ended": ended, "threads": by_threads}
+
+
+def measure_batches(trial: Trial, largest: int, threads: int) -> tuple[dict[int, float], str]:
+    """The curve of batch sizes up to ``largest``, which the memory takes, and why it ends."""
+    wanted = max(SMALLEST, min(trial.options.max_batch_size, trial.options.replay_capacity))
+    if trial.device.type == "cpu" and threads == 1:
+        trial.clock = time.process_time
+    budget_s = CUDA_BUDGET_S if trial.device.type == "cuda" else BATCH_BUDGET_S
+    sizes = list(doublings(SMALLEST, min(wanted, largest)))
+    curve, ended = climb(sizes, trial.rate, within(budget_s, trial.clock))
+    return curve, "memory" if ended == "last" and largest < wanted else ended
 
 
 def threaded(trial: Trial, batch_size: int, threads: int) -> float:
