@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from spreeze_zmq import tuning
-from spreeze_zmq.balance import Change, Rebalancer, Windows
+from spreeze_zmq.balance import Change, EnvsPerSampler, Rebalancer, Window, Windows
 from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import LEARNERS, available_cores
@@ -23,10 +24,11 @@ JOURNAL_S = 4.0
 
 
 class Balancer:
-    """Watches a run and says when its number of samplers should change.
+    """Watches a run and says when its number of samplers, or of environments in each, should change.
 
     Attributes:
         rebalancer: decides; where the topology or the mode leaves nothing to decide it keeps figures.
+        envs: decides how many environments each sampler steps together.
         windows: of the reports.
     """
 
@@ -35,9 +37,15 @@ class Balancer:
         self.cores = available_cores()
         lanes = {"sampler": max(1, plan.components["sampler"].options.get("workers", 0))}
         critics = plan.components["critic_learner"].count.initial
-        self.windows = Windows(plan.balance.replay_ratio, _granule(plan), self.cores, lanes, critics)
+        self.windows = Windows(plan.balance.replay_ratio, 1.0, self.cores, lanes, critics)
         limits = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
         self.rebalancer = Rebalancer(*limits)
+        sampler = plan.components["sampler"]
+        envs = int(sampler.options.get("envs", 1))
+        least, most = sampler.ranges.get("envs", (envs, envs))
+        self.envs = EnvsPerSampler(least, most, envs, self.rebalancer.restraint)
+        self._granule_of = partial(_granule, plan)
+        self.go_on_with(envs)
         self.gpus = Gpus()
         self.last_change = ""
         self._since_s = 0.0
@@ -78,11 +86,33 @@ class Balancer:
         if not training or num_samplers == 0:
             return None
         window = self.windows.window(num_samplers, self._since_s, now_s)
-        change = self.rebalancer.decide(window, now_s) if window is not None else None
+        change = self._decide(window, now_s) if window is not None else None
         if change is not None:
             self.last_change = change.reason
             self.disturb(now_s)
         return change
+
+    def go_on_with(self, envs: int) -> None:
+        """So many environments are in each sampler now."""
+        self.envs.present = envs
+        self.windows.granule = self._granule_of(envs)
+
+    def _decide(self, window: Window, now_s: float) -> Change | None:
+        """The number of samplers first; where that is right, the environments in each."""
+        change = self.rebalancer.decide(window, now_s)
+        if change is not None:
+            self.envs.forget()
+        elif self.rebalancer.settled:
+            change = self.envs.decide(window, now_s)
+            if change is not None:
+                self.rebalancer.forget()
+                self.go_on_with(change.count)
+        return change
+
+    @property
+    def movable(self) -> bool:
+        """Whether there is anything that it may move."""
+        return self.rebalancer.movable or self.envs.movable
 
     @property
     def settled(self) -> bool:
@@ -91,15 +121,16 @@ class Balancer:
 
     def found(self) -> Tuning | None:
         """What is worth knowing for the next run; None where the count is fixed or has not settled."""
-        if not self.rebalancer.movable or not self.rebalancer.settled:
+        if not self.movable or not self.rebalancer.settled:
             return None
         figures = self.rebalancer.figures
-        return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])
+        rates = figures["produced_per_s"], figures["trained_per_s"]
+        return Tuning(figures["samplers"], *rates, self.envs.present if self.envs.movable else None)
 
     def status(self) -> dict[str, Any]:
         """What is shown of it."""
         return {
-            "movable": self.rebalancer.movable,
+            "movable": self.movable,
             "settled": self.settled,
             "last_change": self.last_change,
         }
@@ -112,15 +143,14 @@ class Balancer:
             "busy_cores": self.windows.busy_cores(now_s - JOURNAL_S, now_s),
             "gpus": self.gpus.figures(),
             "processes": {name: asdict(spell) for name, spell in spells.items()},
-            "decision": self.rebalancer.figures,
+            "decision": {**self.rebalancer.figures, **(self.envs.figures() if self.envs.movable else {})},
             **self.status(),
         }
 
 
-def _granule(plan: Plan) -> float:
-    """Transitions that come or are asked for at once."""
-    options = plan.components["sampler"].options
-    rollout = options.get("rollout_steps", 1) * options.get("envs", 1)
+def _granule(plan: Plan, envs: int) -> float:
+    """Transitions that come or are asked for at once, with so many environments in each sampler."""
+    rollout = plan.components["sampler"].options.get("rollout_steps", 1) * envs
     batch_size = plan.algorithm.get("batch_size", 1)
     critics = plan.components["critic_learner"].count.initial
     update = critics * batch_size / plan.balance.replay_ratio if isinstance(batch_size, int) else 1.0

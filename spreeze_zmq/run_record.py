@@ -77,6 +77,7 @@ class RunRecord:
         self.num_episodes = 0
         self.evaluations: list[dict[str, Any]] = []
         self.workers: dict[str, list[list[Any]]] = {}
+        self.moves: dict[str, list[list[Any]]] = {}
         self.failures: list[dict[str, Any]] = []
         self.restarts = 0
         self.rates = Rates(RATE_WINDOW_S)
@@ -144,6 +145,15 @@ class RunRecord:
         for name in [name for name, process in self.processes.items() if process.gone]:
             if self.processes[name].role == role:
                 self.counters.pop(name, None)
+
+    def take_move(self, role: str, option: str, value: int, reason: str, now_s: float) -> None:
+        """An option of a role has another value from now on."""
+        self.moves.setdefault(f"{role}.{option}", []).append([round(now_s, 3), value, reason])
+
+    def moved(self, role: str, option: str) -> int | None:
+        """What an option was set to last; None where nobody has moved it."""
+        history = self.moves.get(f"{role}.{option}")
+        return int(history[-1][1]) if history else None
 
     def _take_figures(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Enter what a process counts. Several of one role count their own parts, and the run has the sum."""
@@ -291,6 +301,7 @@ class RunRecord:
             "samples": vars(totals["critic_learner"]),
             "samples_by_channel": {f"experience.{role}": vars(t) for role, t in totals.items()},
             "workers": self.workers,
+            "moves": self.moves,
             "auto": self.plan.measured,
             "evaluations": [
                 [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]
@@ -312,6 +323,7 @@ class RunRecord:
             "num_episodes": self.num_episodes,
             "evaluations": self.evaluations,
             "workers": self.workers,
+            "moves": self.moves,
             "failures": self.failures,
             "restarts": self.restarts,
             "lives": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
@@ -324,6 +336,7 @@ class RunRecord:
         }
         self.stale = state["stale"]
         self.num_episodes, self.evaluations = state["num_episodes"], state["evaluations"]
-        self.workers, self.failures, self.restarts = state["workers"], state["failures"], state["restarts"]
+        self.workers, self.moves = state["workers"], state["moves"]
+        self.failures, self.restarts = state["failures"], state["restarts"]
         for name, (role, incarnation, pid, gone) in state["lives"].items():
             self.processes[name] = Process(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from spreeze_zmq import tuning
+from spreeze_zmq.balance import Change
 from spreeze_zmq.balancer import Balancer
 from spreeze_zmq.channels import Publisher, Puller
 from spreeze_zmq.checkpoint import Part, complete, prune
@@ -54,6 +55,9 @@ class Broker:
             earlier = json.loads(self.goes_on_from.read_text())
             self.record.restore(earlier["record"], self.now_s)
             self.exit_reason = earlier["exit_reason"]
+            if (envs := self.record.moved("sampler", "envs")) is not None:
+                self.balancer.go_on_with(envs)
+                self.say("set", role="sampler", option="envs", value=envs)
         component.hear_own = self.hear  # type: ignore[method-assign]
 
     @property
@@ -183,8 +187,17 @@ class Broker:
         self.journal.write("balance", self.now_s, self.balancer.figures(self.now_s))
         if change is not None:
             log.info("%s", change.reason)
+            self.carry_out(change)
+
+    def carry_out(self, change: Change) -> None:
+        """Have the launcher change a count, or the processes of a role an option of theirs."""
+        if not change.option:
             self.journal.write("scale", self.now_s, vars(change))
             self.say("scale", role=change.role, count=change.count, reason=change.reason)
+            return
+        self.journal.write("set", self.now_s, vars(change))
+        self.record.take_move(change.role, change.option, change.count, change.reason, self.now_s)
+        self.say("set", role=change.role, option=change.option, value=change.count, reason=change.reason)
 
     def end(self, reason: str) -> None:
         """Begin the end: one last checkpoint, then the stop."""

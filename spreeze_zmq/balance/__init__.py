@@ -1,5 +1,6 @@
 """The balance of production and consumption: pure arithmetic, no clock and no socket."""
 
+from spreeze_zmq.balance.batch import EnvsPerSampler
 from spreeze_zmq.balance.gates import DelayGate, LagHistogram, RatioGate
 from spreeze_zmq.balance.rebalance import Change, Rebalancer
 from spreeze_zmq.balance.schedule import Schedule, updates_per_round
@@ -9,6 +10,7 @@ from spreeze_zmq.balance.windows import Windows
 __all__ = [
     "Change",
     "DelayGate",
+    "EnvsPerSampler",
     "LagHistogram",
     "Model",
     "RatioGate",

@@ -30,12 +30,21 @@ NOTICEABLE, WORTHWHILE = 0.1, 0.85
 
 @dataclass(frozen=True)
 class Change:
-    """What should be done, and why, in figures."""
+    """What should be done, and why, in figures.
+
+    Attributes:
+        role: whose number moves.
+        before: what it is now.
+        count: what it should be.
+        reason: one line.
+        option: the component's option that it is; empty for the number of processes.
+    """
 
     role: str
     before: int
     count: int
     reason: str
+    option: str = ""
 
 
 @dataclass

@@ -175,6 +175,8 @@ class Launch:
                 self.stop_reason = self.stop_reason or message.fields["reason"]
             elif message.kind == "scale":
                 self.obey(message.fields["role"], message.fields["count"], message.fields["reason"])
+            elif message.kind == "set" and message.fields.get("reason"):
+                self.view.note(message.fields["reason"])
 
     def watch(self) -> None:
         """Restart what crashed, end the run when something crashes too often or never gets ready."""

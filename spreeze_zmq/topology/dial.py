@@ -73,6 +73,8 @@ def settle(
         effective = batch_size * components["critic_learner"].count.initial
         every = updates_per_round(values["replay_ratio"], effective, round_transitions)
         values["publish_every_updates"] = every
+    if values["publish_every_updates"]:  # what is counted is counted in rollouts of one size
+        components = {**components, "sampler": replace(sampler, ranges={})}
     if values["max_policy_lag"] == "none":
         values["max_policy_lag"] = None
     balance = BalancePlan(**values, rollout_transitions=rollout)

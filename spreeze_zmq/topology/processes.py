@@ -158,12 +158,14 @@ def component_plans(
                 role, found.common["threads"], cores, counts["sampler"].initial, learners
             ),
         }
+        options, ranges = _resolved_options(role, found)
         plans[role] = ComponentPlan(
             folder=str(found.file.folder),
             command=found.file.command,
             launched=role not in without,
             channels=dict(found.file.channels),
-            options=_resolved_options(role, found),
+            options=options,
+            ranges=ranges,
             **common,
         )
     return plans
@@ -189,9 +191,15 @@ def left_open(
     return tuple(keys)
 
 
-def _resolved_options(role: str, found: Declared) -> dict[str, Any]:
-    devices = {option.name for option in found.file.options if option.type == "device"}
-    return {
-        name: resolve.resolve_device(role, value, resolve.usable_devices()) if name in devices else value
-        for name, value in found.options.items()
-    }
+def _resolved_options(role: str, found: Declared) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """The values to begin with, and the ranges of those that may move."""
+    values: dict[str, Any] = dict(found.options)
+    ranges: dict[str, tuple[int, ...]] = {}
+    for option in found.file.options:
+        written = values[option.name]
+        if option.type == "device":
+            values[option.name] = resolve.resolve_device(role, written, resolve.usable_devices())
+        elif option.type == "count":
+            values[option.name], between = resolve.resolve_option(written, option.default)
+            ranges |= {option.name: between} if between else {}
+    return values, ranges

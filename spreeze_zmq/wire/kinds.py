@@ -232,5 +232,7 @@ KINDS: dict[str, KindSpec] = {
     "pause": KindSpec(_fields(paused="flag"), retained=True),
     "checkpoint": KindSpec(_fields(("env_steps",), folder="text", env_steps="count")),
     "scale": KindSpec(_fields(role="text", count="count", reason="text")),
-    "set": KindSpec(_fields(role="text", option="text", value="any")),
+    "set": KindSpec(
+        _fields(("reason",), role="text", option="text", value="any", reason="text"), retained=True
+    ),
 }

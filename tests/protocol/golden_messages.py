@@ -76,7 +76,12 @@ _FIELDS = {
     "pause": {"paused": True},
     "checkpoint": {"folder": "000000004096-000012345", "env_steps": 4096},
     "scale": {"role": "sampler", "count": 3, "reason": "critic_learner starved 40 % of the time"},
-    "set": {"role": "critic_learner", "option": "batch_size", "value": 512},
+    "set": {
+        "role": "sampler",
+        "option": "envs",
+        "value": 32,
+        "reason": "environments in each sampler 16 -> 32: critic_learner starved 40 % of the time",
+    },
 }
 
 

@@ -125,11 +125,14 @@ def test_a_restarted_broker_goes_on_with_the_record():
     run.take_evaluation(evaluation(-300.0), 2.0)
     run.take_failure({"name": "sampler-0", "summary": "was killed", "traceback": ""}, 3.0)
     run.take_episodes(np.array([-900.0], np.float32), np.array([200], np.int32))
+    run.take_move("sampler", "envs", 32, "environments in each sampler 16 -> 32: because", 3.5)
     run.restarts = 1
     again = record()
     again.restore(json.loads(json.dumps(run.to_dict())), 4.0)
     before, after = (r.summary("", 5.0, final=True) for r in (run, again))
     assert before == after
+    assert after["moves"] == {"sampler.envs": [[3.5, 32, "environments in each sampler 16 -> 32: because"]]}
+    assert (again.moved("sampler", "envs"), again.moved("sampler", "workers")) == (32, None)
 
 
 def test_what_was_dropped_as_stale_is_counted_over_all_lives():
