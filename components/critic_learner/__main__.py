@@ -6,6 +6,7 @@ Several of them train as one, each with a shard of the replay; the first publish
 import logging
 import math
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,8 @@ from spreeze_zmq.wire import Message
 
 #: A wait for the others' gradients is no longer than this at once: meanwhile no socket is served.
 SLICE_S = 0.005
+#: Who leaves takes the last step with the others, if that takes no longer.
+LAST_STEP_S = 1.0
 
 log = logging.getLogger("spreeze")
 
@@ -219,6 +222,15 @@ class CriticLearner:
             self.count_update()
         return True
 
+    def leave(self) -> None:
+        """Take the step that others may have taken already, and no further one."""
+        assert self.ranks is not None
+        until_s = time.monotonic() + LAST_STEP_S
+        while not self.ranks.ended and time.monotonic() < until_s:
+            if not self.ranks.offered:
+                self.ranks.offer(self.half.gradient, 0, ending=True)
+            self.finish_update()
+
     def count_update(self) -> None:
         """Enter a batch that was trained on."""
         self.gate.trained += self.gate.batch_size
@@ -334,6 +346,7 @@ def main(component: Component) -> None:
     learner = CriticLearner(component)
     learn(component, learner, learner.ranks)
     if learner.ranks is not None:
+        learner.leave()
         crc32 = checksum(learner.half.parameters)
         log.info("critics after %d updates: CRC-32 %08x", learner.half.num_updates, crc32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -13,8 +14,9 @@ from spreeze_zmq.errors import WireError
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import rollout_from
 
-#: A stopping learner has drained its channel when nothing has come for this long.
-QUIET_S = 0.1
+#: A stopping learner has drained its channel when nothing has come for this long; where samplers go on it
+#: leaves them after this share of its grace.
+QUIET_S, GRACE_SHARE = 0.1, 0.8
 
 
 class Intake:
@@ -75,8 +77,12 @@ class Intake:
         if self._turns is not None:
             left, self._turns = self._turns.left(), None
             yield from filter(self._accept, left)
+        grace_s = self.component.plan.components[self.component.role].stop_grace_s
+        until_s = time.monotonic() + GRACE_SHARE * grace_s
         while self.component.poll([self.puller], timeout_s=QUIET_S, draining=True):
             yield from self.rollouts(at_most=100)
+            if time.monotonic() >= until_s:
+                return
 
     def taken(self) -> dict[str, int]:
         """Stream -> position up to which it has been taken."""

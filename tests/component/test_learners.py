@@ -166,6 +166,19 @@ def test_the_actor_learner_follows_the_critic(peers, halves):
     assert not np.array_equal(newest.arrays["parameters"], first.arrays["parameters"])
 
 
+@pytest.mark.parametrize("peers", [[*OVERRIDES, "components.critic_learner.stop_grace_s=1.0"]], indirect=True)
+def test_a_learner_that_is_told_to_stop_leaves_though_samplers_go_on(peers, halves):
+    """What is under way is taken in, but not for ever: it says goodbye within its grace."""
+    feed = Feed(peers, CRITIC, "critic_learner")
+    publish_policy(peers, halves[1], 0)
+    process = peers.start("critic_learner")
+    while not peers.wait("report", "critic_learner", "report", feed.push).fields.get("taken"):
+        pass
+    process.terminate()
+    peers.wait("report", "critic_learner", "bye", feed.push)
+    assert process.wait(5) == 0
+
+
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
 def test_a_learner_restores_what_it_saved(peers, halves):
     """A checkpoint's part on request; a second life goes on with its counters and parameters."""
