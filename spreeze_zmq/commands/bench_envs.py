@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from spreeze_zmq import envs, topology
 from spreeze_zmq.commands.bench_figures import Figure, Rate, Section, Way, in_turn, paired, repeated
 from spreeze_zmq.commands.bench_physics import bare_mujoco, cycled, random_actions
 from spreeze_zmq.commands.bench_sampler import running_sampler
+from spreeze_zmq.commands.bench_uneven import mean_step_s
 from spreeze_zmq.envs.envpool_batch import HOW_TO_INSTALL
 from spreeze_zmq.topology.resolve import available_cores
 
@@ -23,6 +26,8 @@ TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
 NUM_ENVS = 64
 UNEVEN = "spreeze_zmq.commands.bench_uneven"
 UNIT = "env steps/s"
+#: Long beside the slowest of uneven steps: a turn ends when all that are under way have ended.
+UNEVEN_TURN_S = 1.5
 #: What is asked of us as a ratio to EnvPool.
 AGAINST_ENVPOOL = {"HalfCheetah-v5": 1.1, "Ant-v5": 1.1, "Humanoid-v5": 1.1}
 #: The settings of each side that are tried; the best one counts. ``None`` waits for all.
@@ -39,7 +44,7 @@ def measure(seconds: float) -> Section:
         figures += measure_task(env_id, seconds)
     figures += [
         measure_uneven("64 that wait", f"{UNEVEN}:Waiting", 64, 64, 16, 2.0, seconds),
-        measure_uneven("16 that compute", f"{UNEVEN}:Computing", 16, 2, 4, 1.3, seconds),
+        *measure_computing(seconds),
         measure_uneven("Pendulum-v1", "Pendulum-v1", 16, 2, None, 6.0, seconds),
         measure_uneven("CartPole-v1", "CartPole-v1", 16, 2, None, 6.0, seconds),
         *measure_sampler_process(),
@@ -99,7 +104,20 @@ def measure_uneven(
             "ours": driven(ours, actions),
             "AsyncVectorEnv": async_vector_way(stack, env_id, num_envs, actions),
         }
-        return against(f"{name} / AsyncVec", in_turn(ways, seconds), "AsyncVectorEnv", asked)
+        rounds = max(3, math.ceil(seconds / (2 * UNEVEN_TURN_S)))
+        return against(f"{name} / AsyncVec", in_turn(ways, seconds, rounds), "AsyncVectorEnv", asked)
+
+
+def measure_computing(seconds: float) -> list[Figure]:
+    """Uneven work on all cores, beside Gymnasium's and beside the work itself, shared among the cores."""
+    cores = available_cores()
+    figure = measure_uneven("16 that compute", f"{UNEVEN}:Computing", 16, cores, 4, 1.3, seconds)
+    limit = cores / mean_step_s()
+    # Whoever loses little to the slowest leaves little to gain: no batch is faster than its work.
+    figure = replace(figure, note=f"{figure.note}; the cores allow {limit / figure.limit:.2f}")
+    note = f"limit: {cores} cores, {1000 * mean_step_s():.2f} ms of work a step"
+    work = Figure("16 that compute / work", limit, figure.reached, UNIT, figure.reached / limit, note)
+    return [figure, work]
 
 
 def measure_sampler_process() -> list[Figure]:
@@ -155,13 +173,22 @@ def driven(env: Any, actions: list[Any]) -> Way:
     size: int = env.batch_size
     if size == env.num_envs:
         return rate_of(cycled(env.step, actions), size)
-    env.send(actions[0])
 
-    def step(batch_actions: Any) -> None:
-        ids = env.recv()[4]["env_id"]
-        env.send(batch_actions[ids], ids)
+    def way(turn_s: float) -> Rate:
+        began_s, began_cpu_s, steps = time.perf_counter(), time.process_time(), 0
+        turns = itertools.cycle(actions)
+        env.send(next(turns))
+        while time.perf_counter() - began_s < turn_s:
+            ids = env.recv()[4]["env_id"]
+            env.send(next(turns)[ids], ids)
+            steps += size
+        # What is under way would else finish while others have their turn.
+        for _ in range(env.num_envs // size):
+            steps += len(env.recv()[1])
+        cpu_s = max(time.process_time() - began_cpu_s, 1e-9)
+        return Rate(steps / (time.perf_counter() - began_s), steps / cpu_s)
 
-    return rate_of(cycled(step, actions), size)
+    return way
 
 
 def envpool_way(env_id: str, size: int | None, actions: list[Any]) -> Way:

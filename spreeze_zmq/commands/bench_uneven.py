@@ -16,6 +16,17 @@ LOW_MS, HIGH_MS = 1.0, 20.0
 MEDIAN_MS, SIGMA = math.sqrt(LOW_MS * HIGH_MS), math.log(HIGH_MS / LOW_MS) / 4
 
 
+def step_s(rng: np.random.Generator, size: int | None = None) -> NDArray[np.float64]:
+    """How long one step takes, or ``size`` of them."""
+    drawn_ms = np.exp(rng.normal(np.log(MEDIAN_MS), SIGMA, size))
+    return np.clip(drawn_ms, LOW_MS, HIGH_MS) / 1000
+
+
+def mean_step_s() -> float:
+    """How long a step takes on average."""
+    return float(step_s(np.random.default_rng(0), 1_000_000).mean())
+
+
 class Waiting(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     """Each step waits for something outside; episodes have no end."""
 
@@ -34,8 +45,7 @@ class Waiting(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self, action: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Take as long as it is drawn."""
-        drawn_ms = float(np.exp(self.np_random.normal(np.log(MEDIAN_MS), SIGMA)))
-        self.spend(min(max(drawn_ms, LOW_MS), HIGH_MS) / 1000)
+        self.spend(float(step_s(self.np_random)))
         return self.obs, 0.0, False, False, {}
 
     def spend(self, seconds: float) -> None:
