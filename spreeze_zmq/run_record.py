@@ -302,6 +302,7 @@ class RunRecord:
             "samples_by_channel": {f"experience.{role}": vars(t) for role, t in totals.items()},
             "workers": self.workers,
             "moves": self.moves,
+            "pinning": self.plan.pinning,
             "auto": self.plan.measured,
             "evaluations": [
                 [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]

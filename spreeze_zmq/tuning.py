@@ -105,7 +105,11 @@ def _subject(plan: Plan) -> dict[str, Any]:
         "env": plan.run.env,
         "env_kwargs": plan.run.env_kwargs,
         "algorithm": plan.algorithm,
-        "balance": {"mode": plan.balance.mode, "replay_ratio": plan.balance.replay_ratio},
+        "balance": {
+            "mode": plan.balance.mode,
+            "replay_ratio": plan.balance.replay_ratio,
+            "pin": plan.balance.pin,
+        },
         "components": {role: _about(plan, role) for role in roles},
         "critic_learners": plan.components["critic_learner"].count.initial,
     }

@@ -2,6 +2,7 @@
 
 from spreeze_zmq.balance.batch import EnvsPerSampler
 from spreeze_zmq.balance.gates import DelayGate, LagHistogram, RatioGate
+from spreeze_zmq.balance.layout import Layout, layout
 from spreeze_zmq.balance.rebalance import Change, Rebalancer
 from spreeze_zmq.balance.schedule import Schedule, updates_per_round
 from spreeze_zmq.balance.throughput import Model, Spell, Window, fitted
@@ -12,6 +13,7 @@ __all__ = [
     "DelayGate",
     "EnvsPerSampler",
     "LagHistogram",
+    "Layout",
     "Model",
     "RatioGate",
     "Rebalancer",
@@ -20,5 +22,6 @@ __all__ = [
     "Window",
     "Windows",
     "fitted",
+    "layout",
     "updates_per_round",
 ]

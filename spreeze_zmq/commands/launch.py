@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import secrets
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from spreeze_zmq import channels, sizing, topology, tuning
+from spreeze_zmq.balance import Layout, layout
 from spreeze_zmq.checkpoint import Checkpoint, latest
 from spreeze_zmq.errors import CheckpointError, SpreezeError
+from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.run_folder import RunFolder, settle
 from spreeze_zmq.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.status import StatusView
@@ -51,6 +55,8 @@ class Launch:
     def __init__(self, plan: Plan, folder: RunFolder, view: View) -> None:
         self.folder, self.view = folder, view
         plan, self.remembered = tuning.begin(plan)
+        self.layout = pinned(plan, physical_cores(os.sched_getaffinity(0)))
+        plan = replace(plan, pinning={"cpus": self.layout.cpus, "reason": self.layout.reason})
         self.plan, self.sockets = settle(plan, folder)
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.supervisor = Supervisor()
@@ -76,6 +82,8 @@ class Launch:
 
     def start(self) -> None:
         """Start every process; nobody waits for another to be ready, their sockets do."""
+        if self.layout.cpus or self.plan.balance.pin == "always":
+            self.view.note(self.layout.reason)
         for role in ROLES:
             component = self.plan.components.get(role)
             if component is None or not component.launched:
@@ -145,6 +153,7 @@ class Launch:
             max_restarts=component.max_restarts,
             restart_window_s=component.restart_window_s,
             parent_death_signal=signal.SIGTERM if role == "broker" else signal.SIGKILL,
+            cpus=self.layout.of(name),
         )
 
     # --- the run
@@ -293,6 +302,17 @@ class Launch:
 
     def _on_signal(self, *_: object) -> None:
         self.interrupts += 1
+
+
+def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Layout:
+    """Where the processes of a plan may run on these physical cores."""
+    learners = {
+        f"{role}-{index}": plan.components[role].threads
+        for role in LEARNERS
+        if plan.components[role].launched
+        for index in range(plan.components[role].count.initial)
+    }
+    return layout(cores, learners, plan.balance.pin)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,7 @@
 
 from spreeze_zmq.metrics.family import Family
 from spreeze_zmq.metrics.journal import Journal, read_journal
-from spreeze_zmq.metrics.machine import Gpus, busy_cpu_s
+from spreeze_zmq.metrics.machine import Gpus, busy_cpu_s, physical_cores
 from spreeze_zmq.metrics.plain import plain, write_json
 from spreeze_zmq.metrics.rates import Rates
 from spreeze_zmq.metrics.tensorboard import TensorBoard
@@ -14,6 +14,7 @@ __all__ = [
     "Rates",
     "TensorBoard",
     "busy_cpu_s",
+    "physical_cores",
     "plain",
     "read_journal",
     "write_json",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -44,3 +46,19 @@ class Gpus:
                 continue
             found.append({"busy": busy, "memory_bytes": memory})
         return found
+
+
+def physical_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:
+    """The hyperthreads of each core, of those CPUs that are given; each CPU its own core where Linux does not
+    tell.
+    """
+    cores: dict[str, list[int]] = {}
+    for cpu in sorted(cpus):
+        try:
+            siblings = (
+                (system / f"cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii").strip()
+            )
+        except OSError:
+            siblings = str(cpu)
+        cores.setdefault(siblings, []).append(cpu)
+    return list(cores.values())

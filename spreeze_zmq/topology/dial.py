@@ -77,6 +77,7 @@ def settle(
         components = {**components, "sampler": replace(sampler, ranges={})}
     if values["max_policy_lag"] == "none":
         values["max_policy_lag"] = None
+    values["pin"] = {"auto": "auto", True: "always", False: "never"}[values["pin"]]
     balance = BalancePlan(**values, rollout_transitions=rollout)
     if balance.in_order and not mistakes.found:
         _check_order(balance, components, algorithm, mistakes)

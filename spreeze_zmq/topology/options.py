@@ -70,6 +70,13 @@ BALANCE = (
         words=_BY_MODE,
         help="take every rollout and version in a fixed order, so that a seed gives the same run again",
     ),
+    Option(
+        "pin",
+        "bool",
+        "auto",
+        words=("auto",),
+        help="whether learners get cores of their own; auto where these are a small part of the machine",
+    ),
 )
 
 CHANNEL = (

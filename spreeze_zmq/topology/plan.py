@@ -60,6 +60,7 @@ class BalancePlan:
         publish_every_updates: critic updates between two publications; 0 publishes by the clock.
         in_order: every rollout and version is taken in a fixed order.
         rollout_transitions: transitions of one rollout of a sampler; 0 where its program does not tell.
+        pin: ``auto``, ``always`` or ``never``: whether learners get cores of their own.
     """
 
     mode: str
@@ -69,6 +70,7 @@ class BalancePlan:
     publish_every_updates: int
     in_order: bool
     rollout_transitions: int
+    pin: str
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ class Plan:
         to_measure: keys that the topology leaves to a measurement of the machine; none once ``sizing`` has
             settled them, so none in run.json.
         measured: what was measured instead, and what follows from it; see ``sizing.settle``.
+        pinning: ``cpus`` of each process or role that is pinned, and the ``reason``; empty until launched.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -167,6 +170,7 @@ class Plan:
     channels: dict[str, ChannelPlan]
     to_measure: tuple[str, ...] = ()
     measured: dict[str, Any] = field(default_factory=dict)
+    pinning: dict[str, Any] = field(default_factory=dict)
     run_dir: str = ""
     socket_dir: str = ""
 

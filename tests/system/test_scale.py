@@ -1,12 +1,14 @@
 """The launcher carries out what the broker decides, within the topology."""
 
 import json
+import os
 import time
 
 import pytest
 
 from spreeze_zmq import topology
 from spreeze_zmq.commands.launch import Launch
+from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.run_folder import RunFolder
 
 
@@ -70,6 +72,28 @@ def test_a_name_that_is_still_leaving_is_taken_up_again(launch):
         time.sleep(0.02)
     assert launch.supervisor.pids()["sampler-1"] != leaving
     assert launch.counts["sampler"] == 2
+
+
+CORES = physical_cores(os.sched_getaffinity(0))
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="there is one core")
+def test_processes_run_where_the_layout_says(tmp_path):
+    """A learner and two samplers, one of them started later, on the cores that there are."""
+    overrides = ["components.sampler.count=[1, 2]", "components.critic_learner.threads=1", "balance.pin=true"]
+    plan = topology.load("pendulum", overrides, without=["broker", "evaluator", "actor_learner"])
+    run = Launch(plan, RunFolder.create("pinned", str(tmp_path / "run")), Notes())
+    try:
+        run.start()
+        run.obey("sampler", 2, "two")
+        found = {name: os.sched_getaffinity(pid) for name, pid in run.supervisor.pids().items()}
+    finally:
+        run.finish()
+    own = set(CORES[0])
+    others = os.sched_getaffinity(0) - own
+    assert found == {"critic_learner-0": own, "sampler-0": others, "sampler-1": others}
+    assert set(run.plan.pinning["cpus"]["critic_learner-0"]) == own
+    assert run.plan.pinning["reason"] in run.view.lines
 
 
 @pytest.mark.timeout(120)
