@@ -156,9 +156,11 @@ class CriticLearner:
         if self.policies.num_taken == 1:
             self.first_policy = self.policies.version
             # To a life that begins with an older checkpoint the actor-learner says how many were received.
-            unknown = max(0, int(extras.get("env_steps", 0)) - self.env_steps)
+            # Of several the first one hears it for all.
+            unknown = max(0, int(extras.get("env_steps", 0)) - self.env_steps) if self.is_first else 0
             self.env_steps += unknown
-            self.received += unknown if self.is_first else 0
+            self.received += unknown
+            self.unshared += unknown
 
     def take_rollouts(self) -> None:
         """Store what waits, as far as the ratio allows."""

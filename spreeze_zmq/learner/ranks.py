@@ -175,7 +175,7 @@ class Ranks:
 
         Args:
             gradient: flat float32 ``[P]``; copied.
-            received: transitions that this process has received since it last said so, below 2^24.
+            received: transitions that this process has received since it last said so; exact below 2^24.
             ending: offer none, and say that this process is to stop.
         """
         size = gradient.numel()

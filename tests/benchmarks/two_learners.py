@@ -24,6 +24,8 @@ from spreeze_zmq.metrics import read_journal
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 #: Points of trained transitions at which curves are compared.
 GRID = 200
+#: Share of the machine that evaluations may use, ten times the default: curves matter here, and not speed.
+EVALUATION_SHARE = 0.15
 #: No run that learns reaches it, so that all train the whole budget.
 NEVER = 1e9
 
@@ -41,6 +43,7 @@ def train(arguments, name, seed):
         f"run.stop.env_steps={math.ceil(arguments.trained / plan.balance.replay_ratio)}",
         f"components.critic_learner.count={learners}",
         f"components.sampler.count={arguments.samplers}",
+        f"components.evaluator.cost_share={EVALUATION_SHARE}",
         f"algorithm.batch_size={2 * batch_size // learners}",
     ]
     words = [word for override in overrides for word in ("--set", override)]
