@@ -200,8 +200,12 @@ class RunRecord:
             reached = self.evaluations[-1]["mean_return"]
             if reached >= stop.mean_return:
                 return f"return {reached:.1f} >= {stop.mean_return:g}"
-        if stop.env_steps is not None and self.counts["env_steps"] >= stop.env_steps:
-            return f"env_steps {self.counts['env_steps']:.0f} >= {stop.env_steps}"
+        for name, enough in (
+            ("env_steps", stop.env_steps),
+            ("trained_transitions", stop.trained_transitions),
+        ):
+            if enough is not None and self.counts[name] >= enough:
+                return f"{name} {self.counts[name]:.0f} >= {enough}"
         if stop.minutes is not None and now_s >= 60 * stop.minutes:
             return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
         return ""
@@ -273,6 +277,7 @@ class RunRecord:
             "stop": {
                 "return": self.plan.run.stop.mean_return,
                 "env_steps": self.plan.run.stop.env_steps,
+                "trained_transitions": self.plan.run.stop.trained_transitions,
                 "minutes": self.plan.run.stop.minutes,
             },
             "processes": {

@@ -17,8 +17,9 @@ def remaining_s(status: Mapping[str, Any]) -> float | None:
     stop, left = status["stop"], []
     if stop["minutes"] is not None:
         left.append(60 * stop["minutes"] - status["t_s"])
-    if stop["env_steps"] is not None and status["env_steps_per_s"] > 0:
-        left.append((stop["env_steps"] - status["env_steps"]) / status["env_steps_per_s"])
+    for count in ("env_steps", "trained_transitions"):
+        if stop[count] is not None and status[f"{count}_per_s"] > 0:
+            left.append((stop[count] - status[count]) / status[f"{count}_per_s"])
     return max(0.0, min(left)) if left else None
 
 
@@ -183,6 +184,8 @@ def _stops_at(stop: Mapping[str, Any]) -> str:
         conditions.append(f"return {stop['return']:g}")
     if stop["env_steps"] is not None:
         conditions.append(f"{_compact(stop['env_steps'])} env steps")
+    if stop["trained_transitions"] is not None:
+        conditions.append(f"{_compact(stop['trained_transitions'])} trained")
     if stop["minutes"] is not None:
         conditions.append(f"{stop['minutes']:g} min")
     if not conditions:
@@ -205,7 +208,7 @@ def _rate(rate: float) -> str:
 
 
 def _compact(count: int) -> str:
-    for unit, name in ((1_000_000, "M"), (1_000, "k")):
+    for unit, name in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
         if count >= unit:
             return f"{count / unit:.4g}{name}"
     return str(count)

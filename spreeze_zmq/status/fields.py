@@ -81,7 +81,15 @@ class Evaluation(TypedDict):
 
 
 #: Stop conditions by their names in the topology, one of them a keyword; None where it is not set.
-Stop = TypedDict("Stop", {"return": float | None, "env_steps": int | None, "minutes": float | None})
+Stop = TypedDict(
+    "Stop",
+    {
+        "return": float | None,
+        "env_steps": int | None,
+        "trained_transitions": int | None,
+        "minutes": float | None,
+    },
+)
 
 
 class Life(TypedDict):

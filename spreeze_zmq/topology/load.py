@@ -161,7 +161,12 @@ def _run_plan(run: Mapping[str, Any]) -> RunPlan:
         randomize=run["randomize"],
         algorithm=run["algorithm"],
         seed=run["seed"],
-        stop=StopPlan(stop.get("return"), stop.get("env_steps"), stop.get("minutes")),
+        stop=StopPlan(
+            mean_return=stop.get("return"),
+            env_steps=stop.get("env_steps"),
+            trained_transitions=stop.get("trained_transitions"),
+            minutes=stop.get("minutes"),
+        ),
         checkpoint_minutes=run["checkpoint_minutes"],
         save_replay=run["save_replay"],
     )

@@ -15,6 +15,12 @@ TABLES = ("run", "algorithm", "balance", "components", "channels")
 STOP = (
     Option("return", "float", help="stop when an evaluation's mean return is at least this"),
     Option("env_steps", "int", minimum=1, help="stop after this many transitions have been sampled"),
+    Option(
+        "trained_transitions",
+        "int",
+        minimum=1,
+        help="stop after this many transitions have been trained on, batch_size for each critic update",
+    ),
     Option("minutes", "float", above=0, help="stop after this wall time"),
 )
 

@@ -25,11 +25,13 @@ class StopPlan:
     Attributes:
         mean_return: an evaluation's mean return; ``return`` in files.
         env_steps: transitions sampled.
+        trained_transitions: transitions trained on, ``batch_size`` for each critic update.
         minutes: wall time.
     """
 
     mean_return: float | None = None
     env_steps: int | None = None
+    trained_transitions: int | None = None
     minutes: float | None = None
 
 

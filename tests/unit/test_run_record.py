@@ -85,16 +85,22 @@ def test_the_summary_says_what_each_gpu_does():
     [
         (["run.stop.return=-200"], "return -150.0 >= -200"),
         (["run.stop.return=0", "run.stop.env_steps=1000"], "env_steps 1200 >= 1000"),
+        (
+            ["run.stop.return=0", "run.stop.env_steps=1201", "run.stop.trained_transitions=9_000"],
+            "trained_transitions 9600 >= 9000",
+        ),
+        (["run.stop.return=0", "run.stop.trained_transitions=9_601"], ""),
         (["run.stop.return=0", "run.stop.minutes=1"], "minutes 1.50 >= 1"),
         (["run.stop.return=0", "run.stop.minutes=2"], ""),
     ],
 )
 def test_a_run_ends_when_a_stop_condition_holds(overrides, reason):
-    """Evaluated at -150, 1,200 steps, ninety seconds."""
+    """Evaluated at -150, 1,200 steps, each trained on eight times, ninety seconds."""
     run = record(*overrides)
     assert run.stop_condition(0.0) == ""
     run.take_evaluation(evaluation(-150.0), 60.0)
-    run.take_report("critic_learner-0", 1, report("critic_learner", counters={"env_steps": 1200}), 90.0)
+    counters = {"env_steps": 1200, "trained_transitions": 9600}
+    run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 90.0)
     assert run.stop_condition(90.0) == reason
 
 

@@ -47,7 +47,7 @@ STARTING: Status = {
     "workers": {},
     "episodes": {"count": 0, "mean_return": None, "mean_length": None},
     "evaluation": {"last": None, "best": None},
-    "stop": {"return": None, "env_steps": None, "minutes": None},
+    "stop": {"return": None, "env_steps": None, "trained_transitions": None, "minutes": None},
     "processes": {
         "actor_learner-0": {"ready": True, "waiting_for": "critic_learner-0: its weights", "gone": ""}
     },
@@ -83,7 +83,12 @@ LARGE: Status = {
         "last": score(35_000.0, 1_120_000_000, 5123.44, 88.2),
         "best": score(30_000.0, 1_000_000_000, 6123.44, 8.2),
     },
-    "stop": {"return": 10_000.0, "env_steps": 2_000_000_000, "minutes": 1000.0},
+    "stop": {
+        "return": 10_000.0,
+        "env_steps": 2_000_000_000,
+        "trained_transitions": 1_000_000_000_000,
+        "minutes": 1000.0,
+    },
     "processes": {"sampler-3": {"ready": True, "waiting_for": "", "gone": "exited with code 0"}},
 }
 
@@ -126,7 +131,7 @@ def test_the_table_of_a_large_run_reads_as_it_should():
     """Aligned, with every figure that a person asks for."""
     assert [line.rstrip() for line in lines(LARGE)] == [
         "warming up  10:01:23" + " " * 48 + "  11:52 left",
-        "until return 10000 or 2000M env steps or 1000 min".rjust(80),
+        "until return 10000 or 2G env steps or 1000G trained or 1000 min".rjust(80),
         "─" * 80,
         "env steps             1,123,456,789   1,230,123 /s   replay ratio   7.98 of 8",
         "trained transitions 912,345,678,901  12,345,678 /s   policy lag p50 1",
@@ -163,22 +168,25 @@ def test_a_process_that_has_left_waits_for_nobody():
 @pytest.mark.parametrize(
     ("stop", "left_s"),
     [
-        ({"return": 6000.0, "env_steps": None, "minutes": None}, None),
-        ({"return": None, "env_steps": None, "minutes": 10.0}, 540.0),
-        ({"return": None, "env_steps": 3000, "minutes": 10.0}, 20.0),
-        ({"return": None, "env_steps": 100_000_000, "minutes": 10.0}, 540.0),
-        ({"return": None, "env_steps": 500, "minutes": None}, 0.0),
+        ({"return": 6000.0}, None),
+        ({"minutes": 10.0}, 540.0),
+        ({"env_steps": 3000, "minutes": 10.0}, 20.0),
+        ({"env_steps": 3000, "trained_transitions": 16_000}, 10.0),
+        ({"env_steps": 100_000_000, "minutes": 10.0}, 540.0),
+        ({"env_steps": 500}, 0.0),
     ],
 )
 def test_what_remains_is_the_nearest_condition_that_can_be_foreseen(stop, left_s):
-    """By time or by the rate of env steps; never negative."""
-    status = {"t_s": 60.0, "env_steps": 1000, "env_steps_per_s": 100.0, "stop": stop}
+    """By time or by the rate of env steps or of transitions trained on; never negative."""
+    counts = {"env_steps": 1000, "env_steps_per_s": 100.0}
+    trained = {"trained_transitions": 8000, "trained_transitions_per_s": 800.0}
+    status = {"t_s": 60.0, **counts, **trained, "stop": {**STARTING["stop"], **stop}}
     assert remaining_s(status) == left_s
 
 
 def test_nothing_is_foreseen_from_a_rate_of_zero():
     """Before the first step, too, there is no division by nothing."""
-    stop = {"return": None, "env_steps": 1000, "minutes": None}
+    stop = {**STARTING["stop"], "env_steps": 1000, "trained_transitions": 8000}
     assert remaining_s({**STARTING, "stop": stop}) is None
 
 

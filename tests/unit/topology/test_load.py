@@ -110,6 +110,7 @@ def test_a_folder_of_a_shipped_name_does_not_hide_it(tmp_path, monkeypatch):
         ("run.seed = 2", lambda plan: plan.run.seed, 2),
         ("run.stop.minutes=2.5", lambda plan: plan.run.stop.minutes, 2.5),
         ("run.stop.return=-150", lambda plan: plan.run.stop.mean_return, -150.0),
+        ("run.stop.trained_transitions=5_000_000", lambda plan: plan.run.stop.trained_transitions, 5_000_000),
         (
             "run.stop={ env_steps = 1_000 }",
             lambda plan: (plan.run.stop.env_steps, plan.run.stop.minutes),

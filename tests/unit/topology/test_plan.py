@@ -41,7 +41,12 @@ def test_the_file_has_the_documented_shape(plan):
         *("format", "name", "topology_file", "run_dir", "socket_dir", "run", "environment", "algorithm"),
         *("balance", "components", "channels", "to_measure", "measured", "pinning"),
     }
-    assert values["run"]["stop"] == {"return": -200.0, "env_steps": None, "minutes": 5.0}
+    assert values["run"]["stop"] == {
+        "return": -200.0,
+        "env_steps": None,
+        "trained_transitions": None,
+        "minutes": 5.0,
+    }
     assert values["run"]["resume_from"].endswith("/old")
     assert values["algorithm"]["name"] == "sac"
     assert values["components"]["evaluator"]["launched"] is False
