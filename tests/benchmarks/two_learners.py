@@ -11,64 +11,32 @@ import argparse
 import json
 import math
 import statistics
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
+import whole_runs
 
 from spreeze_zmq import topology
-from spreeze_zmq.metrics import read_journal
 
-LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 #: Points of trained transitions at which curves are compared.
 GRID = 200
-#: Share of the machine that evaluations may use, ten times the default: curves matter here, and not speed.
-EVALUATION_SHARE = 0.15
-#: No run that learns reaches it, so that all train the whole budget.
-NEVER = 1e9
 
 
 def train(arguments, name, seed):
-    """One run of the budget: its curve [[trained, return], ...], and what it took."""
+    """One run of the budget."""
     plan = topology.load(arguments.topology, arguments.set)
     batch_size = arguments.batch or plan.algorithm["batch_size"]
     learners = 2 if name == "two" else 1
     overrides = [
         *arguments.set,
         f"run.seed={seed}",
-        f"run.stop.return={NEVER}",
-        f"run.stop.minutes={arguments.minutes}",
-        f"run.stop.env_steps={math.ceil(arguments.trained / plan.balance.replay_ratio)}",
+        f"run.stop={{trained_transitions={arguments.trained}, minutes={arguments.minutes}}}",
         f"components.critic_learner.count={learners}",
         f"components.sampler.count={arguments.samplers}",
-        f"components.evaluator.cost_share={EVALUATION_SHARE}",
+        f"components.evaluator.cost_share={whole_runs.EVALUATION_SHARE}",
         f"algorithm.batch_size={2 * batch_size // learners}",
     ]
-    words = [word for override in overrides for word in ("--set", override)]
-    with tempfile.TemporaryDirectory() as folder:
-        run_dir = Path(folder, "run")
-        subprocess.run(
-            [*LAUNCH, arguments.topology, "--run-dir", run_dir, *words],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        summary = json.loads((run_dir / "summary.json").read_text())
-        lines = [line for line in read_journal(run_dir / "metrics.jsonl") if line["kind"] == "status"]
-    # An evaluation knows how many transitions its policy's learner had received; the journal, how many were
-    # trained on by then.
-    steps, trained = ([line[key] for line in lines] for key in ("env_steps", "trained_transitions"))
-    curve = [[float(np.interp(e[1], steps, trained)), e[2]] for e in summary["evaluations"]]
-    kept = ("wall_s", "env_steps", "critic_updates", "trained_transitions", "trained_transitions_per_s")
-    return {"curve": curve, "batch_size": batch_size, **{key: summary[key] for key in kept}}
-
-
-def on_grid(result, trained):
-    """The return at ``GRID`` places up to so many trained transitions."""
-    at, returns = np.array(result["curve"]).T
-    return np.interp(np.linspace(0, trained, GRID + 1)[1:], at, returns)
+    return {**whole_runs.ours(arguments.topology, overrides), "batch_size": batch_size}
 
 
 def compare(results, trained):
@@ -78,7 +46,10 @@ def compare(results, trained):
     found = {}
     for what, part in (("over the run", slice(None)), ("over its last tenth", slice(-GRID // 10, None))):
         means = {
-            name: [float(on_grid(result, trained)[part].mean()) for result in runs.values()]
+            name: [
+                float(whole_runs.on_grid(result["curve"], trained, GRID)[part].mean())
+                for result in runs.values()
+            ]
             for name, runs in results.items()
         }
         deviations = {name: statistics.stdev(m) if len(m) > 1 else math.nan for name, m in means.items()}
@@ -118,7 +89,8 @@ def draw(results, trained, path, title):
     for (name, runs), colour in zip(results.items(), ("tab:blue", "tab:orange"), strict=True):
         for result in runs.values():
             axes.plot(*np.array(result["curve"]).T, color=colour, alpha=0.35, linewidth=1)
-        mean = np.mean([on_grid(result, trained) for result in runs.values()], axis=0)
+        curves = [whole_runs.on_grid(result["curve"], trained, GRID) for result in runs.values()]
+        mean = np.mean(curves, axis=0)
         axes.plot(
             np.linspace(0, trained, GRID + 1)[1:], mean, color=colour, linewidth=2.5, label=labels[name]
         )
