@@ -9,9 +9,10 @@ need more of them and be done sooner, and whether the account of samples adds up
 
 import argparse
 import json
+import math
 import statistics
 
-from time_to_return import ours
+import whole_runs
 
 MODES = ("free", "lockstep")
 
@@ -28,17 +29,19 @@ def main():
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--set", action="append", default=[])
     arguments = parser.parse_args()
-    asked, results = arguments.set, {mode: [] for mode in arguments.modes}
+    results = {mode: [] for mode in arguments.modes}
+    stop = f"run.stop={{return={arguments.target}, minutes={arguments.minutes}}}"
     for seed in arguments.seeds:
         for mode in arguments.modes:
-            arguments.set = [*asked, f"balance.mode={mode}"]
-            summary = ours(arguments, seed)
+            overrides = [f"run.seed={seed}", stop, *arguments.set, f"balance.mode={mode}"]
+            summary = whole_runs.ours(arguments.topology, overrides)
             results[mode].append(summary)
             samples, lag = summary["samples"], summary["policy_lag"]
+            reached = (summary["best_return"] or -math.inf) >= arguments.target
             whole = samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
             print(
                 f"{mode:8} seed {seed}: {summary['wall_s']:6.1f} s,"
-                f" {'reached' if summary['reached'] else 'NOT reached'} (best {summary['best_return']}),"
+                f" {'reached' if reached else 'NOT reached'} (best {summary['best_return']}),"
                 f" {summary['env_steps']} env steps, {summary['trained_transitions']} trained,"
                 f" ratio {summary['replay_ratio']['measured']:.2f},"
                 f" lag {lag['p50']}/{lag['p99']}/{lag['max']},"

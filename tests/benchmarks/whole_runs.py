@@ -40,6 +40,9 @@ KEPT = (
     "trained_transitions_per_s",
     "best_return",
     "evaluations",
+    "samples",
+    "policy_lag",
+    "replay_ratio",
 )
 
 
