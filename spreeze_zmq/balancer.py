@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from spreeze_zmq import tuning
-from spreeze_zmq.balance import Change, EnvsPerSampler, Rebalancer, Window, Windows
+from spreeze_zmq.balance import BatchSize, Change, EnvsPerSampler, Rebalancer, Window, Windows
 from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import LEARNERS, available_cores
@@ -24,11 +24,13 @@ JOURNAL_S = 4.0
 
 
 class Balancer:
-    """Watches a run and says when its number of samplers, or of environments in each, should change.
+    """Watches a run and says when its number of samplers, of environments in each, or the learners' batch
+    should change.
 
     Attributes:
         rebalancer: decides; where the topology or the mode leaves nothing to decide it keeps figures.
         envs: decides how many environments each sampler steps together.
+        batch_size: decides how large the learners' batches are; None where the topology says it.
         windows: of the reports.
     """
 
@@ -44,8 +46,10 @@ class Balancer:
         envs = int(sampler.options.get("envs", 1))
         least, most = sampler.ranges.get("envs", (envs, envs))
         self.envs = EnvsPerSampler(least, most, envs, self.rebalancer.restraint)
+        choice, shared = plan.measured.get("batch_size"), self.rebalancer.restraint
+        self.batch_size = BatchSize.measured(choice, shared) if choice else None
         self._granule_of = partial(_granule, plan)
-        self.go_on_with(envs)
+        self.go_on_with(envs=envs)
         self.gpus = Gpus()
         self.last_change = ""
         self._since_s = 0.0
@@ -92,13 +96,19 @@ class Balancer:
             self.disturb(now_s)
         return change
 
-    def go_on_with(self, envs: int) -> None:
-        """So many environments are in each sampler now."""
-        self.envs.present = envs
-        self.windows.granule = self._granule_of(envs)
+    def go_on_with(self, envs: int | None = None, batch_size: int | None = None) -> None:
+        """So many environments are in each sampler now, or batches are so large."""
+        if envs is not None:
+            self.envs.present = envs
+        if batch_size is not None and self.batch_size is not None:
+            self.batch_size.present = batch_size
+        present = self.batch_size.present if self.batch_size is not None else None
+        self.windows.granule = self._granule_of(self.envs.present, present)
 
     def _decide(self, window: Window, now_s: float) -> Change | None:
-        """The number of samplers first; where that is right, the environments in each."""
+        """The number of samplers first; where that is right, the environments in each; where these are too,
+        the batch of the learners.
+        """
         change = self.rebalancer.decide(window, now_s)
         if change is not None:
             self.envs.forget()
@@ -106,7 +116,19 @@ class Balancer:
             change = self.envs.decide(window, now_s)
             if change is not None:
                 self.rebalancer.forget()
-                self.go_on_with(change.count)
+                self.go_on_with(envs=change.count)
+            elif self.envs.settled and self.batch_size is not None:
+                return self._decide_batch(self.batch_size, window, now_s)
+        if change is not None and self.batch_size is not None:
+            self.batch_size.forget()
+        return change
+
+    def _decide_batch(self, batch_size: BatchSize, window: Window, now_s: float) -> Change | None:
+        change = batch_size.decide(window, now_s)
+        if change is not None:
+            self.rebalancer.forget()
+            self.envs.forget()
+            self.go_on_with(batch_size=change.count)
         return change
 
     @property
@@ -143,15 +165,21 @@ class Balancer:
             "busy_cores": self.windows.busy_cores(now_s - JOURNAL_S, now_s),
             "gpus": self.gpus.figures(),
             "processes": {name: asdict(spell) for name, spell in spells.items()},
-            "decision": {**self.rebalancer.figures, **(self.envs.figures() if self.envs.movable else {})},
+            "decision": {
+                **self.rebalancer.figures,
+                **(self.envs.figures() if self.envs.movable else {}),
+                **(self.batch_size.figures if self.batch_size is not None else {}),
+            },
             **self.status(),
         }
 
 
-def _granule(plan: Plan, envs: int) -> float:
-    """Transitions that come or are asked for at once, with so many environments in each sampler."""
+def _granule(plan: Plan, envs: int, batch_size: int | None) -> float:
+    """Transitions that come or are asked for at once, with so many environments in each sampler, and batches
+    of ``batch_size``, or of what the plan says.
+    """
     rollout = plan.components["sampler"].options.get("rollout_steps", 1) * envs
-    batch_size = plan.algorithm.get("batch_size", 1)
+    batch_size = batch_size or plan.algorithm.get("batch_size", 1)
     critics = plan.components["critic_learner"].count.initial
     update = critics * batch_size / plan.balance.replay_ratio if isinstance(batch_size, int) else 1.0
     return max(1.0, float(rollout), update)

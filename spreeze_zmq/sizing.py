@@ -42,6 +42,8 @@ KEEP_FREED_MEMORY = {
 TIMEOUT_S = 120.0
 #: What the speed of an update does not depend on.
 WITHOUT_EFFECT = ("learning_rate", "tau", "reference_batch_size", "gamma", "learning_starts")
+#: The options that follow the batch size.
+FOLLOWING = ("learning_rate", "tau")
 #: Why there is no larger batch in a curve, in words.
 ENDS = {
     "flat": "more gains nothing",
@@ -150,19 +152,30 @@ def resolved(plan: Plan, curves: Curves, source: str) -> Plan:
     measured: dict[str, Any] = {"source": source}
     if BATCH_SIZE in plan.to_measure:
         batch_size = knee(curves.batch_sizes)
-        follows = scaled(plan.algorithm, batch_size)
-        algorithm |= {"batch_size": batch_size, **follows}
+        algorithm |= {"batch_size": batch_size, **scaled(plan.algorithm, batch_size)}
         measured["batch_size"] = {**_choice(curves.batch_sizes), "ended": curves.ended}
-        reference = plan.algorithm["reference_batch_size"]
-        measured["scaling"] = {
-            "reference_batch_size": reference,
-            "kappa": batch_size / reference,
-            **{name: {"stated": plan.algorithm[name], "scaled": value} for name, value in follows.items()},
-        }
+        measured["scaling"] = scaling_of(plan.algorithm, batch_size)
     for role in [role for role, key in THREADS.items() if key in plan.to_measure]:
         components[role] = replace(components[role], threads=knee(curves.threads))
         measured["threads"] = _choice(curves.threads)
     return replace(plan, algorithm=algorithm, components=components, to_measure=(), measured=measured)
+
+
+def scaling_of(options: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
+    """What a batch size makes of the options that follow it; ``options`` as they are stated."""
+    reference = options["reference_batch_size"]
+    follows = scaled(options, batch_size)
+    return {
+        "reference_batch_size": reference,
+        "kappa": batch_size / reference,
+        **{name: {"stated": options[name], "scaled": value} for name, value in follows.items()},
+    }
+
+
+def stated(plan: Plan) -> dict[str, Any]:
+    """The algorithm's options as the topology states them, before a measured batch has scaled any."""
+    scaling = plan.measured["scaling"]
+    return {**plan.algorithm, **{name: scaling[name]["stated"] for name in FOLLOWING if name in scaling}}
 
 
 def _choice(curve: Mapping[int, float]) -> dict[str, Any]:

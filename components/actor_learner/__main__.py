@@ -8,7 +8,16 @@ from typing import Any
 from spreeze_zmq.balance import DelayGate, Schedule
 from spreeze_zmq.component import Component, run
 from spreeze_zmq.device import Work
-from spreeze_zmq.learner import Intake, Outbox, Record, algorithm_of, cadence_of, learn, settle_device
+from spreeze_zmq.learner import (
+    Intake,
+    LiveBatch,
+    Outbox,
+    Record,
+    algorithm_of,
+    cadence_of,
+    learn,
+    settle_device,
+)
 from spreeze_zmq.replay import ObservationReplay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -32,7 +41,7 @@ class ActorLearner:
         self.critics = Weights(component.open("critic"), in_turn=plan.balance.in_order)
         self.half = algorithm.make_actor(options, environment, device, plan.run.seed)
         self.replay = ObservationReplay.for_environment(environment, options, device, plan.run.seed)
-        self.batch_size: int = options.batch_size
+        self.batch = LiveBatch(component, self.half)
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
         self.cadence = cadence_of(component)
         self.work = Work(device)
@@ -84,7 +93,10 @@ class ActorLearner:
     # --- what it does
 
     def wait(self) -> None:
-        """Wait for critics and observations, or for nothing when an update is possible."""
+        """Wait for critics and observations, or for nothing when an update is possible. Between two updates
+        another batch is taken up.
+        """
+        self.batch.adopt(self.batch.wanted)
         sources: list[Any] = [self.intake.puller]
         if self.takes_critics:
             sources.append(self.critics.subscriber)
@@ -128,7 +140,7 @@ class ActorLearner:
 
     def update(self) -> None:
         """One actor and temperature update."""
-        self.metrics = self.half.update(self.replay.sample(self.batch_size))
+        self.metrics = self.half.update(self.replay.sample(self.batch.size))
         self.gate.actor_updates += 1
 
     def publish_if_due(self) -> None:

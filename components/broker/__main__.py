@@ -56,8 +56,12 @@ class Broker:
             self.record.restore(earlier["record"], self.now_s)
             self.exit_reason = earlier["exit_reason"]
             if (envs := self.record.moved("sampler", "envs")) is not None:
-                self.balancer.go_on_with(envs)
+                self.balancer.go_on_with(envs=envs)
                 self.say("set", role="sampler", option="envs", value=envs)
+            if (size := self.record.moved("critic_learner", "batch_size")) is not None:
+                self.balancer.go_on_with(batch_size=size)
+                for role in LEARNERS:
+                    self.say("set", role=role, option="batch_size", value=size)
         component.hear_own = self.hear  # type: ignore[method-assign]
 
     @property
@@ -198,6 +202,9 @@ class Broker:
         self.journal.write("set", self.now_s, vars(change))
         self.record.take_move(change.role, change.option, change.count, change.reason, self.now_s)
         self.say("set", role=change.role, option=change.option, value=change.count, reason=change.reason)
+        if change.role in LEARNERS:  # the reason is said once
+            for role in set(LEARNERS) - {change.role}:
+                self.say("set", role=role, option=change.option, value=change.count)
 
     def end(self, reason: str) -> None:
         """Begin the end: one last checkpoint, then the stop."""

@@ -16,6 +16,7 @@ from spreeze_zmq.component import Component, run
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
+    LiveBatch,
     Outbox,
     Ranks,
     Record,
@@ -62,8 +63,8 @@ class CriticLearner:
         if self.balance.in_order and self.schedule is not None:
             starts = self.schedule.first_update_at
         self.gate = RatioGate(self.balance.replay_ratio, options.batch_size, starts, slack=0)
+        self.batch = LiveBatch(component, self.half)
         self.lag = LagHistogram()
-        self.learning_rate: float = options.learning_rate
         self.cadence = cadence_of(component)
         self.work = Work(device)
         self.outbox = Outbox(component.open("critic"), self.cadence, device) if self.is_first else None
@@ -121,9 +122,11 @@ class CriticLearner:
 
     def wait(self) -> None:
         """Wait for what the balance lacks: samples, a policy, or nothing when an update is possible; or for
-        the others, where an update has begun.
+        the others, where an update has begun. Between two updates is the place to take up another batch.
         """
-        if self.ranks is not None:
+        if self.ranks is None:
+            self.adopt_batch(self.batch.wanted)
+        else:
             self.ranks.watch()
             if self.stopping and not (self.ranks.offered or self.ranks.ended):
                 self.ranks.offer(self.half.gradient, 0, ending=True)
@@ -206,7 +209,7 @@ class CriticLearner:
             self.count_update()
         else:
             self.metrics = self.half.backward(batch)
-            self.ranks.offer(self.half.gradient, self.unshared)
+            self.ranks.offer(self.half.gradient, self.unshared, self.batch.wanted)
         if self.replay.prioritized:
             self.replay.prioritize(self.half.priorities())
 
@@ -222,6 +225,7 @@ class CriticLearner:
             with self.cadence.updating():
                 self.half.step()
             self.count_update()
+            self.adopt_batch(shared.batch_size)
         return True
 
     def leave(self) -> None:
@@ -232,6 +236,11 @@ class CriticLearner:
             if not self.ranks.offered:
                 self.ranks.offer(self.half.gradient, 0, ending=True)
             self.finish_update()
+
+    def adopt_batch(self, size: int) -> None:
+        """Make the next updates of so many transitions; several learners do so after the same update."""
+        if self.batch.adopt(size):
+            self.gate.batch_size = size
 
     def count_update(self) -> None:
         """Enter a batch that was trained on."""
@@ -304,7 +313,8 @@ class CriticLearner:
         return {
             "replay_ratio": self.gate.measured,
             "replay_size": len(self.replay),
-            "learning_rate": self.learning_rate,
+            "learning_rate": self.batch.learning_rate,
+            "batch_size": self.batch.size,
             **metrics,
         }
 

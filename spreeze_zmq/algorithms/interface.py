@@ -102,6 +102,9 @@ class CriticHalf(Protocol):
     def step(self) -> None:
         """The second half of ``update``: move by ``gradient``."""
 
+    def set_rates(self, rates: Mapping[str, float]) -> None:
+        """Go on with other values of the options ``learning_rate`` and ``tau``."""
+
     def reseed(self, seed: int) -> None:
         """Draw noise from another seed from here on; the weights stay."""
 
@@ -129,6 +132,9 @@ class ActorHalf(Protocol):
 
     def load_critic(self, parameters: Parameters) -> None:
         """Take the flat parameters ``[P]`` of published critics."""
+
+    def set_rates(self, rates: Mapping[str, float]) -> None:
+        """Go on with another ``learning_rate``."""
 
     def observe(self, obs: NDArray[Any]) -> None:
         """Take observations ``[M, *obs_shape]`` that arrived into any statistics of them."""

@@ -71,6 +71,12 @@ class SACActor:
         networks.load_flat(self._critics.parameters, parameters, "critics", self._staging)
         self._critics.refresh()
 
+    def set_rates(self, rates: Mapping[str, float]) -> None:
+        """Go on with another ``learning_rate``."""
+        self._adam.learning_rate = rates["learning_rate"]
+        # A graph keeps the numbers that it was made with.
+        self._launch = captured(self._update, self._device, [self._generator])
+
     def observe(self, obs: NDArray[Any]) -> None:
         """Take observations ``[M, *obs_shape]`` into the statistics, which go into use when published."""
         if self._spaces.rows.learned:

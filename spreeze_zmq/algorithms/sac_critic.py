@@ -130,6 +130,11 @@ class SACCritic:
         self._targets.parameters.lerp_(self._critics.parameters, self._tau)
         self._targets.refresh()
 
+    def set_rates(self, rates: Mapping[str, float]) -> None:
+        """Go on with another ``learning_rate`` and ``tau``."""
+        self._adam.learning_rate, self._tau = rates["learning_rate"], rates["tau"]
+        self._launch_step = captured(self._step, self._device)  # a graph keeps the numbers it was made with
+
     def reseed(self, seed: int) -> None:
         """Draw the noise of the target actions from another seed from here on."""
         self._generator.set_state(networks.generator(seed, networks.CRITIC_NOISE, self._device).get_state())

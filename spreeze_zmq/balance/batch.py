@@ -26,6 +26,7 @@ class EnvsPerSampler:
         present: how many there are.
         restraint: on changes; the same object as that of the counts.
         memory: of what each number has trained.
+        settled: the last steady window asked for no change.
     """
 
     minimum: int
@@ -33,6 +34,7 @@ class EnvsPerSampler:
     present: int
     restraint: Restraint
     memory: Memory = field(default_factory=Memory)
+    settled: bool = False
     _wish: Wish = field(default_factory=Wish)
 
     @property
@@ -42,6 +44,7 @@ class EnvsPerSampler:
 
     def decide(self, window: Window, now_s: float) -> Change | None:
         """What to change now, if anything; to be asked only while the count of samplers is right."""
+        self.settled = not self.movable
         if not (self.movable and window.steady):
             return None
         rate = window.critic.trained_per_s
@@ -49,6 +52,7 @@ class EnvsPerSampler:
             self.restraint.begin_anew(now_s)
         wanted = min(max(self._wanted(window), self.minimum), self.maximum)
         wished, windows = self._wish.hear(self.present, wanted)
+        self.settled = wanted == self.present
         if wanted == self.present or not self.restraint.allows(windows, now_s):
             return None
         change = Change("sampler", self.present, wished, self._reason(window, wished), "envs")

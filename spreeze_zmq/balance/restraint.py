@@ -47,7 +47,11 @@ class Restraint:
         """Whether a change that so many windows in a row have asked for may be made now."""
         changes = self.changes(now_s)
         wanted_enough = windows >= PERSISTENCE * (1 + changes)
-        return wanted_enough and changes < MOST_CHANGES and now_s >= self._rests_until_s(now_s)
+        return wanted_enough and changes < MOST_CHANGES and self.rested(now_s)
+
+    def rested(self, now_s: float) -> bool:
+        """Whether the last change is long enough ago."""
+        return now_s >= self._rests_until_s(now_s)
 
     def _rests_until_s(self, now_s: float) -> float:
         recent = sum(now_s - changed_s < RECENT_S for changed_s in self._changed_s)

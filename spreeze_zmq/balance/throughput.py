@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
 #: From this share of busy cores on, processes are taken to wait for one.
 CROWDED = 0.85
@@ -195,6 +195,11 @@ class Model:
         """Trained transitions/s with ``count`` samplers, of whose capacity ``1 / headroom`` is counted on."""
         share = self._share(count, headroom)
         return self._pace(count, headroom, share)[0]
+
+    def dearer(self, times: float) -> Model:
+        """The same run where a trained transition costs both learners so many times as much."""
+        critic = Cost(*(times * cost for cost in astuple(self.critic)))
+        return replace(self, critic=critic, actor_cpu_s=times * self.actor_cpu_s)
 
     def capacity(self, count: int) -> float:
         """Samples/s of ``count`` samplers that nobody blocks, with cores to themselves."""

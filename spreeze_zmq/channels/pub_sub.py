@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import zmq
 
@@ -17,16 +18,16 @@ _ASK_INTERVAL_S = 0.01
 class Publisher(Channel):
     """The sending end. It never waits: what a subscriber has no place for is lost to that subscriber.
 
-    The latest message of each retained kind is kept and sent again when somebody subscribes, so that who
-    joins late has it at once. It therefore owns the arrays that it was given: large ones are read-only from
-    then on.
+    The latest message of each retained kind (of ``set``, for each option) is kept and sent again when
+    somebody subscribes, so that who joins late has it at once. It therefore owns the arrays that it was
+    given: large ones are read-only from then on.
     """
 
     _type = zmq.XPUB
 
     def __init__(self, endpoint: str, **options: object) -> None:
         self._published = 0
-        self._latest: dict[str, tuple[int, list[Buffer]]] = {}
+        self._latest: dict[tuple[Any, ...], tuple[int, list[Buffer]]] = {}
         super().__init__(endpoint, **options)  # type: ignore[arg-type]
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
@@ -41,9 +42,10 @@ class Publisher(Channel):
         """
         frames = self._encode(message, self._published)
         self._send(frames)
-        if KINDS[message.kind].retained:
+        if (spec := KINDS[message.kind]).retained:
             owned = [frame if len(frame) >= ZERO_COPY_BYTES else bytes(frame) for frame in frames]
-            self._latest[message.kind] = self._published, owned
+            key = (message.kind, *(message.fields[name] for name in spec.retained_by))
+            self._latest[key] = self._published, owned
         self._published += 1
 
     def serve(self) -> None:

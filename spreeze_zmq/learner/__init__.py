@@ -3,6 +3,7 @@ that does these in turn.
 """
 
 from spreeze_zmq.learner.intake import Intake
+from spreeze_zmq.learner.live_batch import LiveBatch
 from spreeze_zmq.learner.loop import Learner, learn
 from spreeze_zmq.learner.publication import Cadence, Outbox, Record
 from spreeze_zmq.learner.ranks import Ranks, checksum
@@ -13,6 +14,7 @@ __all__ = [
     "Cadence",
     "Intake",
     "Learner",
+    "LiveBatch",
     "Outbox",
     "Ranks",
     "Record",

@@ -57,11 +57,13 @@ class Shared:
         ended: somebody is to stop, so there is no update, and none after it.
         received: transitions that all together have received since the last one.
         own: those of them that this process has.
+        batch_size: of each one's batches from the next update on, as the first has said.
     """
 
     ended: bool
     received: int
     own: int
+    batch_size: int
 
 
 class Ranks:
@@ -170,22 +172,26 @@ class Ranks:
 
     # --- updates
 
-    def offer(self, gradient: torch.Tensor, received: int, *, ending: bool = False) -> None:
+    def offer(
+        self, gradient: torch.Tensor, received: int, batch_size: int = 0, *, ending: bool = False
+    ) -> None:
         """Begin an update that takes place if all the others offer one too.
 
         Args:
             gradient: flat float32 ``[P]``; copied.
             received: transitions that this process has received since it last said so; exact below 2^24.
+            batch_size: of everybody's batches after this update, below 2^24; the first one's word counts.
             ending: offer none, and say that this process is to stop.
         """
         size = gradient.numel()
         if self._buffer.numel() == 0:
-            self._buffer = torch.zeros(size + 2, device=self.device)
+            self._buffer = torch.zeros(size + 3, device=self.device)
         if ending:
             self._buffer[:size].zero_()
         else:
             self._buffer[:size].copy_(gradient)
-        self._buffer[size:].copy_(torch.tensor([float(received), float(ending)]))
+        said = batch_size if self.component.index == 0 else 0
+        self._buffer[size:].copy_(torch.tensor([float(received), float(ending), float(said)]))
         self._own = received
         options = distributed.AllreduceOptions()
         options.reduceOp, options.timeout = distributed.ReduceOp.SUM, PATIENT
@@ -211,14 +217,14 @@ class Ranks:
                 return None
         except RuntimeError as error:
             self._fail(error)
-            return Shared(ended=True, received=0, own=0)
+            return Shared(ended=True, received=0, own=0, batch_size=0)
         size = gradient.numel()
-        received, ending = self._buffer[size:].tolist()
+        received, ending, batch_size = self._buffer[size:].tolist()
         self._work = None
         self.ended = ending > 0
         if not self.ended:
             torch.mul(self._buffer[:size], 1.0 / self.count, out=gradient)
-        return Shared(self.ended, round(received), self._own)
+        return Shared(self.ended, round(received), self._own, round(batch_size))
 
     def _is_done(self, wait_s: float) -> bool:
         """Whether the all-reduce is over. Raises RuntimeError where it has failed."""

@@ -86,12 +86,14 @@ class KindSpec:
         fields: the fields it carries; others are let through unread, so that newer senders can add some.
         arrays: the arrays it carries; others likewise.
         retained: a publisher sends the latest message of this kind again to whoever subscribes later.
+        retained_by: fields; the latest message for each of their values is sent again.
         cross_check: what must hold between its fields and arrays; raises WireError.
     """
 
     fields: Mapping[str, FieldSpec] = field(default_factory=dict)
     arrays: Mapping[str, ArraySpec] = field(default_factory=dict)
     retained: bool = False
+    retained_by: tuple[str, ...] = ()
     cross_check: Callable[[Mapping[str, Any], Arrays], None] | None = None
 
     @cached_property
@@ -233,6 +235,8 @@ KINDS: dict[str, KindSpec] = {
     "checkpoint": KindSpec(_fields(("env_steps",), folder="text", env_steps="count")),
     "scale": KindSpec(_fields(role="text", count="count", reason="text")),
     "set": KindSpec(
-        _fields(("reason",), role="text", option="text", value="any", reason="text"), retained=True
+        _fields(("reason",), role="text", option="text", value="any", reason="text"),
+        retained=True,
+        retained_by=("role", "option"),
     ),
 }

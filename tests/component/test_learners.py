@@ -202,3 +202,74 @@ def test_a_learner_restores_what_it_saved(peers, halves):
     assert report.fields["counters"]["critic_updates"] >= 5
     assert report.fields["counters"]["env_steps"] > 0
     assert "going on from" in peers.logs()
+
+
+AUTO = [*OVERRIDES, "algorithm.batch_size=auto"]
+
+
+def set_batch(control, role, size):
+    """Play the broker."""
+    control.publish(Message("set", {"role": role, "option": "batch_size", "value": size}))
+
+
+@pytest.mark.parametrize("peers", [AUTO], indirect=True)
+def test_the_critic_learner_goes_on_with_the_batch_that_it_is_told(peers, halves):
+    """More updates of the same samples, the ratio kept, the learning rate by the rule; another role's batch
+    is none of its own, and a second life hears it again.
+    """
+    feed = Feed(peers, CRITIC, "critic_learner")
+    publish_policy(peers, halves[1], 0)
+    control = peers.peer("control", "critic_learner")
+
+    def settled(rollouts):
+        """What is reported when so many have been trained on as often as the ratio allows."""
+
+        def push():
+            if feed.sequence < rollouts:
+                feed.push()
+
+        while True:
+            report = peers.wait("report", "critic_learner", "report", push).fields
+            if report["counters"].get("trained_transitions") == 4 * 128 * rollouts:
+                return report["counters"]["critic_updates"], report["gauges"]
+
+    process = peers.start("critic_learner")
+    updates, gauges = settled(8)
+    assert (updates, gauges["batch_size"], gauges["learning_rate"]) == (16, 256, pytest.approx(3e-3))
+    set_batch(control, "actor_learner", 128)
+    set_batch(control, "critic_learner", 64)
+    while gauges["batch_size"] != 64:
+        gauges = peers.wait("report", "critic_learner", "report").fields["gauges"]
+    updates, gauges = settled(12)
+    assert (updates, gauges["replay_ratio"]) == (16 + 32, 4)
+    assert gauges["learning_rate"] == pytest.approx(3e-3 / 2)
+    assert "batch size 256 -> 64; for 0.25 times the batch of 256: learning_rate 0.003 x" in peers.logs()
+    assert "tau 1 - (1 - 0.02)^0.25 = 0.005038" in peers.logs()
+    process.kill()
+    process.wait()
+    peers.start("critic_learner")
+    hello = peers.wait("report", "critic_learner", "hello")
+    while (report := peers.wait("report", "critic_learner", "report")).fields["gauges"]["batch_size"] != 64:
+        pass
+    assert report.incarnation == hello.incarnation
+
+
+@pytest.mark.parametrize("peers", [AUTO], indirect=True)
+def test_the_actor_learner_goes_on_with_the_batch_that_it_is_told(peers, halves):
+    """It says so, and goes on training."""
+    feed = Feed(peers, ACTOR, "actor_learner")
+    peers.peer("policy", "actor_learner")
+    critics = peers.peer("critic", "actor_learner")
+    control = peers.peer("control", "actor_learner")
+    set_batch(control, "critic_learner", 64)
+    set_batch(control, "actor_learner", 128)
+    peers.start("actor_learner")
+    peers.wait("policy", "actor_learner")
+    feed.push()
+    publish_critics(critics, halves, 0, 100)
+    for _ in range(3):  # a second or so: it has met the critics
+        peers.wait("report", "actor_learner", "report")
+    publish_critics(critics, halves, 1, 120)
+    while peers.wait("report", "actor_learner", "report").fields["counters"]["actor_updates"] == 0:
+        pass
+    assert "batch size 256 -> 128; for 0.5 times the batch of 256: learning_rate 0.003 x" in peers.logs()

@@ -32,10 +32,10 @@ component = Component("critic_learner", plan, index)
 half, ranks = critic_of(plan), Ranks(component, "cpu")
 ranks.join()
 half.backward(batch_of(index))
-ranks.offer(half.gradient, received=index + 1)
+ranks.offer(half.gradient, received=index + 1, batch_size=(128, 64)[index])
 while (shared := ranks.result(half.gradient, 0.01)) is None:
     component.poll()
-assert (shared.received, shared.own, shared.ended) == (3, index + 1, False)
+assert (shared.received, shared.own, shared.ended, shared.batch_size) == (3, index + 1, False, 128)
 np.save(f"{sys.argv[3]}/{index}.npy", half.gradient.numpy())
 ranks.offer(half.gradient, received=0, ending=index == 1)
 while (shared := ranks.result(half.gradient, 0.01)) is None:
@@ -72,7 +72,9 @@ def batch_of(index):
 
 @pytest.mark.parametrize("peers", [TWO], indirect=True)
 def test_the_mean_of_two_gradients_is_that_of_twice_the_batch(peers, tmp_path):
-    """Each on half of the batch, in a process of its own; and where one says that it ends, neither moves."""
+    """Each on half of the batch, in a process of its own. The batch that comes next is what the first has
+    said; and where one says that it ends, neither moves.
+    """
     processes = [
         subprocess.Popen([sys.executable, "-c", AVERAGES, peers.folder.run_file, str(index), tmp_path])
         for index in range(2)
@@ -136,4 +138,43 @@ def test_a_rank_without_samples_holds_the_updates_and_nothing_else(peers, halves
     ranks[1].kill()
     assert ranks[0].wait(20) == PeerLost.exit_code
     assert f"critic_learner-1 (process {ranks[1].pid})" in peers.logs()
+    feeds[0].pusher.close()
+
+
+@pytest.mark.parametrize(
+    "peers",
+    [[*TWO, "algorithm.batch_size=auto", "algorithm.learning_starts=256", "balance.replay_ratio=4"]],
+    indirect=True,
+)
+def test_ranks_change_their_batch_after_the_same_update(peers, halves):
+    """The first update is of the plan's batch, all others of the one that the broker asks for, on both."""
+    publish_policy(peers, halves[1], 0)
+    control = peers.peer("control", "critic_learner")
+    for index in range(2):
+        peers.start("critic_learner", index)
+    feeds = []
+    for index in range(2):
+        peers.open["experience.critic_learner"] = pusher_to(peers, index)
+        feeds.append(Feed(peers, "experience.critic_learner", "critic_learner"))
+    trained = {}
+
+    def push():
+        for feed in feeds:
+            if feed.sequence < 16:
+                feed.push()
+
+    def until(enough):
+        while sorted(trained.values()) != [enough, enough]:
+            report = peers.wait("report", "critic_learner", "report", push)
+            trained[report.sender] = report.fields["counters"].get("trained_transitions", 0)
+            if "critic_updates" in report.fields["counters"]:
+                updates = report.fields["counters"]["critic_updates"]
+        return updates
+
+    control.publish(Message("set", {"role": "critic_learner", "option": "batch_size", "value": 64}))
+    updates = until(4 * 128 * 16)
+    assert updates == 1 + (4 * 128 * 16 - 256) // 64
+    for index in range(2):
+        log = (peers.folder.logs / f"critic_learner-{index}.log").read_text()
+        assert log.count("batch size 256 -> 64; for 0.25 times the batch of 256") == 1
     feeds[0].pusher.close()

@@ -1,7 +1,11 @@
 """A run whose batch this machine chooses, as a user starts it."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 AUTO = ("algorithm.batch_size=auto", "algorithm.max_batch_size=256", "algorithm.reference_batch_size=64")
 SETTINGS = (*AUTO, "components.sampler.count=1", "run.stop={env_steps=2000}")
 
@@ -33,3 +37,32 @@ def test_a_run_measures_its_batch_once_and_says_so(launch, monkeypatch, tmp_path
         assert run.leftovers() == []
     assert sources[0].startswith("measured in")
     assert sources[1] == "as measured on this machine before"
+
+
+@pytest.mark.timeout(150)
+def test_a_run_that_starves_goes_on_with_a_smaller_batch(launch, monkeypatch, tmp_path):
+    """Pendulum at a thousand steps a second: the batch that a core could train is far more than is fed. Both
+    learners go on with one that suits it, the ratio holds, and summary, log and journal say why.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(BENCHMARKS))
+    scarce = ("run.env=napping:make", "components.sampler.count=1", "components.sampler.envs=4")
+    run_of = ("algorithm.learning_starts=100", "balance.replay_ratio=8", "run.stop={env_steps=12000}")
+    settings = (*AUTO, *scarce, *run_of)
+    run = launch(*(word for setting in settings for word in ("--set", setting)))
+    assert run.end(120) == 0, run.said()
+    summary, plan = run.summary(), run.plan()
+    assert summary["exit_reason"].startswith("env_steps")
+    begin = plan["algorithm"]["batch_size"]
+    _, size, reason = summary["moves"]["critic_learner.batch_size"][0]
+    assert size < begin
+    assert reason.startswith(f"batch size {begin} -> {size}: critic_learner starved ")
+    assert reason in run.output.read_text()
+    for role in ("critic_learner", "actor_learner"):
+        log = (run.folder / "logs" / f"{role}-0.log").read_text()
+        assert f"batch size {begin} -> {size}; for {size / 64:g} times the batch of 64" in log
+    assert summary["trained_transitions"] / summary["critic_updates"] < begin
+    assert summary["replay_ratio"]["measured"] == pytest.approx(8, rel=0.1)
+    journal = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    decided = [line["decision"] for line in journal if line["kind"] == "balance"]
+    assert any("batch_could_train_per_s" in figures for figures in decided)

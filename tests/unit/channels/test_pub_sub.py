@@ -129,6 +129,21 @@ def test_joining_late_is_no_miss(bench):
     assert late.missed == 0
 
 
+def test_of_set_the_latest_of_every_option_comes_again(bench):
+    """Another option of the same role does not take its place; another value of the same option does."""
+    publisher = bench.open(Publisher)
+    told = [("sampler", "envs", 8), ("actor_learner", "batch_size", 64), ("sampler", "envs", 16)]
+    for role, option, value in told:
+        publisher.publish(Message("set", {"role": role, "option": option, "value": value}))
+    late = bench.open(Subscriber)
+    bench.joined(publisher)
+    time.sleep(0.1)
+    received = []
+    while (message := late.receive()) is not None:
+        received.append(tuple(message.fields[name] for name in ("role", "option", "value")))
+    assert received == told[1:]
+
+
 def test_a_restarted_publisher_is_news(bench):
     """Its sequence starts again; another incarnation says why."""
     publisher, subscriber = bench.audience()

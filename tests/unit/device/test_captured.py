@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms import sac_actor, sac_critic
 from spreeze_zmq.commands.bench_learner import random_batch
 from spreeze_zmq.commands.bench_replay import random_rollout
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
@@ -140,6 +141,39 @@ def test_another_batch_size_is_recorded_anew():
     )
     assert train(critic, actor, sizes) == plain
     assert sorted(tape.num_recordings for tape in critic_tapes) == [1, 2]  # the step takes no batch
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_other_rates_hold_from_the_next_update_on(monkeypatch, recorded):
+    """Ten times the rate moves ten times as far, targets by their share; what is recorded is made anew."""
+    if recorded:
+        for module in (sac_critic, sac_actor):
+            monkeypatch.setattr(module, "captured", lambda function, *_: Captured(function, Tape()))
+    made, batch = SAC.options(**OPTIONS, learning_rate=1e-4, tau=0.1), random_batch(PENDULUM, 32)
+    critic, actor = SAC.make_critic(made, PENDULUM, "cpu", 3), SAC.make_actor(made, PENDULUM, "cpu", 3)
+
+    def moved():
+        """How far two updates move each, the second one's part of the targets, and what of it they keep."""
+        before = critic.parameters(), actor.parameters()
+        critic.update(batch)
+        actor.update(batch.obs)
+        targets = critic.state_dict()["targets"].numpy()
+        critic.update(batch)
+        actor.update(batch.obs)
+        after, new_targets = critic.parameters(), critic.state_dict()["targets"].numpy()
+        share = np.linalg.norm(new_targets - targets) / np.linalg.norm(after - targets)
+        distances = np.abs(after - before[0]).max(), np.abs(actor.parameters() - before[1]).max()
+        return np.array([*distances, share])
+
+    for _ in range(WARM_UP_CALLS):
+        slow = moved()
+    for half in (critic, actor):
+        half.set_rates({"learning_rate": 1e-3, "tau": 0.5})
+    for _ in range(WARM_UP_CALLS):
+        fast = moved()
+    assert slow[:2] == pytest.approx(2e-4, rel=0.1)
+    assert fast[:2] == pytest.approx(2e-3, rel=0.1)
+    assert (slow[2], fast[2]) == (pytest.approx(0.1, rel=1e-3), pytest.approx(0.5, rel=1e-3))
 
 
 def test_a_restored_half_is_replayed_from_its_new_state():

@@ -77,6 +77,24 @@ def test_a_graph_trains_as_the_plain_launches_do(caplog, options, precision, kin
         np.testing.assert_allclose(ours, theirs, **tolerance)
 
 
+def test_a_graph_is_made_anew_for_other_rates():
+    """Learning rate and tau are numbers of the recording: it trains on as the plain launches do."""
+    results = []
+    for plain in (False, True):
+        critic, actor = make_halves()
+        replays = make_replays()
+        for rates in ({"learning_rate": 3e-4, "tau": 0.005}, {"learning_rate": 3e-3, "tau": 0.5}):
+            for half in (critic, actor):
+                half.set_rates(rates)
+            if plain:
+                critic._launch_backward, critic._launch_step = critic._backward, critic._step
+                actor._launch = actor._update
+            train(critic, actor, *replays, 6)
+        results.append((critic.parameters(), actor.parameters()))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
 def test_an_update_is_that_of_the_cpu():
     """One batch, one step, float32; only the random noise of the target actions is the device's own."""
     for_cpu, for_gpu = (make_halves(device, initial_temperature=1e-8)[0] for device in ("cpu", "cuda"))

@@ -1,0 +1,62 @@
+"""The batch of a learner, which the broker may move while the run lives where the topology leaves it open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from spreeze_zmq import sizing
+from spreeze_zmq.component import Component
+
+log = logging.getLogger("spreeze")
+
+
+class RatedHalf(Protocol):
+    """What either half of an algorithm can do about its rates."""
+
+    def set_rates(self, rates: Mapping[str, float]) -> None:
+        """Go on with other values of the options that follow the batch."""
+
+
+class LiveBatch:
+    """How many transitions an update takes, and the rates that follow from it.
+
+    Args:
+        component: the learner.
+        half: whose rates follow; ``learning_rate`` and ``tau`` are scaled from what the topology states.
+
+    Attributes:
+        size: of the batches now.
+        wanted: what the broker has asked for last; whoever owns this adopts it between two updates.
+        learning_rate: that of the present size.
+    """
+
+    def __init__(self, component: Component, half: RatedHalf) -> None:
+        self.plan = component.plan
+        self.half = half
+        self.role = component.role
+        self.size = self.wanted = int(self.plan.algorithm["batch_size"])
+        self.learning_rate = float(self.plan.algorithm["learning_rate"])
+        if "batch_size" in self.plan.measured:
+            component.on("set", self._on_set)
+
+    def _on_set(self, fields: Mapping[str, Any]) -> None:
+        value = fields["value"]
+        if (
+            (fields["role"], fields["option"]) == (self.role, "batch_size")
+            and type(value) is int
+            and value > 0
+        ):
+            self.wanted = value
+
+    def adopt(self, size: int) -> bool:
+        """Go on with batches of ``size``; whether they were of another size before."""
+        if size == self.size:
+            return False
+        scaling = sizing.scaling_of(sizing.stated(self.plan), size)
+        rates = {name: scaling[name]["scaled"] for name in sizing.FOLLOWING if name in scaling}
+        self.half.set_rates(rates)
+        log.info("batch size %d -> %d; %s", self.size, size, sizing.scaling_line(scaling))
+        self.size, self.learning_rate = size, rates["learning_rate"]
+        return True
