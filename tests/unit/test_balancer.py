@@ -48,3 +48,49 @@ def test_every_process_is_in_the_journal_with_its_three_rates():
     assert sampler["rss_bytes"] == 7
     assert 0 <= figures["busy_cores"] <= figures["cores"] + 0.5
     assert balancer.rebalancer.restraint.start_s == 1.25
+
+
+MEASURED = {"batch_size": {"chosen": 512, "curve": [[64, 1e5], [128, 2e5], [256, 4e5], [512, 5e5]]}}
+
+
+def starving(balancer, seconds):
+    """Reports of a run whose one sampler gives 1,000 transitions a second; the changes that were decided."""
+    shares = {"sampler-0": (1.0, 0.0), "critic_learner-0": (0.02, 0.98), "actor_learner-0": (0.02, 0.98)}
+    changes = []
+    for t_s in range(seconds):
+        for name, (busy, starved) in shares.items():
+            clock = {"busy": busy * t_s, "blocked": 0.0, "starved": starved * t_s, "idle": 0.0}
+            fields = {
+                "role": name[:-2],
+                "cpu_s": busy * t_s,
+                "rss_bytes": 7,
+                "uptime_s": 1.0,
+                "clock_s": clock,
+            }
+            fields |= {
+                "counters": {"trained_transitions": 8000 * t_s},
+                "pushed": {"critic_learner": 1000 * t_s},
+            }
+            fields |= {"taken": {"sampler-0/1": {"received": 1000 * t_s, "refused": 0}}}
+            balancer.take(name, 1, fields, float(t_s))
+        changes.append(balancer.step(1, float(t_s), training=True))
+    return [change for change in changes if change is not None]
+
+
+@pytest.mark.parametrize(("count", "moves"), [("1", [("batch_size", 64)]), ("[1, 4]", [("", 4)])])
+def test_the_batch_moves_where_no_sampler_is_left_to_add(count, moves, monkeypatch):
+    """A learner that starves gets more samplers first; the batch waits until these are as they should be."""
+    monkeypatch.setattr("spreeze_zmq.balancer.available_cores", lambda: 8)
+    monkeypatch.setattr("spreeze_zmq.balancer.busy_cpu_s", lambda: 0.0)
+    overrides = [f"components.sampler.count={count}", "balance.replay_ratio=8", "components.sampler.envs=16"]
+    plan = replace(topology.load("pendulum", overrides), measured=MEASURED)
+    balancer = Balancer(plan)
+    changes = starving(balancer, 11)
+    assert [(change.option, change.count) for change in changes] == moves
+    if changes[0].option:
+        assert balancer.figures(10.0)["decision"]["batch_size"] == 512
+        assert balancer.last_change.startswith(
+            "batch size 512 -> 64: critic_learner starved 98 % of the time"
+        )
+        balancer.go_on_with(batch_size=256)
+        assert balancer.batch_size.present == 256
