@@ -23,7 +23,7 @@ class SACOptions:
     )
     max_batch_size: int = option(
         2_048,
-        "largest batch that auto may take; beyond 8 times the reference scaled rates teach little (tau > 0.3)",
+        "largest batch that auto may take; beyond 8 times the reference, scaled rates teach little",
         minimum=64,
     )
     learning_rate: float = option(1e-3, "Adam's step size, of critics, policy and temperature", minimum=0.0)
