@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import whole_runs
+
 
 def played(arguments, target):
     """``(t_s, env_steps, trained_transitions)`` of one run, about once a second."""
@@ -25,6 +27,8 @@ def played(arguments, target):
             command += ["--set", override]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         lines = Path(folder, "run", "metrics.jsonl").read_text().splitlines()
+        samples = json.loads(Path(folder, "run", "summary.json").read_text())["samples"]
+    print(f"target {target:g}: {whole_runs.account(samples)}", flush=True)
     found = [json.loads(line) for line in lines]
     return [(s["t_s"], s["env_steps"], s["trained_transitions"]) for s in found if "trained_transitions" in s]
 

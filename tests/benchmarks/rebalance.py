@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import whole_runs
 
 from spreeze_zmq import topology, tuning
 from spreeze_zmq.metrics import read_journal
@@ -140,8 +141,10 @@ def train(overrides, count, seconds, disturbance=None, begin=None, after_s=DISTU
                 stderr=subprocess.DEVNULL,
             )
         lines = [line for line in read_journal(run_dir / "metrics.jsonl") if line["kind"] == "status"]
-        changes = json.loads((run_dir / "summary.json").read_text())["workers"]["sampler"]
-        return [(line["t_s"], line["trained_transitions"]) for line in lines], changes
+        summary = json.loads((run_dir / "summary.json").read_text())
+    print(f"  samplers {count}: {whole_runs.account(summary['samples'])}", flush=True)
+    points = [(line["t_s"], line["trained_transitions"]) for line in lines]
+    return points, summary["workers"]["sampler"]
 
 
 def rate(points, from_s, to_s):

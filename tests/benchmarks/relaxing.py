@@ -38,14 +38,13 @@ def main():
             results[mode].append(summary)
             samples, lag = summary["samples"], summary["policy_lag"]
             reached = (summary["best_return"] or -math.inf) >= arguments.target
-            whole = samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
             print(
                 f"{mode:8} seed {seed}: {summary['wall_s']:6.1f} s,"
                 f" {'reached' if reached else 'NOT reached'} (best {summary['best_return']}),"
                 f" {summary['env_steps']} env steps, {summary['trained_transitions']} trained,"
                 f" ratio {summary['replay_ratio']['measured']:.2f},"
                 f" lag {lag['p50']}/{lag['p99']}/{lag['max']},"
-                f" account {'adds up' if whole else 'DOES NOT ADD UP'}: {json.dumps(samples)}",
+                f" {whole_runs.account(samples)}",
                 flush=True,
             )
     for mode, runs in results.items():

@@ -116,6 +116,12 @@ def finish(command, core=None):
     return done.stdout
 
 
+def account(samples):
+    """In words, whether produced = received + dropped + in flight, each counted on its own."""
+    whole = samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
+    return f"account {'adds up' if whole else 'DOES NOT ADD UP'}: {json.dumps(samples)}"
+
+
 def on_grid(curve, trained, points):
     """The return at so many places, evenly up to ``trained`` transitions."""
     at, returns = np.array(curve).T
