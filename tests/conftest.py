@@ -1,4 +1,4 @@
-"""What every test shares: the user's cache stays out of the tests, and they out of it."""
+"""What tests share: a cache that is not the user's, and torch in one thread where sums must repeat."""
 
 import os
 
@@ -14,3 +14,14 @@ def cache_of_its_own(tmp_path_factory):
     os.environ.pop("XDG_CACHE_HOME")
     if before is not None:
         os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture
+def one_thread():
+    """One thread of torch: sums are bit-identical only in one order."""
+    import torch  # most tests need none
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,7 +1,7 @@
 """The balance of production and consumption: pure arithmetic, no clock and no socket."""
 
-from spreeze_zmq.balance.batch import EnvsPerSampler
 from spreeze_zmq.balance.batch_size import BatchSize
+from spreeze_zmq.balance.envs_per_sampler import EnvsPerSampler
 from spreeze_zmq.balance.gates import DelayGate, LagHistogram, RatioGate
 from spreeze_zmq.balance.layout import Layout, layout
 from spreeze_zmq.balance.rebalance import Change, Rebalancer

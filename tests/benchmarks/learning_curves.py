@@ -203,9 +203,7 @@ def draw(results, path):
                 axes.plot(*median_curve(side), color=colour, linewidth=2.5, label=label)
         axes.set(xlabel="trained transitions", ylabel="evaluated return")
         axes.legend(loc="best", fontsize="small")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    print(f"drawn: {path}")
+    whole_runs.draw(figure, path)
 
 
 def parse():

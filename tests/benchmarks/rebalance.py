@@ -226,9 +226,7 @@ def draw(results, path):
         left.legend(loc="lower right", fontsize="small")
         right.bar(list(result["fixed"]), list(result["fixed"].values()))
         right.set(title="fixed counts", xlabel="samplers", ylim=(0, None))
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    print(f"drawn: {path}")
+    whole_runs.draw(figure, path)
 
 
 def main():

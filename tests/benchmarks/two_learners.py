@@ -96,9 +96,7 @@ def draw(results, trained, path, title):
         )
     axes.set(title=title, xlabel="trained transitions", ylabel="evaluated return")
     axes.legend(loc="lower right")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    print(f"drawn: {path}")
+    whole_runs.draw(figure, path)
 
 
 def main():

@@ -128,6 +128,13 @@ def on_grid(curve, trained, points):
     return np.interp(np.linspace(0, trained, points + 1)[1:], at, returns)
 
 
+def draw(figure, path):
+    """Write a figure of matplotlib."""
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    print(f"drawn: {path}")
+
+
 def write_whole(path, value):
     """A JSON file that is never seen half-written."""
     scratch = path.with_name(f".{path.name}")

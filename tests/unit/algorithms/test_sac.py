@@ -12,6 +12,8 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.mlp import num_parameters
 from spreeze_zmq.errors import WireError
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SAC = algorithms.get("sac")
 ENVIRONMENT = SimpleNamespace(
     obs_shape=(3,),
@@ -22,15 +24,6 @@ ENVIRONMENT = SimpleNamespace(
     action_high=np.array([1.0, 4.0], np.float32),
 )
 SMALL = {"hidden_sizes": (8, 6), "precision": "fp32", "batch_size": 16}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums are bit-identical only in one order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def make_critic(seed=0, **options):

@@ -19,6 +19,8 @@ from spreeze_zmq.commands.bench_replay import random_rollout
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
 from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SAC = algorithms.get("sac")
 PENDULUM = envs.probe("Pendulum-v1")
 OPTIONS = {"hidden_sizes": (16, 16), "precision": "fp32", "learning_starts": 1}
@@ -70,15 +72,6 @@ class Tape(TorchDispatchMode):
             for old, new in zip(tree_leaves(given), tree_leaves(again), strict=True):
                 if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums are bit-identical only in one order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def taped(half):
