@@ -96,8 +96,8 @@ class Windows:
     def spells(self, from_s: float, to_s: float) -> dict[str, Spell]:
         """What each process did, as far as its reports tell."""
         found = {}
-        for name, (role, _, snapshots) in self._lives.items():
-            within = [snapshot for snapshot in snapshots if from_s <= snapshot.heard_s <= to_s]
+        for name, (role, _, _) in self._lives.items():
+            within = self._within(name, from_s, to_s)
             if len(within) > 1 and within[-1].heard_s - within[0].heard_s >= COVERED * (to_s - from_s):
                 spell = _spell(role, _index(name), within[0], within[-1])
                 found[name] = replace(spell, lanes=self.lanes.get(role, 1))
@@ -162,10 +162,27 @@ class Windows:
         ratio = critic.trained_per_s / critic.received_per_s
         if abs(ratio / self.replay_ratio - 1) > OFF_RATIO + grain:
             return False
-        middle_s = (from_s + to_s) / 2
-        halves = [self._critics(self.spells(*half)) for half in ((from_s, middle_s), (middle_s, to_s))]
-        rates = [half.trained_per_s for half in halves if half is not None]
-        return len(rates) == 2 and max(rates) - min(rates) <= (DRIFT + grain) * critic.trained_per_s
+        rates = self._halves(from_s, to_s)
+        return bool(rates) and max(rates) - min(rates) <= (DRIFT + grain) * critic.trained_per_s
+
+    def _halves(self, from_s: float, to_s: float) -> list[float]:
+        """Trained transitions/s of all critic-learners before and after the middle of a window; none where
+        one has told too little. A half ends at the report next to the middle, not at a time: however reports
+        and looks at them fall together, there is one.
+        """
+        rates = [0.0, 0.0]
+        for index in range(self.num_critics):
+            within = self._within(f"critic_learner-{index}", from_s, to_s)
+            if len(within) < 3:
+                return []
+            middle_s = (within[0].heard_s + within[-1].heard_s) / 2
+            middle = min(within[1:-1], key=lambda snapshot: abs(snapshot.heard_s - middle_s))
+            for half, ends in enumerate(((within[0], middle), (middle, within[-1]))):
+                rates[half] += _spell("critic_learner", index, *ends).trained_per_s
+        return rates
+
+    def _within(self, name: str, from_s: float, to_s: float) -> list[Snapshot]:
+        return [snapshot for snapshot in self._lives[name][2] if from_s <= snapshot.heard_s <= to_s]
 
 
 def _index(name: str) -> int:

@@ -18,16 +18,15 @@ def end(peers, name):
 
 
 class Voice:
-    """One process of a run as its broker hears it: reports at steady rates."""
+    """One process of a run as its broker hears it: reports at steady rates.
 
-    def __init__(self, peers, role, index, per_s, **shares):
-        self.peers, self.role, self.name, self.per_s, self.shares = (
-            peers,
-            role,
-            f"{role}-{index}",
-            per_s,
-            shares,
-        )
+    ``cpu`` is the cores that it uses. Where that is all of the time that it is ``busy`` it never waited for a
+    core, however busy this machine is: then who works and uses less sleeps.
+    """
+
+    def __init__(self, peers, role, index, per_s, cpu, **shares):
+        self.peers, self.role, self.name = peers, role, f"{role}-{index}"
+        self.per_s, self.cpu, self.shares = per_s, cpu, shares
         self.began_s = time.monotonic()
 
     def speak(self):
@@ -35,7 +34,7 @@ class Voice:
         t_s = time.monotonic() - self.began_s
         clock = {name: self.shares.get(name, 0.0) * t_s for name in ("busy", "blocked", "starved", "idle")}
         fields = {"role": self.role, "name": self.name, "pid": 1, "time_s": 0.0, "uptime_s": t_s}
-        fields |= {"cpu_s": 0.1 * t_s, "rss_bytes": 1000, "clock_s": clock, "counters": {}, "gauges": {}}
+        fields |= {"cpu_s": self.cpu * t_s, "rss_bytes": 1000, "clock_s": clock, "counters": {}, "gauges": {}}
         amount = int(self.per_s * t_s)
         if self.role == "sampler":
             fields["pushed"] = {"critic_learner": amount, "actor_learner": amount}
@@ -70,26 +69,29 @@ def say(peers, kind, **fields):
     end(peers, "launcher").try_push(Message(kind, fields))
 
 
-def begin(peers, num_samplers, per_s, **shares):
-    """A broker that hears of a run at work."""
+def begin(peers, num_samplers, per_s):
+    """A broker that hears of a run at work, whose environments sleep and whose learners starve."""
     peers.start("broker")
     say(peers, "workers", role="sampler", count=num_samplers, reason="as the topology says")
     samplers = [
-        Voice(peers, "sampler", index, per_s / num_samplers, **shares) for index in range(num_samplers)
+        Voice(peers, "sampler", index, per_s / num_samplers, cpu=0.05, busy=1.0)
+        for index in range(num_samplers)
     ]
-    critic = Voice(peers, "critic_learner", 0, per_s, busy=0.1, starved=0.9)
-    return [*samplers, critic, Voice(peers, "actor_learner", 0, 0, busy=0.1, starved=0.9)]
+    learners = {"critic_learner": per_s, "actor_learner": 0}
+    return samplers + [
+        Voice(peers, role, 0, each, cpu=0.2, busy=0.2, starved=0.8) for role, each in learners.items()
+    ]
 
 
 @pytest.mark.parametrize("peers", [["components.sampler.count=[1, 8]"]], indirect=True)
 def test_starving_learners_get_more_samplers(peers):
     """It says how many and why, writes every number of it down, and keeps what it found for the next run."""
-    voices = begin(peers, 1, 1000, busy=1.0)
+    voices = begin(peers, 1, 1000)
     scale = run(peers, voices, lambda message: message.kind == "scale")
     assert scale.fields["role"] == "sampler"
     assert 2 <= scale.fields["count"] <= 8  # how many depends on what else the machine does
     assert scale.fields["reason"].startswith(
-        f"samplers 1 -> {scale.fields['count']}: critic_learner starved 90 %"
+        f"samplers 1 -> {scale.fields['count']}: critic_learner starved 80 %"
     )
     say(peers, "workers", **scale.fields)
     for _ in range(2):
@@ -111,10 +113,10 @@ def test_starving_learners_get_more_samplers(peers):
 )
 def test_starving_learners_get_larger_batches_where_no_sampler_may_be_added(peers):
     """Samplers are told, the summary has when, how many and why, and the journal what was tried."""
-    voices = begin(peers, 1, 1000, busy=1.0)
+    voices = begin(peers, 1, 1000)
     told = run(peers, voices, lambda message: message.kind == "set").fields
     assert (told["role"], told["option"], told["value"]) == ("sampler", "envs", 32)
-    assert told["reason"].startswith("environments in each sampler 16 -> 32: critic_learner starved 90 %")
+    assert told["reason"].startswith("environments in each sampler 16 -> 32: critic_learner starved 80 %")
     run(peers, voices, lambda message: message.kind == "status")
     peers.processes[0].terminate()
     assert peers.processes[0].wait(10) == 0
@@ -128,7 +130,7 @@ def test_starving_learners_get_larger_batches_where_no_sampler_may_be_added(peer
 def test_what_settled_is_kept_for_the_next_run(peers, tmp_path, monkeypatch):
     """Two starved samplers of at most two are right."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    voices = begin(peers, 2, 1000, busy=1.0)
+    voices = begin(peers, 2, 1000)
     run(peers, voices, lambda message: message.kind == "status" and message.fields["balance"]["settled"])
     peers.processes[0].terminate()
     assert peers.processes[0].wait(10) == 0

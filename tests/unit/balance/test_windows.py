@@ -87,6 +87,24 @@ def test_rates_that_drift_are_not_steady():
     assert not windows.window(2, 0.0, 12.0).steady
 
 
+@pytest.mark.parametrize("interval_s", [0.505, 0.54, 0.58, 0.7, 0.9])
+@pytest.mark.parametrize("phase_s", [0.0, 0.02, 0.25])
+def test_steady_rates_are_steady_however_reports_and_looks_fall_together(interval_s, phase_s):
+    """All report at once, ``phase_s`` after a look or in any beat with looks once a second."""
+    windows, report_s, look_s, seen = Windows(8.0, 16.0, CORES), phase_s, 0.0, []
+    while look_s < 30.0:
+        now_s = min(report_s, look_s)
+        if now_s == report_s:
+            for role in ("sampler", "critic_learner", "actor_learner"):
+                windows.take(f"{role}-0", 1, report(role, now_s, per_s=100), now_s)
+            report_s += interval_s
+        if now_s == look_s:
+            seen.append(windows.window(1, 0.0, now_s))
+            look_s += 1.02
+    assert all(window.steady for window in seen if window is not None)
+    assert len([window for window in seen if window is not None]) >= 24
+
+
 def test_a_new_life_begins_anew():
     """Counters that fall with a restart are no negative rates."""
     windows = fed(10)
