@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from spreeze_zmq import tuning
-from spreeze_zmq.balance import BatchSize, Change, EnvsPerSampler, Rebalancer, Window, Windows
+from spreeze_zmq.balance import BatchSize, Change, EnvsPerSampler, Forecast, Rebalancer, Window, Windows
 from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import LEARNERS, available_cores
@@ -19,6 +19,8 @@ from spreeze_zmq.tuning import Tuning
 
 #: After a process has come or gone the rates need this long to be those of the new count.
 SETTLE_S = 1.0
+#: From when all processes are there, what each does is looked at for this long before the first decision.
+FORECAST_S = 1.0
 #: What the journal says of each process covers this long.
 JOURNAL_S = 4.0
 
@@ -31,6 +33,7 @@ class Balancer:
         rebalancer: decides; where the topology or the mode leaves nothing to decide it keeps figures.
         envs: decides how many environments each sampler steps together.
         batch_size: decides how large the learners' batches are; None where the topology says it.
+        forecast: decides once, at the start; None where the run does not begin by measuring, and afterwards.
         windows: of the reports.
     """
 
@@ -50,19 +53,24 @@ class Balancer:
         self.batch_size = BatchSize.measured(choice, shared) if choice else None
         self._granule_of = partial(_granule, plan)
         self.go_on_with(envs=envs)
+        self.forecast = _forecast(plan) if tuning.measures(plan) else None
+        self.first_figures: dict[str, Any] = {}
         self.gpus = Gpus()
         self.last_change = ""
-        self._since_s = 0.0
+        self._since_s = self._met_s = 0.0
         self._training = False
         self._incarnations: dict[str, int] = {}
 
     def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Enter a report; the first one of a life tells how long its start took."""
         self.windows.take(sender, incarnation, fields, now_s)
+        if self.forecast is not None:
+            self.forecast.take(sender, fields.get("rehearsal", {}))
         if self._incarnations.get(sender) != incarnation:
             self._incarnations[sender] = incarnation
             if fields["role"] in ("sampler", *LEARNERS):
                 self.disturb(now_s)
+                self._met_s = now_s
             if fields["role"] == "sampler":
                 self.rebalancer.restraint.start_s = fields["uptime_s"]
 
@@ -87,13 +95,33 @@ class Balancer:
         if training and not self._training:
             self.disturb(now_s)
         self._training = training
-        if not training or num_samplers == 0:
+        if num_samplers == 0:
             return None
-        window = self.windows.window(num_samplers, self._since_s, now_s)
-        change = self._decide(window, now_s) if window is not None else None
+        change = self._begin(num_samplers, now_s)
+        if change is None and training:
+            window = self.windows.window(num_samplers, self._since_s, now_s)
+            change = self._decide(window, now_s) if window is not None else None
         if change is not None:
             self.last_change = change.reason
             self.disturb(now_s)
+        return change
+
+    def _begin(self, num_samplers: int, now_s: float) -> Change | None:
+        """The change that the forecast asks for, once all are there and have told enough; not any more once
+        a window of the run itself is known.
+        """
+        if self.forecast is None or now_s < self._met_s + FORECAST_S:
+            return None
+        if self.rebalancer.figures.get("steady"):
+            self.forecast = None
+            return None
+        limits = self.rebalancer.minimum, self.rebalancer.maximum
+        spells, busy = self.windows.spells(self._met_s, now_s), self.windows.busy_cores(self._met_s, now_s)
+        change = self.forecast.decide(spells, num_samplers, limits, self.cores, busy)
+        if self.forecast.figures:
+            self.first_figures, self.forecast = self.forecast.figures, None
+        if change is not None:
+            self.rebalancer.restraint.note(now_s)
         return change
 
     def go_on_with(self, envs: int | None = None, batch_size: int | None = None) -> None:
@@ -166,12 +194,21 @@ class Balancer:
             "gpus": self.gpus.figures(),
             "processes": {name: asdict(spell) for name, spell in spells.items()},
             "decision": {
+                **({"at_the_start": self.first_figures} if self.first_figures else {}),
                 **self.rebalancer.figures,
                 **(self.envs.figures() if self.envs.movable else {}),
                 **(self.batch_size.figures if self.batch_size is not None else {}),
             },
             **self.status(),
         }
+
+
+def _forecast(plan: Plan) -> Forecast:
+    """The first decision of a plan."""
+    critic = plan.components["critic_learner"]
+    on_cpu = critic.options.get("device", "cpu") == "cpu"
+    delay = int(plan.algorithm.get("policy_delay", 1))
+    return Forecast(critic.count.initial, plan.balance.replay_ratio, delay, on_cpu)
 
 
 def _granule(plan: Plan, envs: int, batch_size: int | None) -> float:

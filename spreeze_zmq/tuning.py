@@ -35,7 +35,8 @@ class Tuning:
 
 
 def begin(plan: Plan) -> tuple[Plan, str]:
-    """The plan with the numbers that were right the last time, and where they come from.
+    """The plan with the numbers that were right the last time, and where they come from: ``samplers`` of its
+    ``measured`` says that too.
 
     A count that the topology fixes, and a lock-step run, which must repeat itself, stay as they are; then the
     text is empty.
@@ -59,7 +60,17 @@ def begin(plan: Plan) -> tuple[Plan, str]:
         f"as on this machine before: {found.samplers}{each} gave {found.env_steps_per_s:,.0f} env steps and "
         f"{found.trained_transitions_per_s:,.0f} trained transitions a second"
     )
-    return replace(plan, components={**plan.components, "sampler": sampler}), why
+    measured = {**plan.measured, "samplers": {"chosen": sampler.count.initial, "source": why}}
+    return replace(plan, components={**plan.components, "sampler": sampler}, measured=measured), why
+
+
+def measures(plan: Plan) -> bool:
+    """Whether the run begins by measuring how many samplers are right: where nobody knows it yet, and where
+    these wait for nothing but their learners.
+    """
+    known = "samplers" in plan.measured or plan.run.resume_from is not None
+    by_the_clock = plan.balance.max_policy_lag is None and plan.balance.publish_every_updates == 0
+    return movable(plan) and by_the_clock and not known
 
 
 def movable(plan: Plan) -> bool:

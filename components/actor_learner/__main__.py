@@ -33,7 +33,7 @@ class ActorLearner:
 
     def __init__(self, component: Component) -> None:
         plan, device = component.plan, settle_device(component)
-        algorithm, options = algorithm_of(component)
+        algorithm, options = algorithm_of(plan)
         environment = component.environment
         self.component = component
         self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)

@@ -52,6 +52,7 @@ class Broker:
         self.launcher = os.getppid()
         self.goes_on_from = component.folder.broker_state
         if self.goes_on_from.exists():
+            self.balancer.forecast = None
             earlier = json.loads(self.goes_on_from.read_text())
             self.record.restore(earlier["record"], self.now_s)
             self.exit_reason = earlier["exit_reason"]

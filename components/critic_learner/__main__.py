@@ -45,7 +45,7 @@ class CriticLearner:
 
     def __init__(self, component: Component) -> None:
         plan, device = component.plan, settle_device(component)
-        algorithm, options = algorithm_of(component)
+        algorithm, options = algorithm_of(plan)
         environment = component.environment
         self.component = component
         self.count, self.is_first = plan.components[component.role].count.initial, component.index == 0

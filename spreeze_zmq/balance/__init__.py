@@ -2,11 +2,13 @@
 
 from spreeze_zmq.balance.batch_size import BatchSize
 from spreeze_zmq.balance.envs_per_sampler import EnvsPerSampler
+from spreeze_zmq.balance.forecast import Forecast
 from spreeze_zmq.balance.gates import DelayGate, LagHistogram, RatioGate
 from spreeze_zmq.balance.layout import Layout, layout
 from spreeze_zmq.balance.rebalance import Change, Rebalancer
 from spreeze_zmq.balance.schedule import Schedule, updates_per_round
-from spreeze_zmq.balance.throughput import Model, Spell, Window, fitted
+from spreeze_zmq.balance.spell import Spell, Window
+from spreeze_zmq.balance.throughput import Model, fitted
 from spreeze_zmq.balance.windows import Windows
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "Change",
     "DelayGate",
     "EnvsPerSampler",
+    "Forecast",
     "LagHistogram",
     "Layout",
     "Model",

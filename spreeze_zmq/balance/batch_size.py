@@ -15,7 +15,8 @@ from typing import Any
 from spreeze_zmq.balance.knee import KNEE_SHARE
 from spreeze_zmq.balance.rebalance import GAIN, NOTICEABLE, SPARE, Change
 from spreeze_zmq.balance.restraint import Restraint, Wish
-from spreeze_zmq.balance.throughput import Model, Window, core_share, fitted
+from spreeze_zmq.balance.spell import Window
+from spreeze_zmq.balance.throughput import Model, core_share, fitted
 
 #: The share of time in which learners starve, or samplers are blocked, that is reason enough.
 LARGE = 0.25

@@ -13,7 +13,7 @@ from typing import Any
 
 from spreeze_zmq.balance.rebalance import GAIN, NOTICEABLE, Change, lacks_samplers
 from spreeze_zmq.balance.restraint import Memory, Restraint, Wish
-from spreeze_zmq.balance.throughput import Window
+from spreeze_zmq.balance.spell import Window
 
 
 @dataclass

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spreeze_zmq.balance.restraint import Memory, Restraint, Wish
-from spreeze_zmq.balance.throughput import Cost, Model, Window, fastest, fitted
+from spreeze_zmq.balance.spell import Window
+from spreeze_zmq.balance.throughput import Cost, Model, fastest, fitted
 
 #: Growing must promise this much more throughput.
 GAIN = 0.08
@@ -67,6 +68,7 @@ class Rebalancer:
     figures: dict[str, Any] = field(default_factory=dict)
     settled: bool = False
     _healthy: Cost | None = None
+    _limping: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
     _wish: Wish = field(default_factory=Wish)
 
     @property
@@ -101,11 +103,23 @@ class Rebalancer:
     def _remember(self, window: Window, model: Model, now_s: float) -> None:
         """Enter what this count trains, and what a sampler in good health costs."""
         count, changes = len(window.samplers), self.restraint.changes(now_s)
+        if self._other_limp(window.limping):
+            self.memory = Memory()
+            self.restraint.begin_anew(now_s)
         if self.memory.enter(count, window.critic.trained_per_s, changes, now_s):
             self.restraint.begin_anew(now_s)
         present = fastest(model.samplers)
         if self._healthy is None or count > 1 or present.rate(1.0) > self._healthy.rate(1.0):
             self._healthy = present
+
+    def _other_limp(self, limping: frozenset[int]) -> bool:
+        """Whether other samplers than before have become slow, or well again, for two windows: then no count
+        is what it was, though all together may train nearly as much.
+        """
+        believed, last = self._limping
+        other = limping == last != believed
+        self._limping = (limping if other else believed, limping)
+        return other
 
     def _wanted(self, window: Window, model: Model) -> int:
         """The count to have."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spreeze_zmq.balance.throughput import Spell, Window
+from spreeze_zmq.balance.spell import Spell, Window
 
 #: Lengths that a window may have, in seconds; the first that holds ``MIN_GRANULES`` is taken.
 LENGTHS_S = (4.0, 8.0, 16.0, 30.0)
@@ -34,11 +34,15 @@ class Snapshot:
     received: float
     refused: float
     trained: float
+    stepped: float
+    voluntary: float
+    involuntary: float
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], now_s: float) -> Snapshot:
         """From the fields of a report."""
         pushed, taken = fields.get("pushed", {}), fields.get("taken", {}).values()
+        switches = fields.get("switches", {})
         return cls(
             heard_s=now_s,
             clock_s=fields["clock_s"],
@@ -48,6 +52,9 @@ class Snapshot:
             received=sum(stream["received"] for stream in taken),
             refused=sum(stream["refused"] for stream in taken),
             trained=fields["counters"].get("trained_transitions", 0),
+            stepped=fields["counters"].get("stepped_transitions", 0),
+            voluntary=switches.get("voluntary", 0),
+            involuntary=switches.get("involuntary", 0),
         )
 
 
@@ -214,4 +221,7 @@ def _spell(role: str, index: int, first: Snapshot, last: Snapshot) -> Spell:
         received_per_s=max(0.0, last.received - first.received) / span_s,
         trained_per_s=max(0.0, last.trained - first.trained) / span_s,
         refused_per_s=max(0.0, last.refused - first.refused) / span_s,
+        stepped_per_s=max(0.0, last.stepped - first.stepped) / span_s,
+        voluntary_per_s=max(0.0, last.voluntary - first.voluntary) / span_s,
+        involuntary_per_s=max(0.0, last.involuntary - first.involuntary) / span_s,
     )

@@ -50,11 +50,18 @@ class View(Protocol):
 
 
 class Launch:
-    """One run: its processes, and the launcher's own two channels."""
+    """One run: its processes, and the launcher's own two channels.
 
-    def __init__(self, plan: Plan, folder: RunFolder, view: View) -> None:
+    Args:
+        plan: settled by ``sizing``.
+        folder: the run's, new.
+        view: is told how it goes.
+        anew: find out how many samplers are right although the cache knows.
+    """
+
+    def __init__(self, plan: Plan, folder: RunFolder, view: View, *, anew: bool = False) -> None:
         self.folder, self.view = folder, view
-        plan, self.remembered = tuning.begin(plan)
+        plan, self.remembered = (plan, "") if anew else tuning.begin(plan)
         self.layout = pinned(plan, physical_cores(os.sched_getaffinity(0)))
         plan = replace(plan, pinning={"cpus": self.layout.cpus, "reason": self.layout.reason})
         self.plan, self.sockets = settle(plan, folder)
@@ -100,6 +107,8 @@ class Launch:
         if role != "sampler" or count.minimum == count.maximum:
             return "as the topology says"
         why = self.remembered or "by a rule from the number of cores"
+        if tuning.measures(self.plan):
+            why += " until they have been measured"
         threads = {self.plan.components[learner].threads for learner in LEARNERS}
         self.view.note(
             f"{available_cores()} cores: samplers begin with {count.initial} of {count.minimum} to "

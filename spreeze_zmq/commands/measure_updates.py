@@ -6,7 +6,6 @@ The half and its replay are real and are thrown away; the transitions are random
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import sys
@@ -17,13 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from spreeze_zmq import algorithms
 from spreeze_zmq.balance.knee import climb, doublings, knee
-from spreeze_zmq.device import WARM_UP_CALLS
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, transition_replay
-from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.learner import algorithm_of
+from spreeze_zmq.learner.rehearsal import CUDA_WARM_UP, STEPS, RandomUpdates
+from spreeze_zmq.replay import MEMORY_SHARE, free_bytes
 from spreeze_zmq.sizing import BATCH_SIZE
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import LEARNERS
@@ -37,13 +35,12 @@ TURN_S = 0.02
 BATCH_BUDGET_S, THREADS_BUDGET_S = 2.5, 1.0
 #: On a GPU each change of the batch records a CUDA graph anew, after calls that prepare it. None of that is
 #: in the rates, but it takes time.
-CUDA_BUDGET_S, CUDA_WARM_UP = 10.0, WARM_UP_CALLS + 2
+CUDA_BUDGET_S = 10.0
 #: The random replay holds at most so many transitions and bytes.
 ROWS, ROWS_BYTES = 16_384, 1 << 26
-STEPS = 16
 
 
-class Trial:
+class Trial(RandomUpdates):
     """Updates of a critic half that nobody will ask for its weights.
 
     Attributes:
@@ -53,15 +50,9 @@ class Trial:
 
     def __init__(self, plan: Plan):
         self.clock: Callable[[], float] = time.perf_counter
-        algorithm = algorithms.get(plan.run.algorithm)
-        self.device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
-        self.env, self.plan = plan.environment, plan
-        self.options = options_of(plan)
         rows = max(STEPS, min(ROWS, ROWS_BYTES // replay_row_bytes(plan.environment)[0]) // STEPS * STEPS)
-        small = dataclasses.replace(self.options, replay_capacity=rows, learning_starts=1)
-        self.half = algorithm.make_critic(self.options, self.env, str(self.device), 1)
-        self.replay = transition_replay(self.env, small, self.device, 1)
-        self.replay.add(random_rollout(self.env, rows // STEPS))
+        device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
+        super().__init__(plan, "critic_learner", device, rows)
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
 
@@ -78,43 +69,10 @@ class Trial:
         return batch_size * updates / self.seconds(batch_size, updates)
 
     def seconds(self, batch_size: int, updates: int) -> float:
-        """How long so many updates take, drawn from the replay as a learner draws them."""
+        """How long so many updates take."""
         began_s = self.clock()
-        for _ in range(updates):
-            self.half.update(self.replay.sample(batch_size))
-            if self.replay.prioritized:
-                self.replay.prioritize(self.half.priorities())
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        self.update(batch_size, updates)
         return self.clock() - began_s
-
-
-def options_of(plan: Plan) -> Any:
-    """The algorithm's options as its own dataclass."""
-    values = {name: value for name, value in plan.algorithm.items() if name != "name"}
-    return algorithms.options_from(algorithms.get(plan.run.algorithm).options, values)
-
-
-def random_rollout(env: EnvironmentSpec, num_envs: int) -> Rollout:
-    """``STEPS`` steps of ``num_envs`` environments that never end an episode."""
-    rng = np.random.default_rng(1)
-    shape = (STEPS + 1, num_envs, *env.obs_shape)
-    obs = rng.integers(0, 256, shape, np.uint8) if env.obs_dtype == "uint8" else rng.standard_normal(shape)
-    steps = (STEPS, num_envs)
-    if env.action_low is None or env.action_high is None:
-        action: Any = rng.integers(0, env.num_actions or 1, steps)
-    else:
-        action = rng.uniform(env.action_low, env.action_high, (*steps, *env.action_shape)).astype(np.float32)
-    return Rollout(
-        *("random", 1, 0, STEPS * num_envs, 0, STEPS, num_envs),
-        obs=obs.astype(env.obs_dtype, copy=False),
-        action=action,
-        reward=rng.standard_normal(steps).astype(np.float32),
-        terminated=np.zeros(steps, bool),
-        truncated=np.zeros(steps, bool),
-        final_obs=np.zeros((0, *env.obs_shape), env.obs_dtype),
-        final_index=np.zeros((0, 2), np.int32),
-    )
 
 
 def replay_row_bytes(env: EnvironmentSpec) -> tuple[int, int]:
@@ -134,13 +92,13 @@ def largest_batch(plan: Plan, free: int) -> int:
     Raises:
         InputError: not even ``SMALLEST`` does.
     """
-    options, env = options_of(plan), plan.environment
+    (algorithm, options), env = algorithm_of(plan), plan.environment
     device, other = (plan.components[role].options.get("device", "cpu") for role in LEARNERS)
     count = plan.components["critic_learner"].count.initial
     critics, actors = count if device == "cpu" else 1, int(other == device)
     row, obs = replay_row_bytes(env)
     replays = options.replay_capacity * (row * critics // count + obs * actors)
-    drawn = row + algorithms.get(plan.run.algorithm).batch_bytes(options, env)
+    drawn = row + algorithm.batch_bytes(options, env)
     largest = int(MEMORY_SHARE * free - replays) // ((critics + actors) * drawn)
     if largest < SMALLEST:
         raise InputError(

@@ -1,8 +1,9 @@
 """``spreeze tune TOPOLOGY``: measure what of a topology is left to this machine, and what that will give.
 
 First the learners' batch size and threads where they are "auto", in updates alone. Then the number of
-samplers, in the run itself, its real processes and its live rebalancing, for as long as the count takes to
-settle. What was found is kept for the next run, which begins there.
+samplers, in the run itself: from what its first samplers and the learners' rehearsals cost, then by its live
+rebalancing, for as long as the count takes to settle. What was found is kept for the next run, which begins
+there.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     """
     watch = Watch()
     with tempfile.TemporaryDirectory(prefix="spreeze-tune-") as folder:
-        launch = Launch(plan, RunFolder.create(plan.name, f"{folder}/run"), watch)
+        launch = Launch(plan, RunFolder.create(plan.name, f"{folder}/run"), watch, anew=True)
         watch.launch = launch
         failed = launch.run()
         lines = [line for line in read_journal(launch.folder.metrics) if line["kind"] == "balance"]
@@ -124,6 +125,7 @@ def report(plan: Plan, found: Mapping[str, Any]) -> str:
         f"transitions a second, replay ratio {ratio['measured']:.2f} of {ratio['target']:g}",
         f"samplers blocked {100 * found['blocked']:.0f} % of the time, critic_learner starved "
         f"{100 * found['starved']:.0f} %",
+        *_at_the_start(found),
         "samplers   trained transitions/s",
     ]
     counts = sorted({*found["expected_trained_per_s"], *found["tried_trained_per_s"]}, key=int)
@@ -133,6 +135,18 @@ def report(plan: Plan, found: Mapping[str, Any]) -> str:
         lines.append(f"{number:>8}{value:>24,.0f}   {'measured' if tried is not None else 'expected'}")
     lines.append(_kept(plan, found))
     return "\n".join(lines)
+
+
+def _at_the_start(found: Mapping[str, Any]) -> list[str]:
+    """What was measured before training; nothing where the count is not this machine's to choose."""
+    if (first := found.get("at_the_start")) is None:
+        return []
+    makes, could = first["sampler_makes_per_s"], first["learners_could_take_per_s"]
+    return [
+        f"at the start: a sampler makes {makes:,.0f} samples a second and uses "
+        f"{makes * first['sample']['cpu_s']:.2f} of a core for them, the learners could take {could:,.0f}: "
+        f"samplers {first['samplers']} -> {first['wanted']}"
+    ]
 
 
 def _kept(plan: Plan, found: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from spreeze_zmq.device import Work
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.learner.ranks import Ranks
+from spreeze_zmq.learner.rehearsal import Rehearsal
 from spreeze_zmq.learner.vault import SavedReplay, Vault
 from spreeze_zmq.rollout import Rollout
 
@@ -69,6 +70,7 @@ def learn(component: Component, learner: Learner, ranks: Ranks | None = None) ->
     vault = Vault(component, learner.state, learner.replay, lambda: learner.settled, restore_point)
     if (state := vault.restore()) is not None:
         learner.restore(state)
+    rehearsal = Rehearsal(component)
     component.ready()
     learner.publish()
     while component.running:
@@ -76,8 +78,11 @@ def learn(component: Component, learner: Learner, ranks: Ranks | None = None) ->
         learner.take_weights()
         learner.take_rollouts()
         if learner.may_update:
+            rehearsal.over = True
             with learner.cadence.updating(), learner.work.update():
                 learner.update()
+        elif rehearsal.due(sampled=bool(learner.intake.receipts.streams)):
+            rehearsal.run()
         learner.publish_if_due()
         vault.serve()
     for rollout in learner.intake.drain():

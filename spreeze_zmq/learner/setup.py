@@ -12,15 +12,16 @@ from spreeze_zmq import algorithms, sizing
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.publication import Cadence
+from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import device_of
 
 log = logging.getLogger("spreeze")
 
 
-def algorithm_of(component: Component) -> tuple[Algorithm, Any]:
+def algorithm_of(plan: Plan) -> tuple[Algorithm, Any]:
     """The run's algorithm and its options as the algorithm's own frozen dataclass."""
-    algorithm = algorithms.get(component.plan.run.algorithm)
-    values = {name: value for name, value in component.plan.algorithm.items() if name != "name"}
+    algorithm = algorithms.get(plan.run.algorithm)
+    values = {name: value for name, value in plan.algorithm.items() if name != "name"}
     return algorithm, algorithms.options_from(algorithm.options, values)
 
 

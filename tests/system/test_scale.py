@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from spreeze_zmq import topology
+from spreeze_zmq import topology, tuning
 from spreeze_zmq.commands.launch import Launch
-from spreeze_zmq.metrics import physical_cores
+from spreeze_zmq.metrics import physical_cores, read_journal
 from spreeze_zmq.run_folder import RunFolder
 
 
@@ -74,6 +74,28 @@ def test_a_name_that_is_still_leaving_is_taken_up_again(launch):
     assert launch.counts["sampler"] == 2
 
 
+def napping(tmp_path, monkeypatch, *overrides):
+    """A plan whose environment sleeps 2 ms a step, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "napping.py").write_text(
+        "import time\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Napping(PendulumEnv):\n"
+        "    def step(self, action):\n"
+        "        time.sleep(0.002)\n"
+        "        return super().step(action)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    always = ("run.env=napping:Napping", "run.stop={minutes=1}", "components.sampler.envs=4")
+    return topology.load("pendulum", [*always, *overrides])
+
+
+def at_the_start(line):
+    """What a line of the journal has of the first decision."""
+    return line["decision"].get("at_the_start", {}) if line["kind"] == "balance" else {}
+
+
 CORES = physical_cores(os.sched_getaffinity(0))
 
 
@@ -98,29 +120,11 @@ def test_processes_run_where_the_layout_says(tmp_path):
 
 @pytest.mark.timeout(120)
 def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch):
-    """From one sampler of a slow environment to as many as the topology allows, and back to nothing."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    environment = tmp_path / "napping.py"
-    environment.write_text(
-        "import time\n"
-        "from gymnasium.envs.classic_control import PendulumEnv\n"
-        "class Napping(PendulumEnv):\n"
-        "    def step(self, action):\n"
-        "        time.sleep(0.002)\n"
-        "        return super().step(action)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    plan = topology.load(
-        "pendulum",
-        [
-            "run.env=napping:Napping",
-            "run.stop={minutes=1}",
-            "components.sampler.count=[1, 3]",
-            "components.sampler.envs=4",
-            "algorithm.learning_starts=100",
-        ],
-    )
+    """From one sampler of a slow environment, where an earlier run is said to have settled, to as many as the
+    topology allows, and back to nothing.
+    """
+    plan = napping(tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=100")
+    tuning.remember(plan, tuning.Tuning(1, 500.0, 16_000.0))
     run = Launch(plan, RunFolder.create("scale", str(tmp_path / "run")), Notes())
     until_s = time.monotonic() + 50
     try:
@@ -133,6 +137,56 @@ def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch)
     finally:
         run.finish()
     workers = json.loads(run.folder.summary.read_text())["workers"]["sampler"]
-    assert [count for _, count, _ in workers] == [1, 3]
-    assert workers[-1][2].startswith("samplers 1 -> 3: critic_learner starved ")
-    assert workers[-1][2] in run.view.lines
+    assert (workers[0][1], workers[-1][1]) == (1, 3)
+    assert workers[1][2].startswith(f"samplers 1 -> {workers[1][1]}: critic_learner starved ")
+    assert workers[1][2] in run.view.lines
+
+
+@pytest.mark.timeout(120)
+def test_a_first_run_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
+    """A slow environment needs many samplers: that is known from its first samples and from what learners
+    rehearse while they wait for the others, and is the first change.
+    """
+    plan = napping(tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=4000")
+    run = Launch(plan, RunFolder.create("first", str(tmp_path / "run")), Notes())
+    until_s = time.monotonic() + 50
+    try:
+        run.start()
+        while run.counts["sampler"] == 1 and time.monotonic() < until_s:
+            run.pump(0.1)
+            run.watch()
+        run.pump(0.6)
+    finally:
+        run.finish()
+    summary = json.loads(run.folder.summary.read_text())
+    assert summary["critic_updates"] == 0
+    (_, _, first), (_, count, reason) = summary["workers"]["sampler"]
+    assert first == "by a rule from the number of cores until they have been measured"
+    assert count == 3, reason
+    assert reason.startswith("samplers 1 -> 3 at the start: a sampler makes ")
+    assert reason in run.view.lines
+    figures = next(found for found in map(at_the_start, read_journal(run.folder.metrics)) if found)
+    makes_per_s = figures["sampler_makes_per_s"]
+    assert 100 < makes_per_s < 500, figures  # 500 sleeps a second
+    assert figures["learners_could_take_per_s"] > 2 * makes_per_s
+
+
+@pytest.mark.timeout(120)
+def test_a_first_run_of_a_cheap_environment_keeps_its_sampler(tmp_path, monkeypatch):
+    """One is enough, as is seen before the first second of training is over; no learner stops to rehearse."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plan = topology.load("pendulum", ["components.sampler.count=[1, 3]", "run.stop={minutes=1}"])
+    run = Launch(plan, RunFolder.create("cheap", str(tmp_path / "run")), Notes())
+    until_s, found = time.monotonic() + 50, {}
+    try:
+        run.start()
+        while not found and time.monotonic() < until_s:
+            run.pump(0.2)
+            run.watch()
+            lines = read_journal(run.folder.metrics) if run.folder.metrics.exists() else []
+            found = next((f for f in map(at_the_start, lines) if f), {})
+    finally:
+        run.finish()
+    assert found["wanted"] == 1, found
+    workers = json.loads(run.folder.summary.read_text())["workers"]["sampler"]
+    assert [count for _, count, _ in workers] == [1]

@@ -50,6 +50,60 @@ def test_every_process_is_in_the_journal_with_its_three_rates():
     assert balancer.rebalancer.restraint.start_s == 1.25
 
 
+def waiting(balancer, seconds, **rehearsals):
+    """Reports of a run that warms up, with one sampler that sleeps for 900 samples a second and learners that
+    have told these rehearsals; the changes that were decided, with their times.
+    """
+    changes = []
+    for half in range(2 * seconds):
+        t_s = half / 2
+        for role, busy in (("sampler", 1.0), ("critic_learner", 0.0), ("actor_learner", 0.0)):
+            clock = {"busy": busy * t_s, "blocked": 0.0, "starved": (1 - busy) * t_s, "idle": 0.0}
+            fields = {"role": role, "cpu_s": 0.1 * busy * t_s, "rss_bytes": 7, "uptime_s": 1.0}
+            fields |= {"clock_s": clock, "counters": {"stepped_transitions": 900 * busy * t_s}}
+            fields |= {"switches": {"voluntary": 900 * t_s, "involuntary": 0}}
+            fields |= {"rehearsal": rehearsals.get(role, {})}
+            balancer.take(f"{role}-0", 1, fields, t_s)
+        change = balancer.step(1, t_s, training=False)
+        changes += [(t_s, change)] if change is not None else []
+    return changes
+
+
+REHEARSAL = {"transitions": 2000, "seconds": 0.01, "cpu_s": 0.01}
+BOTH = {"critic_learner": REHEARSAL, "actor_learner": REHEARSAL}
+
+
+def first_balancer(monkeypatch, *overrides):
+    """Of a first run on a machine of eight cores."""
+    monkeypatch.setattr("spreeze_zmq.balancer.available_cores", lambda: 8)
+    monkeypatch.setattr("spreeze_zmq.balancer.busy_cpu_s", lambda: 0.0)
+    return Balancer(topology.load("pendulum", ["components.sampler.count=[1, 4]", *overrides]))
+
+
+def test_the_first_decision_needs_no_training(monkeypatch):
+    """A second after all have spoken it is made from what they told, once, and stands in the journal."""
+    balancer = first_balancer(monkeypatch)
+    [(t_s, change)] = waiting(balancer, 6, **BOTH)
+    assert (t_s, change.before, change.count) == (1.0, 1, 4)
+    assert change.reason.startswith("samplers 1 -> 4 at the start: a sampler makes 900 samples a second")
+    assert balancer.last_change == change.reason
+    assert balancer.figures(6.0)["decision"]["at_the_start"]["wanted"] == 4
+    assert not balancer.rebalancer.restraint.rested(t_s + 1.0)
+
+
+def test_the_first_decision_waits_for_the_learners(monkeypatch):
+    """One that has neither rehearsed nor trained may take any number."""
+    assert waiting(first_balancer(monkeypatch), 6, critic_learner=REHEARSAL) == []
+
+
+@pytest.mark.parametrize(
+    "override", ["components.sampler.count=1", "balance.mode=lockstep", "balance.mode=bounded"]
+)
+def test_what_is_not_measured_is_not_moved_at_the_start(monkeypatch, override):
+    """Whatever the reports say."""
+    assert waiting(first_balancer(monkeypatch, override), 6, **BOTH) == []
+
+
 MEASURED = {"batch_size": {"chosen": 512, "curve": [[64, 1e5], [128, 2e5], [256, 4e5], [512, 5e5]]}}
 
 
@@ -83,8 +137,8 @@ def test_the_batch_moves_where_no_sampler_is_left_to_add(count, moves, monkeypat
     monkeypatch.setattr("spreeze_zmq.balancer.available_cores", lambda: 8)
     monkeypatch.setattr("spreeze_zmq.balancer.busy_cpu_s", lambda: 0.0)
     overrides = [f"components.sampler.count={count}", "balance.replay_ratio=8", "components.sampler.envs=16"]
-    plan = replace(topology.load("pendulum", overrides), measured=MEASURED)
-    balancer = Balancer(plan)
+    known = {**MEASURED, "samplers": {"chosen": 1, "source": "as on this machine before"}}
+    balancer = Balancer(replace(topology.load("pendulum", overrides), measured=known))
     changes = starving(balancer, 11)
     assert [(change.option, change.count) for change in changes] == moves
     if changes[0].option:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from spreeze_zmq.balance.throughput import Spell, Window
+from spreeze_zmq.balance.spell import Spell, Window
 
 
 @dataclass(frozen=True)
