@@ -1,5 +1,7 @@
 """From cumulative reports to what every process did over the same seconds."""
 
+from dataclasses import replace
+
 import pytest
 
 from spreeze_zmq.balance import Windows
@@ -126,3 +128,27 @@ def test_what_is_refused_and_how_many_work_are_in_a_spell():
     critic = spells["critic_learner-0"]
     assert (critic.received_per_s, critic.refused_per_s, critic.lanes) == (60, 40, 1)
     assert spells["sampler-0"].lanes == 4
+
+
+def test_steps_under_way_and_switches_are_in_a_spell():
+    """Of a sampler whose first rollout is not done, and of one that does not tell."""
+    windows = Windows(replay_ratio=8.0, granule=16.0, cores=CORES)
+    for t_s in range(5):
+        fields = report("sampler", t_s) | {"counters": {"stepped_transitions": 40 * t_s}}
+        fields |= {"switches": {"voluntary": 30 * t_s, "involuntary": 2 * t_s}}
+        windows.take("sampler-0", 1, fields, t_s)
+        windows.take("sampler-1", 1, report("sampler", t_s), t_s)
+    told, silent = (windows.spells(0.0, 4.0)[f"sampler-{index}"] for index in range(2))
+    assert (told.stepped_per_s, told.voluntary_per_s, told.involuntary_per_s) == (40, 30, 2)
+    assert (silent.stepped_per_s, silent.voluntary_per_s, silent.involuntary_per_s) == (0, 0, 0)
+
+
+def test_a_sampler_limps_that_does_less_than_half_of_what_others_do():
+    """In as much time of work; how long it is blocked does not matter."""
+    window = fed(10).window(2, 0.0, 10.0)
+    first, second = window.samplers
+    assert window.limping == frozenset()
+    slow = replace(second, busy=1.0, produced_per_s=20.0)
+    assert replace(window, samplers=(first, slow)).limping == {1}
+    blocked = replace(second, busy=0.3, produced_per_s=20.0)
+    assert replace(window, samplers=(first, blocked)).limping == frozenset()
