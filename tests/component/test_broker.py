@@ -83,7 +83,23 @@ def begin(peers, num_samplers, per_s):
     ]
 
 
+#: Where the lag is bounded nothing is decided before the rates are steady.
+LIVE = ["components.sampler.count=[1, 8]", "balance.max_policy_lag=1000"]
+
+
 @pytest.mark.parametrize("peers", [["components.sampler.count=[1, 8]"]], indirect=True)
+def test_a_first_run_has_its_samplers_from_what_its_processes_tell_first(peers):
+    """By the first updates, where no learner had to rehearse."""
+    voices = begin(peers, 1, 1000)
+    scale = run(peers, voices, lambda message: message.kind == "scale").fields
+    assert 2 <= scale["count"] <= 8
+    assert scale["reason"].startswith(
+        f"samplers 1 -> {scale['count']} at the start: a sampler makes 1,000 samples a second, the learners "
+        "could take 5,000; "
+    )
+
+
+@pytest.mark.parametrize("peers", [LIVE], indirect=True)
 def test_starving_learners_get_more_samplers(peers):
     """It says how many and why, writes every number of it down, and keeps what it found for the next run."""
     voices = begin(peers, 1, 1000)
