@@ -13,6 +13,8 @@ from spreeze_zmq.wire import KINDS, Buffer, Message, decode, encode
 
 #: Where no answer has come for this long, none is on its way.
 _ASK_INTERVAL_S = 0.01
+#: Silence after which the last message may have been lost: four times the last pause, within these bounds.
+QUIET_S, MAX_QUIET_S = 1.0, 10.0
 
 
 class Publisher(Channel):
@@ -42,9 +44,8 @@ class Publisher(Channel):
         """
         frames = self._encode(message, self._published)
         self._send(frames)
-        if (spec := KINDS[message.kind]).retained:
+        if (key := retained_key(message)) is not None:
             owned = [frame if len(frame) >= ZERO_COPY_BYTES else bytes(frame) for frame in frames]
-            key = (message.kind, *(message.fields[name] for name in spec.retained_by))
             self._latest[key] = self._published, owned
         self._published += 1
 
@@ -61,12 +62,13 @@ class Publisher(Channel):
 class Subscriber(Channel):
     """The receiving end: ``newest`` for weights, ``receive`` for messages that each matter.
 
-    What it has had already (same sender, incarnation, no later sequence) is passed over, so that a message
-    repeated for somebody else does no harm.
+    What it has had already (of the same life of the publisher, of the same retained kind, no later sequence)
+    is passed over, so that a message repeated for somebody else does no harm.
 
     PUB drops the newest, not the oldest, where a queue is full: a reader that was away finds old messages,
-    and the last one published may be lost to it. ``newest`` notices a queue that had filled up and subscribes
-    once more, which makes the publisher send its latest again.
+    and the last one published may be lost to it. So it subscribes once more, which makes the publisher send
+    its latest again: at once where ``newest`` finds a queue that had filled up or ``receive`` a gap in the
+    sequence, and once when nothing newer has come for a while, since the last one leaves no trace.
 
     Attributes:
         missed: messages that were published and never came, counted from the gaps in the sequence.
@@ -80,15 +82,21 @@ class Subscriber(Channel):
         self.repeated = 0
         self._high_water_mark = high_water_mark
         self._answers = 0
-        self._last: Message | None = None
-        self._heard_live = False
+        self._life: tuple[str, int] | None = None
+        self._last_sequence = -1
+        self._live_from: int | None = None
+        self._had: dict[tuple[Any, ...], int] = {}
+        self._news_s, self._quiet_s, self._in_doubt = time.monotonic(), QUIET_S, False
         super().__init__(endpoint, high_water_mark=high_water_mark, **options)  # type: ignore[arg-type]
         self.ask_again()
 
     def receive(self) -> Message | None:
         """The next message; None where none waits."""
+        missed = self.missed
         while (message := self._receive()) is not None:
             if self._is_news(message):
+                if self.missed > missed:
+                    self.ask_again()
                 return message
         return None
 
@@ -100,6 +108,7 @@ class Subscriber(Channel):
         """
         newest, drained = self._drain()
         if drained < self._high_water_mark:
+            self._ask_when_quiet(newest is not None)
             return newest
         deadline_s, answered = time.monotonic() + settle_s, self._answers
         asked_s = 0.0
@@ -117,26 +126,47 @@ class Subscriber(Channel):
         """Make the publisher send the latest message of each retained kind again."""
         self.socket.setsockopt(zmq.SUBSCRIBE, b"")
 
+    def _ask_when_quiet(self, has_news: bool) -> None:
+        """Ask once after each silence, of a length that is none in the rhythm of the last messages."""
+        since_s = (now_s := time.monotonic()) - self._news_s
+        if has_news:
+            self._quiet_s = min(max(QUIET_S, 4 * since_s), MAX_QUIET_S)
+            self._news_s, self._in_doubt = now_s, True
+        elif self._in_doubt and since_s > self._quiet_s:
+            self.ask_again()
+            self._in_doubt = False
+
     def _drain(self) -> tuple[Message | None, int]:
         newest, drained = None, 0
         while (message := self._receive()) is not None:
             drained += 1
-            if self._is_news(message):
+            if self._is_news(message) and message.sequence == self._last_sequence:
                 newest = message
         return newest, drained
 
     def _is_news(self, message: Message) -> bool:
-        last = self._last
+        if self._life != (life := (message.sender, message.incarnation)):
+            self._life, self._last_sequence, self._live_from, self._had = life, -1, None, {}
         self._answers += message.repeat
-        if last is not None and (last.sender, last.incarnation) == (message.sender, message.incarnation):
-            if message.sequence <= last.sequence:
-                self.repeated += 1
-                return False
-            if self._heard_live:
-                self.missed += message.sequence - last.sequence - 1
-        else:
-            self._heard_live = False
+        sequence, key = message.sequence, retained_key(message)
+        if sequence <= (self._last_sequence if key is None else self._had.get(key, -1)):
+            self.repeated += 1
+            return False
+        if key is not None:
+            self._had[key] = sequence
+        if sequence < self._last_sequence:  # it was lost, or published while this end was joining
+            self.missed -= self._live_from is not None and sequence > self._live_from
+            return True
         # What is repeated on joining leaves out the kinds that are not retained: no gap, only the past.
-        self._heard_live = self._heard_live or not message.repeat
-        self._last = message
+        if self._live_from is not None:
+            self.missed += sequence - self._last_sequence - 1
+        elif not message.repeat:
+            self._live_from = sequence
+        self._last_sequence = sequence
         return True
+
+
+def retained_key(message: Message) -> tuple[Any, ...] | None:
+    """The latest message of each such key is kept for late joiners; None for a kind that is not retained."""
+    spec = KINDS[message.kind]
+    return (message.kind, *(message.fields[name] for name in spec.retained_by)) if spec.retained else None

@@ -5,9 +5,10 @@ import time
 
 import numpy as np
 import pytest
+import zmq
 from conftest import TIMEOUT_S, weights
 
-from spreeze_zmq.channels import Poller, Publisher, Subscriber
+from spreeze_zmq.channels import Poller, Publisher, Subscriber, pub_sub
 from spreeze_zmq.wire import Message
 
 
@@ -89,12 +90,87 @@ def test_a_reader_that_was_away_gets_the_last_message_although_it_was_dropped(be
     thread.start()
     subscriber = bench.open(Subscriber, endpoint=endpoint, high_water_mark=4)
     assert published.wait(TIMEOUT_S)
-    time.sleep(0.2)  # away for long enough that its own thread has filled its queue
-    newest = subscriber.newest(settle_s=TIMEOUT_S)
+    newest = news(subscriber)
+    while newest.fields["version"] < last:
+        newest = news(subscriber)
     done.set()
     thread.join()
-    assert newest.fields["version"] == last
     assert 0 < subscriber.missed < last
+
+
+def lost(publisher, message):
+    """Publish what no subscriber has a place for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publisher, "_send", lambda frames: True)
+        publisher.publish(message)
+
+
+def news(subscriber, publisher=None):
+    """The newest message as soon as there is one, for a reader that looks now and then."""
+    until_s = time.monotonic() + 4 * TIMEOUT_S
+    while time.monotonic() < until_s:
+        if (message := subscriber.newest()) is not None:
+            return message
+        Poller().wait([subscriber, *([publisher] if publisher else [])], timeout_s=0.02)
+    raise AssertionError(f"nothing new in {4 * TIMEOUT_S} s")
+
+
+def test_a_last_message_that_was_lost_without_a_trace_comes_after_a_silence(bench):
+    """No queue was seen full and no gap: the reader asks when it has been quiet."""
+    publisher, subscriber = bench.audience()
+    publisher.publish(weights(1))
+    assert news(subscriber).fields["version"] == 1
+    lost(publisher, weights(2))
+    assert news(subscriber, publisher).fields["version"] == 2
+    assert subscriber.missed == 0
+
+
+def test_one_silence_is_one_question(bench, monkeypatch):
+    """However long nothing is published, and however often the reader looks."""
+    monkeypatch.setattr(pub_sub, "QUIET_S", 0.1)
+    monkeypatch.setattr(pub_sub, "MAX_QUIET_S", 0.1)
+    publisher, subscriber = bench.audience()
+    publisher.publish(weights(1))
+    assert news(subscriber).fields["version"] == 1
+    while not bench.poller.wait([publisher], timeout_s=0.02):
+        assert subscriber.newest() is None
+    bench.arrived(subscriber)
+    for _ in range(3):
+        time.sleep(0.2)
+        assert subscriber.newest() is None
+    assert subscriber.repeated == 1
+    assert bench.poller.wait([publisher], timeout_s=0.05) == set()
+
+
+def test_a_setting_that_was_lost_comes_again_though_others_came_after_it(bench):
+    """``receive`` finds the gap and asks; what is of no later number is news where its option is."""
+    publisher, subscriber = bench.audience()
+    publisher.publish(Message("status", {"t_s": 1.0}))
+    lost(publisher, Message("set", {"role": "sampler", "option": "envs", "value": 8}))
+    publisher.publish(Message("status", {"t_s": 2.0}))
+    bench.arrived(subscriber)
+    received = [subscriber.receive().kind]
+    while (message := subscriber.receive()) is not None or len(received) < 3:
+        received += [message.kind] if message else []
+        bench.poller.wait([publisher, subscriber], timeout_s=0.02)
+    assert received == ["status", "status", "set"]
+    assert (subscriber.missed, subscriber.repeated) == (0, 1)
+
+
+def test_what_is_published_before_a_late_joiner_is_answered_hides_nothing_from_it(bench):
+    """The newer status comes first; the older setting is news all the same."""
+    publisher = bench.open(Publisher)
+    publisher.publish(Message("set", {"role": "sampler", "option": "envs", "value": 8}))
+    late = bench.open(Subscriber)
+    assert zmq.zmq_poll([(publisher.socket, zmq.POLLIN)], 1000 * int(TIMEOUT_S))
+    publisher.publish(Message("status", {"t_s": 1.0}))
+    bench.arrived(late)
+    assert late.receive().kind == "status"
+    bench.joined(publisher)
+    bench.arrived(late)
+    message = late.receive()
+    assert (message.kind, message.repeat) == ("set", True)
+    assert late.missed == 0
 
 
 def test_gaps_in_the_sequence_are_counted(bench):
