@@ -70,7 +70,6 @@ class RunRecord:
         self.gauges: dict[str, float] = {}
         self.publication: dict[str, dict[str, float]] = {}
         self.devices: dict[str, dict[str, float]] = {}
-        self.stale: dict[str, float] = {}
         self.policy_lags: dict[str, Mapping[str, float]] = {}
         self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
         self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
@@ -163,8 +162,7 @@ class RunRecord:
         if "taken" in fields:
             self.accounts[role].report_taken(life, fields["taken"])
         if "policy_lag" in fields:
-            self.policy_lags[sender] = fields["policy_lag"]
-            self.stale[life] = fields["policy_lag"].get("stale", 0)
+            self.policy_lags[life] = fields["policy_lag"]
         if "publication" in fields:
             self.publication[role] = fields["publication"]
         if fields.get("device"):
@@ -183,10 +181,19 @@ class RunRecord:
     # --- what follows
 
     @property
-    def policy_lag(self) -> dict[str, float]:
-        """Of several that receive, the one that was given the oldest samples."""
+    def policy_lag(self) -> dict[str, float | None]:
+        """The maximum and what was dropped over all lives of whoever receives; the quantiles are those of the
+        newest lives, and of several the one that was given the oldest samples.
+        """
+        newest = {f"{name}/{process.incarnation}" for name, process in self.processes.items()}
         lags = self.policy_lags.values()
-        return {name: max((lag[name] for lag in lags), default=0) for name in ("p50", "p99", "max")}
+        lately = [lag for life, lag in self.policy_lags.items() if life in newest]
+        return {
+            **{name: max((lag[name] for lag in lately), default=0) for name in ("p50", "p99")},
+            "max": max((lag["max"] for lag in lags), default=0),
+            "stale": sum(lag.get("stale", 0) for lag in lags),
+            "bound": self.plan.balance.max_policy_lag,
+        }
 
     @property
     def best_return(self) -> float | None:
@@ -222,11 +229,7 @@ class RunRecord:
                 "target": self.plan.balance.replay_ratio,
                 "measured": self.gauges.get("replay_ratio", 0.0),
             },
-            "policy_lag": {
-                **self.policy_lag,
-                "stale": sum(self.stale.values()),  # over all lives of the critic-learner, as its env_steps
-                "bound": self.plan.balance.max_policy_lag,
-            },
+            "policy_lag": self.policy_lag,
             "publication": self.publication,
             "devices": self.devices,
         }
@@ -325,7 +328,7 @@ class RunRecord:
         """JSON-able; what reports cannot bring back."""
         return {
             "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
-            "stale": self.stale,
+            "policy_lags": self.policy_lags,
             "num_episodes": self.num_episodes,
             "evaluations": self.evaluations,
             "workers": self.workers,
@@ -340,7 +343,7 @@ class RunRecord:
         self.accounts = {
             role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
         }
-        self.stale = state["stale"]
+        self.policy_lags = state["policy_lags"]
         self.num_episodes, self.evaluations = state["num_episodes"], state["evaluations"]
         self.workers, self.moves = state["workers"], state["moves"]
         self.failures, self.restarts = state["failures"], state["restarts"]

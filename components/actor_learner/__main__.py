@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.balance import DelayGate, Schedule
@@ -13,6 +14,7 @@ from spreeze_zmq.learner import (
     LiveBatch,
     Outbox,
     Record,
+    Versions,
     algorithm_of,
     cadence_of,
     learn,
@@ -49,7 +51,8 @@ class ActorLearner:
         self.record = Record(component.folder.learning / "actor_learner.jsonl", self.cadence)
         self.enough: float = plan.run.stop.env_steps or math.inf
         self.critics_from = 0
-        self.version = self.first_version = self.env_steps = 0
+        self.versions = Versions(Path(plan.socket_dir, "policy.version"))
+        self.env_steps = 0
         self.received = self.received_wanted = 0
         self.updates_published = 0
         self.published = False
@@ -155,9 +158,9 @@ class ActorLearner:
             return
         news = self.half.num_updates > self.updates_published or self.cadence.every
         if news and self.cadence.due(self.gate.followed):
-            self.version += 1
+            self.versions.advance()
             self.publish()
-            counts = {"version": self.version, "actor_updates": self.half.num_updates}
+            counts = {"version": self.versions.newest, "actor_updates": self.half.num_updates}
             self.record.write({**counts, "env_steps": self.env_steps}, self.metrics)
         elif self.must_tell():
             self.publish()
@@ -180,7 +183,7 @@ class ActorLearner:
     def message(self) -> Callable[[Any], Message]:
         """Makes the policy message of the present counts out of a copy of the weights."""
         fields: dict[str, Any] = {
-            "version": self.version,
+            "version": self.versions.newest,
             "critic_updates": self.gate.critic_updates,
             "actor_updates": self.half.num_updates,
             "description": self.half.description(),
@@ -198,14 +201,14 @@ class ActorLearner:
     def collect_until(self, schedule: Schedule) -> dict[str, int]:
         """Stream -> position up to which its sampler may begin rollouts under the present version."""
         if self.critics.in_turn:
-            return {"*": schedule.collect_until(self.version - self.first_version)}
+            return {"*": schedule.collect_until(self.versions.newest - self.versions.first)}
         return {stream: position + schedule.share for stream, position in self.taken.items()}
 
     # --- what it reports and keeps
 
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report."""
-        return {"actor_updates": self.half.num_updates, "policy_version": self.version}
+        return {"actor_updates": self.half.num_updates, "policy_version": self.versions.newest}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report; the metrics wait for the device here, twice a second, alone."""
@@ -216,16 +219,21 @@ class ActorLearner:
 
     def state(self) -> dict[str, Any]:
         """Everything that a later life needs."""
-        counters = {"version": self.version, "env_steps": self.env_steps}
+        counters = {"version": self.versions.newest, "env_steps": self.env_steps}
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from :meth:`state`."""
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
-        self.version, self.env_steps = state["counters"]["version"], state["counters"]["env_steps"]
-        self.first_version, self.updates_published = self.version, self.half.num_updates
+        self.versions.restore(state["counters"]["version"])
+        self.env_steps, self.updates_published = state["counters"]["env_steps"], self.half.num_updates
+
+
+def main(component: Component) -> None:
+    """Learn."""
+    learn(component, ActorLearner(component), component.restore_point)
 
 
 if __name__ == "__main__":
-    sys.exit(run("actor_learner", lambda component: learn(component, ActorLearner(component))))
+    sys.exit(run("actor_learner", main))

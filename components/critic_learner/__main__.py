@@ -3,41 +3,33 @@
 Several of them train as one, each with a shard of the replay; the first publishes.
 """
 
-import logging
 import math
 import sys
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from spreeze_zmq.balance import LagHistogram, RatioGate
+from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.component import Component, run
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
     LiveBatch,
     Outbox,
-    Ranks,
     Record,
+    Staleness,
     algorithm_of,
     cadence_of,
-    checksum,
     learn,
+    seed_of,
     settle_device,
+    share_of,
+    updates_of,
 )
 from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
 from spreeze_zmq.weights import Weights
 from spreeze_zmq.wire import Message
-
-#: A wait for the others' gradients is no longer than this at once: meanwhile no socket is served.
-SLICE_S = 0.005
-#: Who leaves takes the last step with the others, if that takes no longer.
-LAST_STEP_S = 1.0
-
-log = logging.getLogger("spreeze")
 
 
 class CriticLearner:
@@ -48,14 +40,14 @@ class CriticLearner:
         algorithm, options = algorithm_of(plan)
         environment = component.environment
         self.component = component
-        self.count, self.is_first = plan.components[component.role].count.initial, component.index == 0
-        self.seed = plan.run.seed if self.is_first else int(component.seed_sequence().generate_state(1)[0])
-        if self.count > 1:
-            options = shard_of(options, self.count)
+        options = share_of(component, options)
+        self.is_first, self.seed = component.index == 0, seed_of(component)
         self.balance = plan.balance
         self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
-        self.intake = Intake(component, environment, self.too_stale)
+        self.cadence = cadence_of(component)
         self.policies = Weights(component.open("policy"), in_turn=self.balance.in_order)
+        self.staleness = Staleness(self.balance.max_policy_lag, self.policies, self.cadence)
+        self.intake = Intake(component, environment, self.staleness.too_stale)
         self.half = algorithm.make_critic(options, environment, device, plan.run.seed)
         self.replay = transition_replay(environment, options, device, self.seed)
         self.enough: float = plan.run.stop.env_steps or math.inf
@@ -64,22 +56,18 @@ class CriticLearner:
             starts = self.schedule.first_update_at
         self.gate = RatioGate(self.balance.replay_ratio, options.batch_size, starts, slack=0)
         self.batch = LiveBatch(component, self.half)
-        self.lag = LagHistogram()
-        self.cadence = cadence_of(component)
+        self.updates = updates_of(component, self.half, self.batch, self.cadence, device)
         self.work = Work(device)
         self.outbox = Outbox(component.open("critic"), self.cadence, device) if self.is_first else None
         self.record = Record(component.folder.learning / "critic_learner.jsonl", self.cadence)
         self.version = self.env_steps = 0
-        self.received = self.trained = self.trained_before = self.unshared = 0
+        self.received = self.trained = self.trained_before = 0
         self.updates_before = self.updates_published = 0
-        self.first_policy = 0
         self.told: dict[str, int] = {}
         self.metrics: Mapping[str, Any] = {}
-        self.ranks = Ranks(component, device) if self.count > 1 else None
-        if self.ranks is not None:
-            self.ranks.join()
-            if not self.is_first:
-                self.half.reseed(self.seed)
+        self.updates.join()
+        if not self.is_first:
+            self.half.reseed(self.seed)
         component.figures.update(counters=self.counters, gauges=self.gauges, policy_lag=self.policy_lag)
         component.figures["device"] = self.work.figures
         if self.is_first:
@@ -99,14 +87,15 @@ class CriticLearner:
         """A policy is there and the ratio allows another batch; who is being stopped trains no further."""
         if self.policies.num_taken < self.policies_needed or self.stopping:
             return False
-        if self.ranks is not None and (self.ranks.offered or self.ranks.ended):
-            return False
-        return self.gate.may_update
+        return self.gate.may_update and self.updates.may_begin
 
     @property
     def may_pull(self) -> bool:
-        """The ratio and the run allow more samples; samplers that stop are emptied in any case."""
-        return (self.gate.may_pull and self.env_steps < self.enough) or self.stopping
+        """The ratio and the run allow more samples, and a policy is there to tell how old they are; samplers
+        that stop are emptied in any case.
+        """
+        wanted = self.gate.may_pull and self.env_steps < self.enough
+        return (wanted and self.policies.num_taken > 0) or self.stopping
 
     @property
     def stopping(self) -> bool:
@@ -124,12 +113,8 @@ class CriticLearner:
         """Wait for what the balance lacks: samples, a policy, or nothing when an update is possible; or for
         the others, where an update has begun. Between two updates is the place to take up another batch.
         """
-        if self.ranks is None:
-            self.adopt_batch(self.batch.wanted)
-        else:
-            self.ranks.watch()
-            if self.stopping and not (self.ranks.offered or self.ranks.ended):
-                self.ranks.offer(self.half.gradient, 0, ending=True)
+        self.adopt_batch()
+        self.updates.attend(self.stopping)
         sources: list[Any] = []
         if not self.policies.in_turn or self.policies.num_taken < self.policies_needed:
             sources.append(self.policies.subscriber)
@@ -138,9 +123,8 @@ class CriticLearner:
         if self.may_update or (self.may_pull and self.intake.ready):
             self.component.poll(sources)
             return
-        if self.ranks is not None and self.ranks.offered:
+        if owed := self.updates.waiting_for:
             self.component.poll(sources)
-            owed = f"gradients from {self.ranks.others}"
             self.component.wait_elsewhere(self.finish_update, charge="idle", waiting_for=owed)
             return
         lacks_policy = self.policies.num_taken < self.policies_needed
@@ -157,13 +141,10 @@ class CriticLearner:
         extras = message.fields["extras"]
         self.half.load_policy(message.arrays, extras)
         if self.policies.num_taken == 1:
-            self.first_policy = self.policies.version
+            self.staleness.begin()
             # To a life that begins with an older checkpoint the actor-learner says how many were received.
             # Of several the first one hears it for all.
-            unknown = max(0, int(extras.get("env_steps", 0)) - self.env_steps) if self.is_first else 0
-            self.env_steps += unknown
-            self.received += unknown
-            self.unshared += unknown
+            self.receive(max(0, int(extras.get("env_steps", 0)) - self.env_steps) if self.is_first else 0)
 
     def take_rollouts(self) -> None:
         """Store what waits, as far as the ratio allows."""
@@ -178,74 +159,41 @@ class CriticLearner:
         self.replay.add(rollout)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         self.gate.received += 0 if self.stopping else rollout.num_transitions
-        self.env_steps += rollout.num_transitions
-        self.received += rollout.num_transitions
-        self.unshared += rollout.num_transitions
+        self.receive(rollout.num_transitions)
         if self.env_steps - rollout.num_transitions < self.enough <= self.env_steps:
             self.component.send_report()  # the broker ends the run; nobody overshoots while it does not know
-        self.lag.add(self.lag_of(rollout), rollout.num_transitions)
+        self.staleness.add(rollout)
 
-    def lag_of(self, rollout: Rollout) -> int:
-        """Versions that a rollout's policy is behind the newest one known. In order that is the one that the
-        actor-learner makes of the critics published last, though it is taken only when its turn comes.
-        """
-        newest = self.policies.version
-        if self.policies.in_turn:
-            newest = self.first_policy + self.cadence.published
-        return newest - rollout.policy_version
-
-    def too_stale(self, rollout: Rollout) -> str:
-        """Why a rollout is dropped at the moment it is received; empty where it is fresh enough."""
-        bound, lag = self.balance.max_policy_lag, self.lag_of(rollout)
-        return (
-            f"{lag} versions behind, max_policy_lag is {bound}" if bound is not None and lag > bound else ""
-        )
+    def receive(self, transitions: int) -> None:
+        """Count what the run has received by this process."""
+        self.env_steps += transitions
+        self.received += transitions
+        self.updates.receive(transitions)
 
     def update(self) -> None:
         """One critic update; where several train as one, its beginning."""
-        batch = self.replay.sample(self.gate.batch_size)
-        if self.ranks is None:
-            self.metrics = self.half.update(batch)
-            self.count_update()
-        else:
-            self.metrics = self.half.backward(batch)
-            self.ranks.offer(self.half.gradient, self.unshared, self.batch.wanted)
+        self.metrics = self.updates.begin(self.replay.sample(self.gate.batch_size))
         if self.replay.prioritized:
             self.replay.prioritize(self.half.priorities())
-
-    def finish_update(self) -> bool:
-        """Take the step that all the others take too; whether that has come."""
-        assert self.ranks is not None
-        shared = self.ranks.result(self.half.gradient, SLICE_S)
-        if shared is None:
-            return False
-        self.env_steps += shared.received - shared.own
-        self.unshared -= shared.own
-        if not shared.ended:
-            with self.cadence.updating():
-                self.half.step()
-            self.count_update()
-            self.adopt_batch(shared.batch_size)
-        return True
-
-    def leave(self) -> None:
-        """Take the step that others may have taken already, and no further one."""
-        assert self.ranks is not None
-        until_s = time.monotonic() + LAST_STEP_S
-        while not self.ranks.ended and time.monotonic() < until_s:
-            if not self.ranks.offered:
-                self.ranks.offer(self.half.gradient, 0, ending=True)
+        if not self.updates.waiting_for:
             self.finish_update()
 
-    def adopt_batch(self, size: int) -> None:
-        """Make the next updates of so many transitions; several learners do so after the same update."""
-        if self.batch.adopt(size):
-            self.gate.batch_size = size
+    def finish_update(self) -> bool:
+        """Count the update that has begun, once all have their part in it; whether that has come."""
+        outcome = self.updates.finish()
+        if outcome is None:
+            return False
+        self.env_steps += outcome.received_by_others
+        if outcome.took_place:
+            self.gate.trained += self.gate.batch_size
+            self.trained += self.gate.batch_size
+            self.adopt_batch()
+        return True
 
-    def count_update(self) -> None:
-        """Enter a batch that was trained on."""
-        self.gate.trained += self.gate.batch_size
-        self.trained += self.gate.batch_size
+    def adopt_batch(self) -> None:
+        """Make the next updates of as many transitions as is wanted; of several, all after the same one."""
+        if self.batch.adopt(self.updates.batch_size):
+            self.gate.batch_size = self.batch.size
 
     def publish_if_due(self) -> None:
         """By the clock or by the count; once more at the run's last sample, and where a sampler waits to hear
@@ -301,7 +249,7 @@ class CriticLearner:
 
     def policy_lag(self) -> dict[str, float]:
         """Of the transitions received; ``stale`` counts those that were dropped."""
-        return {**self.lag.summary(), "stale": self.intake.stale_transitions}
+        return {**self.staleness.received.summary(), "stale": self.intake.stale_transitions}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report; the metrics wait for the device here, twice a second, alone. Of
@@ -320,7 +268,7 @@ class CriticLearner:
 
     def state(self) -> dict[str, Any]:
         """Everything that a later life needs; the replay itself is saved only where the topology asks."""
-        trained = self.trained_before + self.count * (self.trained - self.trained_before)
+        trained = self.trained_before + self.updates.count * (self.trained - self.trained_before)
         counters = {"version": self.version, "env_steps": self.env_steps, "trained": trained}
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
@@ -343,24 +291,11 @@ class CriticLearner:
         self.updates_before = self.half.num_updates
 
 
-def shard_of(options: Any, count: int) -> Any:
-    """An algorithm's options for one of several learners: its part of the replay, and of the samples that
-    must be there before the first update.
-    """
-    parts = {
-        name: math.ceil(getattr(options, name) / count) for name in ("replay_capacity", "learning_starts")
-    }
-    return replace(options, **parts)
-
-
 def main(component: Component) -> None:
-    """Learn; where several train as one, say in the end what shows that their weights are the same."""
+    """Learn, and leave no update behind that others have taken."""
     learner = CriticLearner(component)
-    learn(component, learner, learner.ranks)
-    if learner.ranks is not None:
-        learner.leave()
-        crc32 = checksum(learner.half.parameters)
-        log.info("critics after %d updates: CRC-32 %08x", learner.half.num_updates, crc32)
+    learn(component, learner, learner.updates.restore_point)
+    learner.updates.leave(learner.finish_update)
 
 
 if __name__ == "__main__":

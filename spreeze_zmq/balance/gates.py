@@ -99,8 +99,8 @@ class LagHistogram:
     transitions: Counter[int] = field(default_factory=Counter)
 
     def add(self, lag: int, transitions: int) -> None:
-        """Count ``transitions`` made ``lag`` versions ago; a policy that came back from a checkpoint counts
-        as 0.
+        """Count ``transitions`` made ``lag`` versions ago; a policy that has not been heard of yet counts as
+        0.
         """
         self.transitions[max(0, lag)] += transitions
 

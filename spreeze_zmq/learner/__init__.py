@@ -6,9 +6,12 @@ from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.live_batch import LiveBatch
 from spreeze_zmq.learner.loop import Learner, learn
 from spreeze_zmq.learner.publication import Cadence, Outbox, Record
-from spreeze_zmq.learner.ranks import Ranks, checksum
+from spreeze_zmq.learner.ranks import Ranks
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, settle_device
+from spreeze_zmq.learner.staleness import Staleness
+from spreeze_zmq.learner.updates import seed_of, share_of, updates_of
 from spreeze_zmq.learner.vault import Vault
+from spreeze_zmq.learner.versions import Versions
 
 __all__ = [
     "Cadence",
@@ -18,10 +21,14 @@ __all__ = [
     "Outbox",
     "Ranks",
     "Record",
+    "Staleness",
     "Vault",
+    "Versions",
     "algorithm_of",
     "cadence_of",
-    "checksum",
     "learn",
+    "seed_of",
     "settle_device",
+    "share_of",
+    "updates_of",
 ]

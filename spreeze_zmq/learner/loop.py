@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from spreeze_zmq.checkpoint import Checkpoint
 from spreeze_zmq.component import Component
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Cadence
-from spreeze_zmq.learner.ranks import Ranks
 from spreeze_zmq.learner.rehearsal import Rehearsal
 from spreeze_zmq.learner.vault import SavedReplay, Vault
 from spreeze_zmq.rollout import Rollout
@@ -61,12 +62,10 @@ class Learner(Protocol):
         """Go on from :meth:`state`."""
 
 
-def learn(component: Component, learner: Learner, ranks: Ranks | None = None) -> None:
-    """One life of a learner, until it is told to stop; then whatever is under way is taken in.
-
-    Where several train as one, ``ranks`` has the checkpoint that all of them go on from.
+def learn(component: Component, learner: Learner, restore_point: Callable[[], Checkpoint | None]) -> None:
+    """One life of a learner, from what ``restore_point`` finds until it is told to stop; then whatever is
+    under way is taken in.
     """
-    restore_point = component.restore_point if ranks is None else lambda: ranks.restore_from
     vault = Vault(component, learner.state, learner.replay, lambda: learner.settled, restore_point)
     if (state := vault.restore()) is not None:
         learner.restore(state)

@@ -11,17 +11,16 @@ Needs matplotlib for the PNG, which nothing else here does (pip install matplotl
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import whole_runs
+from slowed import Slowed
 
 from spreeze_zmq import topology, tuning
 from spreeze_zmq.metrics import read_journal
@@ -35,38 +34,6 @@ PENDULUM = []
 DISTURBED_S, WARM_UP_S = 20.0, 6.0
 #: In the sweep it begins here: a process that is slowed while it still starts would take minutes for that.
 SWEPT_S = 8.0
-#: SIGSTOP and SIGCONT in turn: a tenth of the time is left.
-PERIOD_S, LEFT = 0.1, 0.1
-
-
-class Slowed:
-    """A process that is stopped nine tenths of the time."""
-
-    def __init__(self, run_file, role):
-        self.run_file, self.role, self.done = run_file, role, threading.Event()
-        self.thread = threading.Thread(target=self.work)
-        self.thread.start()
-
-    def work(self):
-        """Stop and continue until told to end."""
-        process = None
-        while not self.done.is_set():
-            process = process or find(self.run_file, self.role)
-            if process is None:
-                time.sleep(0.1)
-                continue
-            try:
-                process.send_signal(signal.SIGSTOP)
-                time.sleep(PERIOD_S * (1 - LEFT))
-                process.send_signal(signal.SIGCONT)
-                time.sleep(PERIOD_S * LEFT)
-            except psutil.NoSuchProcess:
-                process = None
-
-    def end(self):
-        """Leave it running."""
-        self.done.set()
-        self.thread.join()
 
 
 class Busy:
@@ -90,12 +57,17 @@ def find(run_file, role):
     return None
 
 
+def slowed(run_file, role):
+    """Leave the first process of a role a tenth of its time."""
+    return Slowed(lambda: find(run_file, role))
+
+
 #: Name -> overrides, first count, and the disturbance: its maker and its role.
 SCENARIOS = {
     "one_where_several_are_right": (NAPPING, 1, None),
     "eight_where_one_is_right": (PENDULUM, 8, None),
-    "slowed_sampler": (NAPPING, None, (Slowed, "sampler")),
-    "slowed_learner": (NAPPING, None, (Slowed, "critic_learner")),
+    "slowed_sampler": (NAPPING, None, (slowed, "sampler")),
+    "slowed_learner": (NAPPING, None, (slowed, "critic_learner")),
     "busy_core": (NAPPING, None, (Busy, "")),
 }
 

@@ -141,16 +141,17 @@ def test_a_restarted_broker_goes_on_with_the_record():
     assert (again.moved("sampler", "envs"), again.moved("sampler", "workers")) == (32, None)
 
 
-def test_what_was_dropped_as_stale_is_counted_over_all_lives():
+def test_the_greatest_lag_and_what_was_dropped_as_stale_are_those_of_all_lives():
     """A restarted critic-learner counts from 0, and so does one that a restarted broker hears."""
     run = record()
-    for life, stale in ((7, 512), (7, 768), (8, 0), (8, 256)):
-        lag = {"p50": 1, "p99": 2, "max": 3, "stale": stale}
+    for life, p99, stale in ((7, 5, 512), (7, 6, 768), (8, 0, 0), (8, 2, 256)):
+        lag = {"p50": 1, "p99": p99, "max": p99, "stale": stale}
         run.take_report("critic_learner-0", life, report("critic_learner", policy_lag=lag), 1.0)
     again = record()
     again.restore(json.loads(json.dumps(run.to_dict())), 2.0)
     for one in (run, again):
-        assert one.summary("", 3.0, final=True)["policy_lag"]["stale"] == 1024
+        lag = one.summary("", 3.0, final=True)["policy_lag"]
+        assert lag == {"p50": 1, "p99": 2, "max": 6, "stale": 1024, "bound": None}
 
 
 def test_another_life_of_a_process_is_another_process():

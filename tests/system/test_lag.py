@@ -1,0 +1,101 @@
+"""The bound of the policy lag on whole runs: kept exactly, whoever is slow, stopped or killed."""
+
+import signal
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from tests.benchmarks.slowed import Slowed
+from tests.system.conftest import adds_up
+
+TWO_SAMPLERS = (
+    *("--set", "algorithm.hidden_sizes=[16]"),
+    *("--set", "components.sampler.count=2"),
+    *("--set", "run.stop={minutes=3}"),
+    *("--set", "run.checkpoint_minutes=0.05"),
+)
+
+
+def bounded(lag):
+    """Samplers wait for newer policies, and what is older than this when it is received is dropped."""
+    return ("--set", "balance.mode=bounded", "--set", f"balance.max_policy_lag={lag}")
+
+
+@contextmanager
+def slowed(run, name):
+    """A tenth of the time is left to one process."""
+    one = Slowed(lambda: run.processes().get(name))
+    try:
+        yield
+    finally:
+        one.end()
+
+
+def goes_on(run, updates=50):
+    """Both learners train so many updates more."""
+    before = run.summary()
+    for counter in ("critic_updates", "actor_updates"):
+        run.until(lambda name=counter: run.summary()[name] >= before[name] + updates, f"more {counter}")
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("role", "bound"), [("actor_learner", 2), ("critic_learner", 8)])
+def test_a_slowed_learner_keeps_the_bound_and_so_does_its_next_life(launch, role, bound):
+    """Slowed tenfold, killed and slowed again: the run goes on, no transition that was received is older than
+    the bound, and every one is accounted for.
+    """
+    run = launch(*TWO_SAMPLERS, *bounded(bound))
+    run.until_training()
+    name = f"{role}-0"
+    with slowed(run, name):
+        goes_on(run)
+    killed = run.kill(name)
+    run.until(lambda: run.pid(name) not in (None, killed), f"another {name}")
+    run.until(lambda: run.summary().get("restarts") == 1, "a restart in the summary")
+    goes_on(run)
+    with slowed(run, name):
+        goes_on(run)
+    run.interrupt()
+    assert run.end() == 0, run.said()
+    summary = run.summary()
+    lag = summary["policy_lag"]
+    assert lag["max"] <= lag["bound"] == bound
+    assert lag["stale"] <= summary["samples"]["dropped"]
+    assert all(map(adds_up, summary["samples_by_channel"].values()))
+
+
+@pytest.mark.parametrize("role", ["actor_learner", "critic_learner"])
+def test_a_slowed_learner_is_given_older_samples_where_nothing_bounds_them(launch, role):
+    """The same run without a bound goes beyond both bounds of the test above."""
+    run = launch(*TWO_SAMPLERS)
+    run.until_training()
+    with slowed(run, f"{role}-0"):
+        run.until(lambda: run.summary()["policy_lag"]["max"] > 8, "transitions that are nine versions old")
+    run.interrupt()
+    assert run.end() == 0, run.said()
+    assert run.summary()["policy_lag"]["stale"] == 0
+    assert adds_up(run.summary()["samples"])
+
+
+def test_the_lag_is_bounded_whoever_is_stopped(launch):
+    """Learners that are stopped again and again: no sample older than the bound is trained on, every one is
+    dropped and counted; and with samplers that wait for newer policies the run goes on every time.
+    """
+    run = launch(*TWO_SAMPLERS, *bounded(1))
+    run.until_training()
+    for name in ("critic_learner-0", "actor_learner-0", "critic_learner-0", "sampler-0"):
+        process, before = run.processes()[name], run.summary()["critic_updates"]
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        process.send_signal(signal.SIGCONT)
+        run.until(lambda before=before: run.summary()["critic_updates"] > before + 50, "more updates")
+    run.interrupt()
+    assert run.end() == 0, run.said()
+    summary = run.summary()
+    lag, samples = summary["policy_lag"], summary["samples"]
+    assert lag["max"] <= lag["bound"] == 1
+    assert 0 < lag["stale"] == samples["dropped"] < 0.5 * samples["produced"]
+    assert samples["received"] == summary["env_steps"]
+    assert adds_up(samples)
+    assert summary["restarts"] == 0
