@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.account import SampleAccount
+from spreeze_zmq.lives import Process, process_rows, worker_rows
 from spreeze_zmq.metrics import Rates
 from spreeze_zmq.topology.plan import Plan
 
@@ -29,30 +29,6 @@ RATE_WINDOW_S = 5.0
 #: The counters of the learners that are shown, with their rates.
 COUNTS = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
 LEARNERS = ("critic_learner", "actor_learner")
-
-
-@dataclass
-class Process:
-    """The newest figures of one life of one process."""
-
-    role: str
-    incarnation: int
-    pid: int
-    heard_s: float
-    ready_s: float | None = None
-    gone: str = ""
-    figures: dict[str, Any] = field(default_factory=dict)
-    earlier_clock: dict[str, float] = field(default_factory=dict)
-    shares: dict[str, float] = field(default_factory=dict)
-
-    def take(self, figures: dict[str, Any], now_s: float) -> None:
-        """Enter a report; the shares are those of the time since the last one."""
-        clock = {**figures["clock_s"], "cpu": figures["cpu_s"]}
-        spent = {name: clock[name] - self.earlier_clock.get(name, 0.0) for name in clock}
-        span = sum(spent[name] for name in figures["clock_s"])
-        if span > 0:
-            self.shares = {name: max(0.0, value) / span for name, value in spent.items()}
-        self.figures, self.earlier_clock, self.heard_s = figures, clock, now_s
 
 
 class RunRecord:
@@ -236,29 +212,6 @@ class RunRecord:
 
     def status(self, state: str, now_s: float) -> dict[str, Any]:
         """What a person is shown, and what the launcher acts on."""
-        workers: dict[str, dict[str, float]] = {}
-        for process in self.processes.values():
-            if process.gone:
-                continue
-            row = workers.setdefault(
-                process.role,
-                {
-                    "count": 0,
-                    "busy": 0.0,
-                    "blocked": 0.0,
-                    "starved": 0.0,
-                    "cpu_percent": 0.0,
-                    "rss_bytes": 0.0,
-                },
-            )
-            row["count"] += 1
-            for name in ("busy", "blocked", "starved"):
-                row[name] += process.shares.get(name, 0.0)
-            row["cpu_percent"] += 100 * process.shares.get("cpu", 0.0)
-            row["rss_bytes"] += process.figures.get("rss_bytes", 0)
-        for row in workers.values():
-            for name in ("busy", "blocked", "starved"):
-                row[name] /= row["count"]
         samples = self.accounts["critic_learner"].totals()
         best = max(self.evaluations, key=lambda e: e["mean_return"], default=None)
         return {
@@ -267,7 +220,7 @@ class RunRecord:
             **self.figures(),
             **{f"{name}_per_s": self.rates.rate(name, now_s) for name in COUNTS},
             "samples": vars(samples),
-            "workers": workers,
+            "workers": worker_rows(self.processes.values()),
             "episodes": {
                 "count": self.num_episodes,
                 "mean_return": float(np.mean(self.returns)) if self.returns else None,
@@ -283,16 +236,7 @@ class RunRecord:
                 "trained_transitions": self.plan.run.stop.trained_transitions,
                 "minutes": self.plan.run.stop.minutes,
             },
-            "processes": {
-                name: {
-                    "pid": process.pid,
-                    "ready": process.ready_s is not None,
-                    "silent_s": now_s - process.heard_s,
-                    "waiting_for": process.figures.get("waiting_for", ""),
-                }
-                for name, process in self.processes.items()
-                if not process.gone
-            },
+            "processes": process_rows(self.processes, now_s),
         }
 
     def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:

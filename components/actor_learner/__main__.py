@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.balance import DelayGate, Schedule
-from spreeze_zmq.component import Component, run
+from spreeze_zmq.component import Component
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
@@ -20,6 +20,7 @@ from spreeze_zmq.learner import (
     learn,
     settle_device,
 )
+from spreeze_zmq.life import run
 from spreeze_zmq.replay import ObservationReplay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial

@@ -13,7 +13,8 @@ from spreeze_zmq.balance import Change
 from spreeze_zmq.balancer import Balancer
 from spreeze_zmq.channels import Publisher, Puller
 from spreeze_zmq.checkpoint import Part, complete, prune
-from spreeze_zmq.component import Component, run
+from spreeze_zmq.component import Component
+from spreeze_zmq.life import run
 from spreeze_zmq.metrics import Journal, TensorBoard, write_json
 from spreeze_zmq.run_record import LEARNERS, RunRecord
 from spreeze_zmq.wire import Message

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.balance import RatioGate
-from spreeze_zmq.component import Component, run
+from spreeze_zmq.component import Component
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
@@ -25,6 +25,7 @@ from spreeze_zmq.learner import (
     share_of,
     updates_of,
 )
+from spreeze_zmq.life import run
 from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial

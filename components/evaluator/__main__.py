@@ -11,8 +11,9 @@ import numpy as np
 
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Subscriber
-from spreeze_zmq.component import Component, run
+from spreeze_zmq.component import Component
 from spreeze_zmq.evaluation import EvaluationBudget, Score, play
+from spreeze_zmq.life import run
 from spreeze_zmq.policy import Policy
 
 #: Steps between two looks at the channels while episodes are played.

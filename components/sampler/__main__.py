@@ -12,7 +12,8 @@ import numpy as np
 
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Pusher
-from spreeze_zmq.component import Component, run
+from spreeze_zmq.component import Component
+from spreeze_zmq.life import run
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.weights import Weights

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import EnvironmentFailure
 from .failures import Failure, Failures, traceback_of
+from .infos import overlay, select
 
 Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
@@ -316,32 +317,6 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         frame = traceback.extract_tb(error.__traceback__)[-1]
         what = f"raised in {where}: {type(error).__name__}: {error} [{frame.filename}:{frame.lineno}]"
         self._fail(row, what, error)
-
-
-def select(info: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:
-    """The info of the environments of ``mask`` alone; zeros in the other rows."""
-    chosen: dict[str, Any] = {}
-    for key, value in info.items():
-        if isinstance(value, dict):
-            chosen[key] = select(value, mask)
-        else:
-            chosen[key] = np.zeros_like(value)
-            chosen[key][mask] = value[mask]
-    return chosen
-
-
-def overlay(last: dict[str, Any], begun: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
-    """The info of a step in which episodes ended: in their rows that of the reset, elsewhere the step's."""
-    going = ~ended
-    info = select(last, going) if going.any() else {}
-    for key, value in begun.items():
-        if key not in info:
-            info[key] = value
-        elif isinstance(value, dict):
-            info[key] = overlay(info[key], value, ended)
-        else:
-            info[key][ended] = value[ended]
-    return info
 
 
 def _shortened(value: Any) -> str:

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
+
+from ..errors import InvalidEnvironment
 
 #: Bytes for the options of a reset, as JSON.
 OPTIONS_BYTES = 4096
@@ -128,3 +132,28 @@ class Slots:
         text = self.options.tobytes()
         options: dict[str, Any] | None = json.loads(text[: text.index(0)])
         return options
+
+
+def layout_of(
+    env_id: str, num_envs: int, num_workers: int, observation: Space[Any], action: Space[Any]
+) -> Layout:
+    """The slots of environments with these spaces.
+
+    Raises:
+        InvalidEnvironment: their observations or actions are no arrays of one shape.
+    """
+    for what, space in (("observations", observation), ("actions", action)):
+        if (
+            space.shape is None
+            or space.dtype is None
+            or (what == "observations" and not isinstance(space, Box))
+        ):
+            raise InvalidEnvironment(
+                f"{env_id}: its {what} are a {type(space).__name__}, which fits into no shared memory"
+                " (num_workers=0 steps it in this process)"
+            )
+    assert observation.shape is not None
+    assert action.shape is not None
+    return Layout(
+        num_envs, num_workers, observation.shape, str(observation.dtype), action.shape, str(action.dtype)
+    )

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium import Space
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ..errors import EnvironmentFailure, InvalidEnvironment
+from ..errors import EnvironmentFailure
 from .batched import BatchedEnv, Step
 from .failures import Failure
-from .slots import Layout, Slots
+from .slots import Slots, layout_of
+from .units import divide
 from .worker import UNIT
 from .worker_pool import TICK_S, WorkerPool
 
@@ -289,47 +288,3 @@ class WorkerEnv(BatchedEnv):
         self._return[over], self._length[over] = 0.0, 0
         episode = {"r": returns, "l": lengths}
         return {"final_obs": final_obs, "_final_obs": ended, "episode": episode, "_episode": ended, **info}
-
-
-def divide(num_envs: int, num_workers: int, batch_size: int, single: bool) -> list[list[tuple[int, int]]]:
-    """Which rows each worker steps, and in which units: for each worker ``(first row, how many)``.
-
-    Args:
-        num_envs: how many environments.
-        num_workers: at most ``num_envs``.
-        batch_size: below ``num_envs``, units are equal and fill batches exactly.
-        single: whether single environments cost no more than groups of them.
-    """
-    if batch_size == num_envs:
-        return [[(int(rows[0]), len(rows))] for rows in np.array_split(np.arange(num_envs), num_workers)]
-    sizes = [1] if single else [n for n in range(1, batch_size + 1) if not (batch_size % n or num_envs % n)]
-    even = [size for size in sizes if num_envs // size % num_workers == 0]
-    fitting = [size for size in sizes if num_envs // size >= num_workers]
-    size = max(even or fitting)
-    shares = np.array_split(np.arange(num_envs // size), num_workers)
-    return [[(int(unit) * size, size) for unit in share] for share in shares]
-
-
-def layout_of(
-    env_id: str, num_envs: int, num_workers: int, observation: Space[Any], action: Space[Any]
-) -> Layout:
-    """The slots of environments with these spaces.
-
-    Raises:
-        InvalidEnvironment: their observations or actions are no arrays of one shape.
-    """
-    for what, space in (("observations", observation), ("actions", action)):
-        if (
-            space.shape is None
-            or space.dtype is None
-            or (what == "observations" and not isinstance(space, Box))
-        ):
-            raise InvalidEnvironment(
-                f"{env_id}: its {what} are a {type(space).__name__}, which fits into no shared memory"
-                " (num_workers=0 steps it in this process)"
-            )
-    assert observation.shape is not None
-    assert action.shape is not None
-    return Layout(
-        num_envs, num_workers, observation.shape, str(observation.dtype), action.shape, str(action.dtype)
-    )

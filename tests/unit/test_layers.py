@@ -21,6 +21,7 @@ LAYERS = (
         "policy",
         "balance",
         "account",
+        "lives",
         "topology",
         "metrics",
         "checkpoint",
@@ -30,7 +31,7 @@ LAYERS = (
     {"tuning", "sizing"},
     {"run_folder", "balancer", "weights"},
     {"component"},
-    {"learner", "supervisor"},
+    {"learner", "supervisor", "life"},
     {"commands"},
 )
 #: What one room needs of another in the same layer: the plan holds the environment's spec and the algorithm's

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.envs.workers import divide
+from spreeze_zmq.envs.units import divide
 from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment
 
 OWN = "tests.unit.envs.own_environments"
