@@ -12,7 +12,7 @@ from spreeze_zmq.run_folder import RunFolder, settle
 
 ROOT = Path(__file__).parents[2]
 OTHER_END = {"push": "pull", "pull": "push", "pub": "sub", "sub": "pub"}
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 #: What a measurement found that no test waits for: 256 suffice.
 CURVES = sizing.Curves({64: 5e4, 128: 1e5, 256: 2e5, 512: 2.1e5}, "flat", {}, 0.0)
 

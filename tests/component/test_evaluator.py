@@ -48,4 +48,4 @@ def test_the_best_policy_is_kept_and_named(peers):
     stop = Message("stop", {"roles": ["evaluator"], "reason": "enough"})
     peers.peer("control", "evaluator").publish(stop)
     assert peers.wait("report", "evaluator", "bye").fields["reason"] == "enough"
-    assert process.wait(5) == 0
+    assert process.wait(30) == 0

@@ -1,5 +1,7 @@
 """How the two learners, as real processes, keep the bound of the policy lag, over their lives too."""
 
+import itertools
+
 import pytest
 
 from tests.component.test_learners import ACTOR, CRITIC, OVERRIDES, Feed, publish_critics, publish_policy
@@ -57,16 +59,19 @@ def test_no_version_of_the_policy_is_given_twice(peers, halves):
     feed = Feed(peers, ACTOR, "actor_learner")
     peers.peer("policy", "actor_learner")
     critics = peers.peer("critic", "actor_learner")
-    newest = -1
+    counts, newest = itertools.count(100, 10), -1
+
+    def give():
+        updates = next(counts)
+        feed.push()
+        publish_critics(critics, halves, updates, updates)
+
     for _ in range(3):
         process = peers.start("actor_learner")
-        hello = peers.wait("report", "actor_learner", "hello", feed.push)
-        updates = 100
+        hello = peers.wait("report", "actor_learner", "hello", give)
         versions = []
         while len(versions) < 3:
-            publish_critics(critics, halves, updates, updates)
-            updates += 10
-            message = peers.wait("policy", "actor_learner", meanwhile=feed.push)
+            message = peers.wait("policy", "actor_learner", meanwhile=give)
             if message.incarnation == hello.incarnation:
                 versions.append(message.fields["version"])
         assert newest < versions[0] < versions[1] < versions[2]

@@ -80,7 +80,7 @@ def test_the_mean_of_two_gradients_is_that_of_twice_the_batch(peers, tmp_path):
         for index in range(2)
     ]
     peers.processes += processes
-    assert [process.wait(30) for process in processes] == [0, 0]
+    assert [process.wait(60) for process in processes] == [0, 0]
     first, second = (np.load(tmp_path / f"{index}.npy") for index in range(2))
     assert np.array_equal(first, second)
     parts = [batch_of(index) for index in range(2)]
@@ -136,7 +136,7 @@ def test_a_rank_without_samples_holds_the_updates_and_nothing_else(peers, halves
         pass
     assert counted["trained_transitions"] == 256 * counted["critic_updates"]
     ranks[1].kill()
-    assert ranks[0].wait(20) == PeerLost.exit_code
+    assert ranks[0].wait(60) == PeerLost.exit_code
     assert f"critic_learner-1 (process {ranks[1].pid})" in peers.logs()
     feeds[0].pusher.close()
 

@@ -92,7 +92,7 @@ class Run:
         logs = sorted((self.folder / "logs").glob("*.log"))
         return "\n".join([self.output.read_text(), *(f"--- {log.name}\n{log.read_text()}" for log in logs)])
 
-    def leftovers(self, deadline_s=10):
+    def leftovers(self, deadline_s=30):
         """Processes and socket folders that outlive the run by the deadline."""
         until_s = time.monotonic() + deadline_s
         while True:

@@ -22,10 +22,10 @@ def tune(tmp_path, *arguments):
     )
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(200)
 def test_it_prints_the_plan_and_keeps_it_for_the_next_run(tmp_path, monkeypatch):
     """The same figures for a person and in JSON; nothing but the cache stays behind."""
-    done = tune(tmp_path, "pendulum", *SMALL, *AUTO, "--json", "figures.json")
+    done = tune(tmp_path, "pendulum", *SMALL, *AUTO, "--seconds", "120", "--json", "figures.json")
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert f"plan: {figures['samplers']} samplers of 1 to 2, 16 environments in each" in done.stdout
