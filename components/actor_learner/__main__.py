@@ -58,7 +58,7 @@ class ActorLearner:
         self.updates_published = 0
         self.published = False
         self.taken: dict[str, int] = {}
-        self.told: dict[str, int] = {}
+        self.told: dict[str, int] | None = {}
         self.metrics: Mapping[str, Any] = {}
         component.figures.update(counters=self.counters, gauges=self.gauges)
         component.figures.update(publication=self.cadence.figures, device=self.work.figures)
@@ -120,6 +120,7 @@ class ActorLearner:
         updates, env_steps = message.fields["critic_updates"], message.fields["env_steps"]
         if message.incarnation != self.critics_from:
             self.critics_from = message.incarnation
+            self.told = None  # what samplers wait for may have been lost with the life before
             self.gate.meet(updates)
             self.cadence.restart()
             self.env_steps = env_steps
@@ -170,7 +171,7 @@ class ActorLearner:
         """Whether it waits for samplers that may be waiting for it."""
         if self.schedule is None or self.critics.in_turn or self.may_update:
             return False
-        return self.schedule.used_up(self.taken, self.told)
+        return self.told is None or self.schedule.used_up(self.taken, self.told)
 
     def publish(self) -> None:
         """Send the policy to everybody; version 0 says that it has not learned anything yet. In order it

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from spreeze_zmq.wire import Message
 from tests.component.test_learners import ACTOR, CRITIC, OVERRIDES, Feed, publish_critics, publish_policy
 
 BOUNDED = [*OVERRIDES, "balance.max_policy_lag=2"]
@@ -49,6 +50,20 @@ def test_nothing_is_received_before_a_policy_tells_how_old_it_is(peers, halves):
         "sampler-0/1": {"first": 0, "last": 256, "received": 128, "refused": 128, "lost": 0}
     }
     assert report["policy_lag"] == {"p50": 0, "p99": 0, "max": 0, "stale": 128}
+
+
+@pytest.mark.parametrize("peers", [[*OVERRIDES, "balance.mode=bounded"]], indirect=True)
+def test_samplers_that_wait_go_on_when_the_critic_learner_is_another(peers, halves):
+    """What a sampler was to wait for has been lost with the former life: there is no limit to keep now."""
+    peers.peer("policy", "actor_learner")
+    critics = peers.peer("critic", "actor_learner")
+    peers.start("actor_learner")
+    for life, taken in ((1, {"sampler-0/1": 1_000_000}), (2, {})):
+        critics.incarnation, critics._published = life, 0
+        fields = {"version": 0, "critic_updates": 0, "env_steps": 384, "taken": taken}
+        critics.publish(Message("critic", fields, {"parameters": halves[0].parameters()}))
+        while peers.wait("policy", "actor_learner").fields["collect_until"].keys() != taken.keys():
+            pass
 
 
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)

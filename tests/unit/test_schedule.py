@@ -120,10 +120,10 @@ class Bounded(Run):
         super().__init__(*arguments, **options)
         self.heeded = heeded
         self.acting = [(0, {})] * len(self.produced)
+        self.taken = {}
         self.policy, self.critics = (0, {}), (0, {})
-        self.told = self.told_by_actor = {}
-        self.dropped = 0
-        self.blocks = 0
+        self.told, self.told_by_actor = {}, {}
+        self.life = self.met = self.before = self.dropped = self.blocks = 0
 
     def sampler(self, i):
         """Take the newest policy, now and then a moment late; collect as far as it says."""
@@ -144,7 +144,7 @@ class Bounded(Run):
         if can_pull and (not self.gate.may_update or self.rng.random() < 0.5):
             i = self.rng.choice([i for i, queue in enumerate(self.under_way) if queue])
             version = self.under_way[i].popleft()
-            self.taken[i] += ROLLOUT
+            self.taken[i] = self.produced[i] - ROLLOUT * len(self.under_way[i])
             lag = self.policy[0] - version
             if lag > self.schedule.max_policy_lag:
                 self.dropped += ROLLOUT
@@ -152,7 +152,7 @@ class Bounded(Run):
                 self.lags.append(lag)
                 self.gate.received += ROLLOUT
             return True
-        taken = {i: position for i, position in enumerate(self.taken) if position}
+        taken = dict(self.taken)
         if self.gate.may_update:
             self.gate.trained += self.gate.batch_size
             if (updates + 1) % self.schedule.publish_every == 0:
@@ -163,14 +163,30 @@ class Bounded(Run):
             return True
         return False
 
+    def die(self):
+        """The critic-learner is another one, without samples; what was under way to the old one is lost."""
+        self.life += 1
+        self.before += self.gate.received
+        self.dropped += ROLLOUT * sum(map(len, self.under_way))
+        for queue in self.under_way:
+            queue.clear()
+        self.gate.received = self.gate.trained = 0
+        self.taken, self.told, self.critics = {}, {}, (0, {})
+
     def actor(self):
-        """Follow the newest critics; the same policy again where a sampler may be waiting."""
+        """Follow the newest critics; the same policy again where a sampler may be waiting, or where what it
+        waits for may be lost with a former life of the critic-learner.
+        """
+        if self.met != self.life:
+            self.met, self.blocks, self.told_by_actor = self.life, 0, None
+            self.follow.meet(self.critics[0])
         self.follow.hear(self.critics[0])
         if self.follow.may_update:
             self.follow.actor_updates += 1
             return True
         blocks = self.follow.followed // self.schedule.publish_every
-        must_tell = self.schedule.used_up(self.critics[1], self.told_by_actor)
+        told = self.told_by_actor
+        must_tell = told is None or self.schedule.used_up(self.critics[1], told)
         if blocks == self.blocks and not must_tell:
             return False
         self.policy = (self.policy[0] + (blocks > self.blocks), self.critics[1])
@@ -181,6 +197,7 @@ class Bounded(Run):
 RATIOS = st.sampled_from([0.1, 0.5, 2, 7.3, 8, 32])
 STARTS = st.sampled_from([1, 100, 2000])
 TURNS = st.lists(st.integers(0, 10_000), max_size=300)
+LIVES = st.lists(TURNS, min_size=1, max_size=3)
 
 
 @given(RATIOS, st.sampled_from([1, 48, 64, 256]), st.integers(1, 4), st.integers(1, 3), STARTS, TURNS)
@@ -205,14 +222,19 @@ def test_in_order_two_schedules_train_on_the_same(ratio, num_samplers, lag, turn
     assert first[:shorter] == second[:shorter]
 
 
-@given(RATIOS, st.integers(1, 4), st.integers(0, 20), st.integers(0, 3), TURNS)
+@given(RATIOS, st.integers(1, 4), st.integers(0, 20), st.integers(0, 3), LIVES)
 @settings(max_examples=60, deadline=None)
-def test_bounded_the_lag_is_kept_and_nobody_waits_for_ever(ratio, num_samplers, lag, slack, turns):
-    """Every sample is either within the bound or dropped, and samplers that wait are always told to go on."""
-    run = Bounded(plan_of(ratio, 256, num_samplers, lag), slack=slack).play(turns)
+def test_bounded_the_lag_is_kept_and_nobody_waits_for_ever(ratio, num_samplers, lag, slack, lives):
+    """Every sample is either within the bound or dropped, and samplers that wait are always told to go on,
+    also by a critic-learner that knows nothing of what they wait for.
+    """
+    run = Bounded(plan_of(ratio, 256, num_samplers, lag), slack=slack).play(lives[0])
+    for turns in lives[1:]:
+        run.die()
+        run.play(turns)
     assert max(run.lags) <= lag
     under_way = ROLLOUT * sum(map(len, run.under_way))
-    assert sum(run.produced) == run.gate.received + run.dropped + under_way
+    assert sum(run.produced) == run.before + run.gate.received + run.dropped + under_way
 
 
 def test_samplers_that_heed_the_limit_lose_little():
