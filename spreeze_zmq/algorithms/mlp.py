@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from spreeze_zmq.algorithms.activations import Activation
-from spreeze_zmq.algorithms.scratch import Scratch
+from spreeze_zmq.algorithms.scratch import Scratch, ViewOf, transposed
 
 LayerDescription = dict[str, Any]
 
@@ -110,46 +110,52 @@ class Linear:
         gradients: tuple[torch.Tensor, ...] | None,
         output: Scratch,
         input_gradient: Scratch,
+        columns: slice = slice(None),
     ):
         self.weight = weight  # [E, out, in]
         self.bias = bias  # [E, out]
         self.gradients = gradients
         self._transposed = weight.transpose(1, 2)
         self._row_bias = bias.unsqueeze(1)
+        self._backward_weight = weight[:, :, columns]
         self._output = output
         self._input_gradient = input_gradient
         self._x = weight.new_empty(0)
-        # The CPU's float32 matrix kernel took five times as long for a single column as its vector kernel.
+        self._x_transposed, self._gradient_transposed = transposed(), transposed()
+        # The CPU's float32 kernel took three times as long for a single column as for a single row.
         on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
         self._one_column = on_cpu and weight.shape[1] == 1
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[E, B, in]`` to ``[E, B, out]``."""
         self._x = x
-        output = self._output(x.shape[0], x.shape[1], self.weight.shape[1])
+        num_networks, num_rows, _ = x.shape
         if self._one_column:
-            for rows, weight, bias, column in zip(x, self.weight, self.bias, output, strict=True):
-                torch.addmv(bias, rows, weight[0], out=column[:, 0])
-            return output
+            row = self._output(num_networks, 1, num_rows)
+            torch.baddbmm(self._row_bias, self.weight, self._x_transposed(x), out=row)
+            return self._output(num_networks, num_rows, 1)
+        output = self._output(num_networks, num_rows, self.weight.shape[1])
         return torch.baddbmm(self._row_bias, x, self._transposed, out=output)
 
     def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> None:
         """Of weight and bias."""
         assert self.gradients is not None, "this network was made without gradients"
         weight, bias = self.gradients
+        columns = self._gradient_transposed(gradient)
         if add:
-            torch.baddbmm(weight, gradient.transpose(1, 2), self._x, out=weight)
+            torch.baddbmm(weight, columns, self._x, out=weight)
             bias.add_(gradient.sum(1))
         else:
-            torch.bmm(gradient.transpose(1, 2), self._x, out=weight)
+            torch.bmm(columns, self._x, out=weight)
             torch.sum(gradient, 1, out=bias)
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient of the input."""
-        output = self._input_gradient(*gradient.shape[:2], self.weight.shape[2])
+        """The gradient of the input, of those of its columns that are wanted."""
+        num_networks, num_rows, _ = gradient.shape
+        output = self._input_gradient(num_networks, num_rows, self._backward_weight.shape[2])
         if self._one_column:
-            return torch.mul(gradient, self.weight, out=output)
-        return torch.bmm(gradient, self.weight, out=output)
+            return torch.mul(gradient, self._backward_weight, out=output)
+        return torch.bmm(gradient, self._backward_weight, out=output)
 
 
 class LayerNorm:
@@ -213,6 +219,7 @@ class Mlp:
         spares: what holds only until another of their users is called: gradients, and the outputs of a
             network that is ``forward_only``.
         forward_only: no call of ``backward`` or ``input_gradient`` follows.
+        columns: those of the input that ``input_gradient`` is wanted of.
 
     The tensors that its methods return are its own buffers: they hold until the next call.
     """
@@ -226,6 +233,7 @@ class Mlp:
         dtype: torch.dtype = torch.float32,
         spares: Spares | None = None,
         forward_only: bool = False,
+        columns: slice = slice(None),
     ):
         self.parameters = parameters
         self.gradient = gradient
@@ -234,9 +242,12 @@ class Mlp:
         self._weights = parameters if dtype == torch.float32 else parameters.to(dtype)
         self._gradients = gradient if dtype == torch.float32 or gradient is None else gradient.to(dtype)
         self._input = Scratch(dtype, parameters.device)
-        self._layers = self._build(layers, spares or Spares(dtype, parameters.device), forward_only)
+        self._shared = ViewOf(lambda x: x.expand(num_networks, *x.shape))
+        self._layers = self._build(layers, spares or Spares(dtype, parameters.device), forward_only, columns)
 
-    def _build(self, layers: Sequence[LayerDescription], spares: Spares, forward_only: bool) -> list[Layer]:
+    def _build(
+        self, layers: Sequence[LayerDescription], spares: Spares, forward_only: bool, columns: slice
+    ) -> list[Layer]:
         weights = _views(self._weights, layers, self.num_networks)
         gradients = None
         if self._gradients is not None:
@@ -251,7 +262,7 @@ class Mlp:
             if layer["kind"] == "linear":
                 own = Scratch(self.dtype, self.parameters.device)
                 buffers = (spares.next(), own) if forward_only else (own, spares.next())
-                built.append(Linear(weight, bias, pair, *buffers))
+                built.append(Linear(weight, bias, pair, *buffers, slice(None) if built else columns))
             else:
                 built.append(LayerNorm(weight, bias, layer["eps"], pair))
         return built
@@ -265,7 +276,7 @@ class Mlp:
         """Rows ``[B, in]`` shared by all networks to ``[E, B, out]`` in the products' format."""
         if x.dtype != self.dtype:
             x = self._input(*x.shape).copy_(x)
-        x = x.expand(self.num_networks, *x.shape)
+        x = self._shared(x)
         for layer in self._layers:
             x = layer.forward(x)
         return x
@@ -285,7 +296,9 @@ class Mlp:
             self.gradient.copy_(self._gradients)
 
     def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient of the last ``forward``'s input, ``[E, B, in]``; leaves the parameters' alone."""
+        """The gradient of the last ``forward``'s input, ``[E, B, len(columns)]``; leaves the parameters'
+        alone.
+        """
         for layer in reversed(self._layers):
             gradient = layer.backward(gradient)
         return gradient

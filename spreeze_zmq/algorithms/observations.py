@@ -83,7 +83,7 @@ class ObservationRows:
 
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
         """``[B, *obs_shape]`` to float32 ``[B, size]``; may be the caller's own memory."""
-        rows = obs.reshape(obs.shape[0], self.size)
+        rows = obs if obs.dim() == 2 else obs.reshape(obs.shape[0], self.size)
         if not self.normalized:
             return rows
         return rows.sub(self._mean).div_(self._std).clamp_(-CLIP, CLIP)

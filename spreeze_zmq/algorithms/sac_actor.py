@@ -17,6 +17,7 @@ from spreeze_zmq.algorithms.mlp import Mlp, Spares, num_parameters
 from spreeze_zmq.algorithms.observations import RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
+from spreeze_zmq.algorithms.sac_networks import cut
 from spreeze_zmq.algorithms.tanh_normal import Draw
 from spreeze_zmq.device import Staging, captured
 
@@ -44,11 +45,14 @@ class SACActor:
         )
         self._gradient = torch.zeros_like(self._flat)
         weights, gradient = self._flat[: self._size], self._gradient[: self._size]
+        self._log_temperature = self._flat[self._size :]
+        self._temperature_gradient = self._gradient[self._size]
         self._policy = Mlp(self._layers, weights, gradient, 1, dtype, spares)
         self._adam = networks.adam(options, self._flat, self._gradient, self._size)
         critics = networks.first_critics(options, spaces, seed).to(self._device)
         layers = networks.critic_layers(options, spaces)
-        self._critics = Mlp(layers, critics, None, networks.NUM_CRITICS, dtype, spares)
+        action = slice(spaces.num_inputs, None)
+        self._critics = Mlp(layers, critics, None, networks.NUM_CRITICS, dtype, spares, columns=action)
         self._value = networks.critic_value(options, self._device)
         self._distribution = networks.distribution(options, spaces)
         entropy = options.target_entropy
@@ -88,24 +92,25 @@ class SACActor:
         self.num_updates += 1
         return metrics
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _update(self, obs: torch.Tensor) -> LazyMetrics:
         """What happens on the device, and nothing else."""
         size = obs.shape[0]
-        temperature = self._flat[self._size :].exp()  # [1]
-        log_prob = torch.zeros_like(temperature)
+        temperature = self._log_temperature.exp()  # [1]
+        log_probs = []
         for rows in self._blocks(size):
-            draw, values, gradient = self._improve(obs[rows], size, temperature)
+            draw, values, gradient = self._improve(cut(obs, rows), size, temperature)
             self._policy.backward(gradient, add=rows.start > 0)
-            log_prob += draw.log_prob.sum() / size
+            log_probs.append(draw.log_prob.sum())
+        entropy = sum(log_probs[1:], log_probs[0]) * (-1.0 / size)
         if self._options.learn_temperature:
-            self._gradient[self._size :] = -(log_prob + self._target_entropy)
+            torch.sub(entropy, self._target_entropy, out=self._temperature_gradient)
         self._adam.step()
         self._policy.refresh()
         # The value is that of the last block: its rows are as random as any.
         return LazyMetrics(
-            actor_loss=lambda: (temperature * log_prob)[0] - self._chosen(values).mul_(values).sum(0).mean(),
-            entropy=lambda: -log_prob[0],
+            actor_loss=lambda: -temperature[0] * entropy - self._chosen(values).mul(values).sum(0).mean(),
+            entropy=lambda: entropy,
             temperature=lambda: temperature[0],
         )
 
@@ -121,7 +126,7 @@ class SACActor:
         values = self._value.expected(output)
         weight = self._chosen(values).mul_(-1.0 / size)
         gradient = self._critics.input_gradient(self._value.expected_gradient(output, weight))
-        action = gradient[:, :, self._spaces.num_inputs :].float().sum(0)
+        action = gradient.float().sum(0)
         gradient = self._distribution.backward(draw, action, temperature / size)
         return draw, values, gradient.to(output.dtype).unsqueeze(0)
 
@@ -129,8 +134,11 @@ class SACActor:
         """``[2, b]``: each critic's part in the value of an action."""
         if self._options.twin_critics == "mean":
             return torch.full_like(values, 0.5)
-        first = values[0] <= values[1]
-        return torch.stack((first, ~first)).to(values.dtype)
+        first, second = values
+        chosen = torch.empty_like(values)
+        torch.le(first, second, out=chosen[0])
+        torch.gt(first, second, out=chosen[1])
+        return chosen
 
     def parameters(self) -> NDArray[np.float32]:
         """A fresh flat copy of the policy, without the temperature."""

@@ -15,6 +15,7 @@ from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
 from spreeze_zmq.algorithms.mlp import Mlp, Spares
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
+from spreeze_zmq.algorithms.sac_networks import cut
 from spreeze_zmq.device import Staging, captured
 
 
@@ -87,7 +88,7 @@ class SACCritic:
         fields = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs, batch.weight)
         return self._launch_backward(*fields)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _backward(
         self,
         obs: torch.Tensor,
@@ -101,10 +102,10 @@ class SACCritic:
         size = reward.shape[0]
         errors = []
         for rows in self._blocks(size):
-            target = self._target(next_obs[rows], reward[rows], discount[rows])
-            joined = self._input(self._spaces.rows(obs[rows]), self._spaces.unit_action(action[rows]))
-            output = self._critics.forward(joined)
-            share = 1.0 / size if weight is None else weight[rows] / size
+            target = self._target(cut(next_obs, rows), cut(reward, rows), cut(discount, rows))
+            inputs = self._spaces.rows(cut(obs, rows))
+            output = self._critics.forward(self._input(inputs, self._spaces.unit_action(cut(action, rows))))
+            share = 1.0 / size if weight is None else cut(weight, rows) / size
             gradient, error = self._value.loss_gradient(output, target, share)
             self._critics.backward(gradient, add=rows.start > 0)
             errors.append(error)
@@ -116,13 +117,13 @@ class SACCritic:
             target_mean=lambda: self._value.expected_target(target).mean(),
         )
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def step(self) -> None:
         """Move the critics by the gradient, and their targets after them."""
         self._launch_step()
         self.num_updates += 1
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _step(self) -> None:
         """What of it happens on the device, and nothing else."""
         self._adam.step()
@@ -139,7 +140,7 @@ class SACCritic:
         """Draw the noise of the target actions from another seed from here on."""
         self._generator.set_state(networks.generator(seed, networks.CRITIC_NOISE, self._device).get_state())
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def target(self, batch: Batch) -> torch.Tensor:
         """What to learn, ``[B]`` or ``[B, num_atoms]``: equation 3, over ``n`` steps."""
         blocks = self._blocks(batch.reward.shape[0])

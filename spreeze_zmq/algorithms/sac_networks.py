@@ -14,7 +14,7 @@ from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.mlp import LayerDescription, describe, initialize
 from spreeze_zmq.algorithms.observations import ObservationRows
 from spreeze_zmq.algorithms.sac import SACOptions
-from spreeze_zmq.algorithms.scratch import Scratch
+from spreeze_zmq.algorithms.scratch import Scratch, ViewOf
 from spreeze_zmq.algorithms.tanh_normal import TanhNormal
 from spreeze_zmq.algorithms.values import CategoricalValue, ScalarValue, Value
 from spreeze_zmq.device import Staging
@@ -54,7 +54,7 @@ class Spaces:
 
     def unit_action(self, action: torch.Tensor) -> torch.Tensor:
         """Actions ``[B, *action_shape]`` in the environment's units as rows ``[B, A]`` in [-1, 1]."""
-        rows = action.reshape(action.shape[0], self.num_actions)
+        rows = action if action.dim() == 2 else action.reshape(action.shape[0], self.num_actions)
         return (rows - self._centre).div_(self._half) if self._scaled else rows
 
 
@@ -75,19 +75,25 @@ class Blocks:
         return self._cut[batch_size]
 
 
+def cut(field: torch.Tensor, rows: slice) -> torch.Tensor:
+    """These rows of it; itself, where they are all."""
+    return field if rows.stop - rows.start == field.shape[0] else field[rows]
+
+
 class JoinedInput:
     """The critics' input: observation and action side by side, in a buffer of the products' format."""
 
     def __init__(self, spaces: Spaces, dtype: torch.dtype, device: torch.device):
-        self._num_inputs = spaces.num_inputs
         self._width = spaces.num_inputs + spaces.num_actions
         self._rows = Scratch(dtype, device)
+        self._parts = ViewOf(lambda rows: (rows[:, : spaces.num_inputs], rows[:, spaces.num_inputs :]))
 
     def __call__(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """``[B, inputs + A]``."""
         rows = self._rows(obs.shape[0], self._width)
-        rows[:, : self._num_inputs] = obs
-        rows[:, self._num_inputs :] = action
+        inputs, actions = self._parts(rows)
+        inputs.copy_(obs)
+        actions.copy_(action)
         return rows
 
 

@@ -46,19 +46,19 @@ class TanhNormal:
         The log density is that of arXiv 1812.05905, appendix C, equation 26, with log(1 - tanh(u)^2) in the
         form 2 (log 2 - u - softplus(-2 u)), which does not round to minus infinity for large u.
         """
-        mean, raw = output[:, : self.num_actions], output[:, self.num_actions :]
         half_range = 0.5 * (self.log_std_max - self.log_std_min)
-        squashed = raw.contiguous().tanh_()  # of rows that lie apart, tanh takes one number at a time
-        log_std = squashed * half_range + (self.log_std_min + half_range)
+        # Of the means too: tanh takes rows that lie apart one number at a time.
+        squashed = output.tanh()[:, self.num_actions :]
+        log_std = torch.rsub(squashed, self.log_std_min + half_range, alpha=-half_range)
         std = log_std.exp()
         noise = torch.empty_like(std).normal_(generator=generator)
-        u = torch.addcmul(mean, std, noise)
-        # Summed over the actions at the end: -noise^2/2 - log std - log sqrt(2 pi) - 2 (log 2 - u -
-        # softplus(-2 u)).
-        terms = torch.nn.functional.softplus(u * -2.0).add_(u).mul_(2.0)
-        terms.addcmul_(noise, noise, value=-0.5).sub_(log_std)
+        u = torch.addcmul(output[:, : self.num_actions], std, noise)
+        # Summed over the actions at the end: half of -noise^2/2 - log std - log sqrt(2 pi) - 2 (log 2 - u -
+        # softplus(-2 u)), where the softplus of sharpness -2 is -softplus(-2 u) / 2.
+        halves = torch.sub(u, torch.nn.functional.softplus(u, -2.0), alpha=2.0)
+        halves.addcmul_(noise, noise, value=-0.25).sub_(log_std, alpha=0.5)
         constant = self.num_actions * (2.0 * math.log(2.0) + LOG_SQRT_2PI)
-        return Draw(u.tanh(), terms.sum(1).sub_(constant), noise, std, squashed)
+        return Draw(u.tanh(), torch.rsub(halves.sum(1), -constant, alpha=-2.0), noise, std, squashed)
 
     def backward(
         self, draw: Draw, action_gradient: torch.Tensor, log_prob_gradient: torch.Tensor
@@ -70,12 +70,11 @@ class TanhNormal:
             action_gradient: ``[B, A]``, the loss by the action.
             log_prob_gradient: broadcasts to ``[B, A]``, the loss by the log density.
         """
-        action = draw.action
         # d action / d u = 1 - action^2, and d log_prob / d u = 2 action.
-        u = torch.addcmul(action_gradient, action_gradient * action, action, value=-1.0)
-        u.addcmul_(action, log_prob_gradient.expand_as(action), value=2.0)
+        u = torch.ops.aten.tanh_backward(action_gradient, draw.action)
+        u.addcmul_(draw.action, log_prob_gradient, value=2.0)
         # d u / d log_std = std noise, and d log_prob / d log_std = -1 beside it.
         log_std = (u * draw.std).mul_(draw.noise).sub_(log_prob_gradient)
         half_range = 0.5 * (self.log_std_max - self.log_std_min)
-        raw = torch.addcmul(log_std, log_std * draw.squashed, draw.squashed, value=-1.0).mul_(half_range)
+        raw = torch.ops.aten.tanh_backward(log_std, draw.squashed).mul_(half_range)
         return torch.cat((u, raw), dim=1)

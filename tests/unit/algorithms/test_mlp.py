@@ -10,8 +10,8 @@ MODULES = {"relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
 
 def make(activation="relu", layer_norm=False, num_networks=2, dtype=torch.float32):
-    """Networks 5 - 8 - 7 - 3 with parameters of every size, and the same ones in torch's own modules."""
-    layers = describe(5, (8, 7), 3, activation, layer_norm)
+    """Networks 5 - 12 - 7 - 3 with parameters of every size, and the same ones in torch's own modules."""
+    layers = describe(5, (12, 7), 3, activation, layer_norm)
     flat = initialize(layers, num_networks, torch.Generator().manual_seed(0))
     flat += 0.1 * torch.randn(flat.shape, generator=torch.Generator().manual_seed(1))
     network = Mlp(layers, flat, torch.zeros_like(flat), num_networks, dtype)
@@ -55,7 +55,21 @@ def test_forward_and_backward_equal_autograd(activation, layer_norm, num_network
     ]
     torch.testing.assert_close(network.gradient, torch.cat(gradients), rtol=1e-5, atol=1e-6)
     network.forward(x.detach())
+    network.backward(2.0 * weight, add=True)
+    torch.testing.assert_close(network.gradient, 3.0 * torch.cat(gradients), rtol=1e-5, atol=1e-5)
+    network.forward(x.detach())
     torch.testing.assert_close(network.input_gradient(weight.clone()).sum(0), x.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_the_input_gradient_of_some_columns_alone():
+    """An actor needs that of the actions, which are the last of its critics' inputs."""
+    layers = describe(5, (12,), 1, "relu")
+    flat = initialize(layers, 2, torch.Generator().manual_seed(0))
+    whole, part = Mlp(layers, flat, num_networks=2), Mlp(layers, flat, num_networks=2, columns=slice(3, None))
+    x, weight = torch.randn(6, 5), torch.randn(2, 6, 1)
+    torch.testing.assert_close(whole.forward(x), part.forward(x))
+    expected = whole.input_gradient(weight)[:, :, 3:]
+    torch.testing.assert_close(part.input_gradient(weight), expected)
 
 
 def test_the_input_gradient_leaves_the_parameters_alone():
