@@ -18,6 +18,7 @@ from spreeze_zmq.algorithms.observations import RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.sac_networks import cut
+from spreeze_zmq.algorithms.scratch import ViewOf
 from spreeze_zmq.algorithms.tanh_normal import Draw
 from spreeze_zmq.device import Staging, captured
 
@@ -54,6 +55,7 @@ class SACActor:
         action = slice(spaces.num_inputs, None)
         self._critics = Mlp(layers, critics, None, networks.NUM_CRITICS, dtype, spares, columns=action)
         self._value = networks.critic_value(options, self._device)
+        self._only = ViewOf(lambda output: output[0])
         self._distribution = networks.distribution(options, spaces)
         entropy = options.target_entropy
         self._target_entropy = -float(spaces.num_actions) if entropy == "auto" else float(entropy)
@@ -121,7 +123,7 @@ class SACActor:
         A]`` of the mean of temperature * log prob - value by the policy's output.
         """
         rows = self._spaces.rows(obs)
-        draw = self._distribution.draw(self._policy.forward(rows)[0].float(), self._generator)
+        draw = self._distribution.draw(self._only(self._policy.forward(rows)).float(), self._generator)
         output = self._critics.forward(self._input(rows, draw.action))
         values = self._value.expected(output)
         weight = self._chosen(values).mul_(-1.0 / size)

@@ -16,6 +16,7 @@ from spreeze_zmq.algorithms.mlp import Mlp, Spares
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.sac_networks import cut
+from spreeze_zmq.algorithms.scratch import ViewOf
 from spreeze_zmq.device import Staging, captured
 
 
@@ -45,7 +46,8 @@ class SACCritic:
         policy_layers = networks.policy_layers(options, spaces)
         self._policy = Mlp(policy_layers, policy, None, 1, dtype, spares, forward_only=True)
         self._distribution = networks.distribution(options, spaces)
-        self._temperature = torch.tensor(options.initial_temperature, device=self._device)
+        self._only = ViewOf(lambda output: output[0])
+        self._minus_temperature = torch.tensor(-options.initial_temperature, device=self._device)
         self._generator = networks.generator(seed, networks.CRITIC_NOISE, self._device)
         self._input = networks.JoinedInput(spaces, dtype, self._device)
         self._next_input = networks.JoinedInput(spaces, dtype, self._device)
@@ -67,7 +69,7 @@ class SACCritic:
         self._spaces.rows.adopt(arrays)
         self._policy.refresh()
         if "temperature" in extras:
-            self._temperature.fill_(float(extras["temperature"]))
+            self._minus_temperature.fill_(-float(extras["temperature"]))
 
     @property
     def gradient(self) -> torch.Tensor:
@@ -150,9 +152,10 @@ class SACCritic:
 
     def _target(self, next_obs: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor) -> torch.Tensor:
         next_obs = self._spaces.rows(next_obs)
-        draw = self._distribution.draw(self._policy.forward(next_obs)[0].float(), self._generator)
+        acting = self._only(self._policy.forward(next_obs)).float()
+        draw = self._distribution.draw(acting, self._generator)
         output = self._targets.forward(self._next_input(next_obs, draw.action))
-        bonus = draw.log_prob * -self._temperature
+        bonus = draw.log_prob * self._minus_temperature
         return self._value.target(output, bonus, reward, discount)
 
     def priorities(self) -> torch.Tensor:
@@ -169,7 +172,7 @@ class SACCritic:
             "critics": self._critics.parameters.clone(),
             "targets": self._targets.parameters.clone(),
             "policy": self._policy.parameters.clone(),
-            "temperature": self._temperature.clone(),
+            "temperature": -self._minus_temperature,
             "observations": self._spaces.rows.state_dict(),
             "adam": self._adam.state_dict(),
             "generator": self._generator.get_state(),
@@ -185,7 +188,7 @@ class SACCritic:
         ):
             network.parameters.copy_(state[name])
             network.refresh()
-        self._temperature.copy_(state["temperature"])
+        self._minus_temperature.copy_(-state["temperature"])
         self._spaces.rows.load_state_dict(state["observations"])
         self._adam.load_state_dict(state["adam"])
         self._generator.set_state(state["generator"].cpu())
