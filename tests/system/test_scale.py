@@ -120,8 +120,8 @@ def test_processes_run_where_the_layout_says(tmp_path):
 
 @pytest.mark.timeout(120)
 def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch):
-    """From one sampler of a slow environment, where an earlier run is said to have settled, to as many as the
-    topology allows, and back to nothing.
+    """From one sampler of a slow environment, where an earlier run is said to have settled, to more within
+    what the topology allows, and back to nothing.
     """
     plan = napping(tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=100")
     tuning.remember(plan, tuning.Tuning(1, 500.0, 16_000.0))
@@ -129,17 +129,18 @@ def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch)
     until_s = time.monotonic() + 50
     try:
         run.start()
-        while run.counts["sampler"] < 3 and time.monotonic() < until_s:
+        while run.counts["sampler"] == 1 and time.monotonic() < until_s:
             run.pump(0.1)
             run.watch()
-        assert run.counts["sampler"] == 3, run.status
+        assert run.counts["sampler"] in (2, 3), run.status  # what else the machine does decides too
         time.sleep(1.5)
     finally:
         run.finish()
     workers = json.loads(run.folder.summary.read_text())["workers"]["sampler"]
-    assert (workers[0][1], workers[-1][1]) == (1, 3)
-    assert workers[1][2].startswith(f"samplers 1 -> {workers[1][1]}: critic_learner starved ")
-    assert workers[1][2] in run.view.lines
+    (_, first, _), (_, count, reason), *_ = workers
+    assert first == 1
+    assert reason.startswith(f"samplers 1 -> {count}: critic_learner starved ")
+    assert reason in run.view.lines
 
 
 @pytest.mark.timeout(120)
@@ -173,7 +174,7 @@ def test_a_first_run_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
 
 @pytest.mark.timeout(120)
 def test_a_first_run_of_a_cheap_environment_keeps_its_sampler(tmp_path, monkeypatch):
-    """One is enough, as is seen before the first second of training is over; no learner stops to rehearse."""
+    """One is enough, as its first samples and the first updates tell."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     plan = topology.load("pendulum", ["components.sampler.count=[1, 3]", "run.stop={minutes=1}"])
     run = Launch(plan, RunFolder.create("cheap", str(tmp_path / "run")), Notes())
