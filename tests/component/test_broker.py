@@ -1,6 +1,7 @@
 """The broker as a real process; the test is everybody else, the launcher included."""
 
 import json
+import re
 import time
 
 import pytest
@@ -83,6 +84,8 @@ def begin(peers, num_samplers, per_s):
     ]
 
 
+#: Of the first decision's reason.
+FIGURES = re.compile(r"a sampler makes ([\d,]+) samples a second, the learners could take ([\d,]+);")
 #: Where the lag is bounded nothing is decided before the rates are steady.
 LIVE = ["components.sampler.count=[1, 8]", "balance.max_policy_lag=1000"]
 
@@ -93,10 +96,12 @@ def test_a_first_run_has_its_samplers_from_what_its_processes_tell_first(peers):
     voices = begin(peers, 1, 1000)
     scale = run(peers, voices, lambda message: message.kind == "scale").fields
     assert 2 <= scale["count"] <= 8
-    assert scale["reason"].startswith(
-        f"samplers 1 -> {scale['count']} at the start: a sampler makes 1,000 samples a second, the learners "
-        "could take 5,000; "
+    assert scale["reason"].startswith(f"samplers 1 -> {scale['count']} at the start: a sampler makes ")
+    makes, could_take = (
+        float(number.replace(",", "")) for number in FIGURES.search(scale["reason"]).groups()
     )
+    assert makes == pytest.approx(1000, rel=0.05)
+    assert could_take == pytest.approx(5000, rel=0.05)
 
 
 @pytest.mark.parametrize("peers", [LIVE], indirect=True)
