@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import machine_cache, sizing, topology, tuning
-from spreeze_zmq.commands.launch import Launch
 from spreeze_zmq.errors import ComponentFailed, InputError
+from spreeze_zmq.launcher import Launch
 from spreeze_zmq.metrics import read_journal, write_json
 from spreeze_zmq.run_folder import RunFolder
 from spreeze_zmq.topology.plan import Plan

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from spreeze_zmq import topology, tuning
-from spreeze_zmq.commands.launch import Launch
+from spreeze_zmq.launcher import Launch
 from spreeze_zmq.metrics import physical_cores, read_journal
 from spreeze_zmq.run_folder import RunFolder
 

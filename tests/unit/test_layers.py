@@ -32,6 +32,7 @@ LAYERS = (
     {"run_folder", "balancer", "weights"},
     {"component"},
     {"learner", "supervisor", "life"},
+    {"launcher"},
     {"commands"},
 )
 #: What one room needs of another in the same layer: the plan holds the environment's spec and the algorithm's
