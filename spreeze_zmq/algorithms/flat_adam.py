@@ -45,7 +45,6 @@ class FlatAdam:
         self._gradient = [gradient]
         self._mean = [torch.zeros_like(parameters)]
         self._square = [torch.zeros_like(parameters)]
-        self._num_steps = 0
         self._steps = [torch.zeros((), device=parameters.device)]
 
     def step(self) -> None:
@@ -55,7 +54,7 @@ class FlatAdam:
         if self._max_gradient_norm:
             norm = self._gradient[0].norm()
             self._gradient[0].mul_((self._max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
-        self._count_step()
+        self._steps[0].add_(1.0)
         torch._fused_adam_(
             self._parameters,
             self._gradient,
@@ -72,14 +71,6 @@ class FlatAdam:
             maximize=False,
         )
 
-    def _count_step(self) -> None:
-        if self._steps[0].device.type == "cpu":
-            # Written by its own short way, where a sum costs as much as a layer's activation.
-            self._num_steps += 1
-            self._steps[0].fill_(self._num_steps)
-        else:
-            self._steps[0].add_(1.0)  # a graph adds again at each replay
-
     def state_dict(self) -> dict[str, Any]:
         """Copies of both moments and the number of steps."""
         return {
@@ -93,4 +84,3 @@ class FlatAdam:
         self._mean[0].copy_(state["mean"])
         self._square[0].copy_(state["square"])
         self._steps[0].copy_(state["steps"])
-        self._num_steps = int(state["steps"])

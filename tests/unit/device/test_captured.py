@@ -62,6 +62,7 @@ class Tape(TorchDispatchMode):
         with self:
             return function(), self.replay
 
+    @torch.inference_mode()  # as updates run; a graph launches kernels and knows no modes
     def replay(self):
         """The same operations on the same memory."""
         if self.computed:
