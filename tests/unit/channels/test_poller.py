@@ -3,9 +3,8 @@
 import os
 import time
 
-from conftest import TIMEOUT_S, weights
-
 from spreeze_zmq.channels import Publisher, Puller, Subscriber
+from tests.unit.channels.conftest import TIMEOUT_S, weights
 
 
 def test_only_what_is_ready_is_returned(bench):

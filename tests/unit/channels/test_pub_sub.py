@@ -6,10 +6,10 @@ import time
 import numpy as np
 import pytest
 import zmq
-from conftest import TIMEOUT_S, weights
 
 from spreeze_zmq.channels import Poller, Publisher, Subscriber, pub_sub
 from spreeze_zmq.wire import Message
+from tests.unit.channels.conftest import TIMEOUT_S, weights
 
 
 def versions(subscriber):

@@ -10,11 +10,11 @@ import weakref
 import numpy as np
 import pytest
 import zmq
-from conftest import TIMEOUT_S, weights
 
 from spreeze_zmq.channels import ZERO_COPY_BYTES, Puller, Pusher
 from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.wire import Message
+from tests.unit.channels.conftest import TIMEOUT_S, weights
 
 LARGE = 4 * ZERO_COPY_BYTES
 
