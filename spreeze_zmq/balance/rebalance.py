@@ -150,6 +150,9 @@ class Rebalancer:
         if waiting < NOTICEABLE:
             return count
         sure = math.ceil(count * (1 - waiting) / 2)
+        # Whatever pace a fit expects of the learners: what they take now must come from somebody.
+        while sure < count and model.capacity(sure) < window.produced_per_s:
+            sure += 1
         reached = model.throughput(count)
         if (
             window.short_of_policies > NOTICEABLE

@@ -17,10 +17,16 @@ import torch
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import ActorHalf, CriticHalf
 from spreeze_zmq.commands.bench_figures import Figure, Rate, Way, in_turn, paired
-from spreeze_zmq.commands.bench_learner import HIDDEN_SIZES, actor_flops, critic_flops, network_widths
-from spreeze_zmq.commands.bench_replay import CAPACITY, INGESTED_PER_S, full_replay, random_rollout
+from spreeze_zmq.commands.bench_replay import CAPACITY, INGESTED_PER_S, full_replay
+from spreeze_zmq.commands.update_arithmetic import (
+    HIDDEN_SIZES,
+    actor_flops,
+    critic_flops,
+    network_widths,
+)
 from spreeze_zmq.device import WARM_UP_CALLS, Download, Work
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.random_rollout import random_rollout
 from spreeze_zmq.replay import ObservationReplay, Replay
 
 BATCH_SIZES = (1024, 8192, 32_768, 131_072)

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,13 @@ from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import ActorHalf, CriticHalf
 from spreeze_zmq.commands.bench_figures import Figure, Section, Way, in_turn, number, paired, repeated
 from spreeze_zmq.commands.bench_replay import measure_feeding
+from spreeze_zmq.commands.update_arithmetic import (
+    HIDDEN_SIZES,
+    actor_flops,
+    critic_flops,
+    network_widths,
+    product_flops,
+)
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.sizing import KEEP_FREED_MEMORY
@@ -34,7 +40,6 @@ if TYPE_CHECKING:
 BATCH_SIZES = (256, 1024, 8192)
 #: The largest batch takes part where a section lasts at least so long: five rounds of it take 2 s.
 SECONDS_FOR_ALL = 5.0
-HIDDEN_SIZES = (256, 256)
 ROUNDS = 5
 #: Rows of larger batches are multiplied faster so many at a time: the limit is the better of both ways.
 IN_CACHE = 1024
@@ -42,47 +47,6 @@ IN_CACHE = 1024
 CONTEXT_SHARE = 0.3
 #: Beyond the time that was asked for, until the process counts as hung.
 TIMEOUT_S = 60.0
-
-
-# --- the arithmetic -------------------------------------------------------------------------------
-
-
-def product_flops(batch_size: int, widths: Sequence[int]) -> int:
-    """Floating point operations of one pass of ``batch_size`` rows through the linear layers of a network.
-
-    A product of ``[B, in]`` and ``[in, out]`` takes ``2 B in out``. The gradient of all weights costs as much
-    as the pass itself, and so does the gradient of all layers' inputs. Biases, activations, loss and
-    optimiser are not counted.
-
-    Args:
-        batch_size: ``B``.
-        widths: inputs, units of each hidden layer, outputs.
-    """
-    return 2 * batch_size * sum(inputs * outputs for inputs, outputs in pairwise(widths))
-
-
-def critic_flops(batch_size: int, critic: Sequence[int], policy: Sequence[int]) -> int:
-    """Products of one critic update of SAC, with twin critics.
-
-    Forward: the policy at the next observations, both targets, both critics. Backward: the weights' gradients
-    of both critics, and their inputs' gradients but for the first layer's, which nobody needs.
-    """
-    one = product_flops(batch_size, critic)
-    first = product_flops(batch_size, critic[:2])
-    return product_flops(batch_size, policy) + 2 * one + 2 * one + 2 * one + 2 * (one - first)
-
-
-def actor_flops(batch_size: int, critic: Sequence[int], policy: Sequence[int], num_actions: int) -> int:
-    """Products of one actor update of SAC, with twin critics.
-
-    Forward: the policy, both critics. Backward: through both critics down to the action, which is
-    ``num_actions`` of their inputs; the weights' gradients of the policy, and its inputs' gradients but for
-    the first layer's.
-    """
-    one, acting = product_flops(batch_size, critic), product_flops(batch_size, policy)
-    to_action = one - product_flops(batch_size, critic[:2])
-    to_action += product_flops(batch_size, (num_actions, critic[1]))
-    return 3 * acting - product_flops(batch_size, policy[:2]) + 2 * one + 2 * to_action
 
 
 # --- measured in the learners' process ------------------------------------------------------------
@@ -181,15 +145,6 @@ def update_figures(
         details = {"updates_per_s": per_s, "flops_per_update": flops, "batch_size": batch_size}
         figures.append(replace(frames, note=note, details=details))
     return figures
-
-
-def network_widths(spec: EnvironmentSpec) -> dict[str, tuple[int, ...]]:
-    """Widths of one critic and of the policy."""
-    num_inputs, num_actions = math.prod(spec.obs_shape), math.prod(spec.action_shape)
-    return {
-        "critic": (num_inputs + num_actions, *HIDDEN_SIZES, 1),
-        "policy": (num_inputs, *HIDDEN_SIZES, 2 * num_actions),
-    }
 
 
 def bare(num_rows: int, precision: str) -> Way:

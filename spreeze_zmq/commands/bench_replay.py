@@ -8,19 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from spreeze_zmq.commands.bench_figures import Figure, Rate, in_turn, paired, repeated
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.random_rollout import random_rollout
 
 if TYPE_CHECKING:
     from spreeze_zmq.replay import Batch, Replay
 
 INGESTED_PER_S = 30_000
 CAPACITY = 1_000_000
-#: Steps and environments of the rollouts, as samplers send them by default.
-ROLLOUT_SHAPE = (16, 16)
 ROUNDS = 5
 
 
@@ -79,20 +75,3 @@ def full_replay(spec: EnvironmentSpec, device: str = "cpu") -> Replay:
     for _ in range(math.ceil(CAPACITY / rollout.num_transitions)):
         replay.add(rollout)
     return replay
-
-
-def random_rollout(spec: EnvironmentSpec) -> Rollout:
-    """One in which no episode ends."""
-    rng, shape = np.random.default_rng(0), ROLLOUT_SHAPE
-    flags = np.zeros(shape, np.bool_)
-    obs = rng.normal(0.0, 1.0, (shape[0] + 1, shape[1], *spec.obs_shape)).astype(spec.obs_dtype)
-    return Rollout(
-        *("sampler-0", 1, 0, math.prod(shape), 1, *shape),
-        obs=obs,
-        action=rng.uniform(-1.0, 1.0, (*shape, *spec.action_shape)).astype(np.float32),
-        reward=rng.normal(size=shape).astype(np.float32),
-        terminated=flags,
-        truncated=flags,
-        final_obs=np.zeros((0, *spec.obs_shape), spec.obs_dtype),
-        final_index=np.zeros((0, 2), np.int32),
-    )

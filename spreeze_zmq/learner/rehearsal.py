@@ -7,16 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
 from spreeze_zmq import tuning
 from spreeze_zmq.component import Component
 from spreeze_zmq.device import WARM_UP_CALLS
-from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.setup import algorithm_of
+from spreeze_zmq.random_rollout import random_rollout
 from spreeze_zmq.replay import ObservationReplay, transition_replay
-from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import device_of
 
@@ -53,7 +51,7 @@ class RandomUpdates:
             self.half = algorithm.make_actor(options, plan.environment, str(device), 1)
             self.replay = ObservationReplay.for_environment(plan.environment, small, device, 1)
         self.prioritized = role == "critic_learner" and self.replay.prioritized
-        self.replay.add(random_rollout(plan.environment, rows // STEPS))
+        self.replay.add(random_rollout(plan.environment, STEPS, rows // STEPS))
 
     def update(self, batch_size: int, updates: int) -> None:
         """So many updates, drawn from the replay as a learner draws them; done when this returns."""
@@ -116,25 +114,3 @@ def cost(trial: RandomUpdates, batch_size: int, clock: Callable[[], float]) -> d
         updates += 1
     seconds, cpu_s = clock() - began_s, time.process_time() - began_cpu_s
     return {"transitions": updates * batch_size, "seconds": seconds, "cpu_s": cpu_s}
-
-
-def random_rollout(env: EnvironmentSpec, num_envs: int) -> Rollout:
-    """``STEPS`` steps of ``num_envs`` environments that never end an episode."""
-    rng = np.random.default_rng(1)
-    shape = (STEPS + 1, num_envs, *env.obs_shape)
-    obs = rng.integers(0, 256, shape, np.uint8) if env.obs_dtype == "uint8" else rng.standard_normal(shape)
-    steps = (STEPS, num_envs)
-    if env.action_low is None or env.action_high is None:
-        action: Any = rng.integers(0, env.num_actions or 1, steps)
-    else:
-        action = rng.uniform(env.action_low, env.action_high, (*steps, *env.action_shape)).astype(np.float32)
-    return Rollout(
-        *("random", 1, 0, STEPS * num_envs, 0, STEPS, num_envs),
-        obs=obs.astype(env.obs_dtype, copy=False),
-        action=action,
-        reward=rng.standard_normal(steps).astype(np.float32),
-        terminated=np.zeros(steps, bool),
-        truncated=np.zeros(steps, bool),
-        final_obs=np.zeros((0, *env.obs_shape), env.obs_dtype),
-        final_index=np.zeros((0, 2), np.int32),
-    )

@@ -42,6 +42,14 @@ def launch(tmp_path):
     made.finish()
 
 
+def until_changed(run):
+    """Let a run go on until it has another number of samplers than one, or too long."""
+    until_s = time.monotonic() + 50
+    while run.counts["sampler"] == 1 and time.monotonic() < until_s:
+        run.pump(0.1)
+        run.watch()
+
+
 def samplers(launch):
     """The samplers that are kept alive."""
     return sorted(launch.supervisor.names())
@@ -126,12 +134,9 @@ def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch)
     plan = napping(tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=100")
     tuning.remember(plan, tuning.Tuning(1, 500.0, 16_000.0))
     run = Launch(plan, RunFolder.create("scale", str(tmp_path / "run")), Notes())
-    until_s = time.monotonic() + 50
     try:
         run.start()
-        while run.counts["sampler"] == 1 and time.monotonic() < until_s:
-            run.pump(0.1)
-            run.watch()
+        until_changed(run)
         assert run.counts["sampler"] in (2, 3), run.status  # what else the machine does decides too
         time.sleep(1.5)
     finally:
@@ -150,12 +155,9 @@ def test_a_first_run_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
     """
     plan = napping(tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=4000")
     run = Launch(plan, RunFolder.create("first", str(tmp_path / "run")), Notes())
-    until_s = time.monotonic() + 50
     try:
         run.start()
-        while run.counts["sampler"] == 1 and time.monotonic() < until_s:
-            run.pump(0.1)
-            run.watch()
+        until_changed(run)
         run.pump(0.6)
     finally:
         run.finish()

@@ -27,7 +27,7 @@ LAYERS = (
         "checkpoint",
         "status",
     },
-    {"channels", "run_record", "machine_cache", "evaluation"},
+    {"channels", "run_record", "machine_cache", "evaluation", "random_rollout"},
     {"tuning", "sizing"},
     {"run_folder", "balancer", "weights"},
     {"component"},

@@ -330,3 +330,22 @@ def test_workers_are_lanes_of_their_sampler():
     assert replace(sampler, lanes=4).core_share == 0.5
     assert sampler.core_share == 1.0
     assert replace(sampler, cpu=2.5).core_share == pytest.approx(2.5 / 3)
+
+
+def test_nobody_leaves_whose_samples_are_taken():
+    """Five wait 41 % of their time, yet three would make less than is taken now: a fit of a learner whose
+    pace varies cannot say that they are enough.
+    """
+    numbers = ((0.88, 0.12, 0.21, 794), (0.66, 0.34, 0.27, 408), (0.33, 0.67, 0.17, 216))
+    numbers += ((0.17, 0.83, 0.06, 154), (0.89, 0.11, 0.77, 672))
+    samplers = tuple(
+        spell("sampler", i, (busy, blocked, 0.0, cpu, per_s))
+        for i, (busy, blocked, cpu, per_s) in enumerate(numbers)
+    )
+    critic = Spell("critic_learner", 0, 4.0, 0.94, 0.0, 0.06, 0.89, 0, 0.0, 2244.0, 32 * 2244.0)
+    actor = Spell("actor_learner", 0, 4.0, 0.8, 0.0, 0.2, 0.29)
+    window = Window(samplers, critic, actor, 32.0, 2, 1.19)
+    assert fitted(window).capacity(3) < window.produced_per_s
+    rebalancer = Rebalancer(1, 8)
+    changes = [rebalancer.decide(window, float(now_s)) for now_s in range(12)]
+    assert all(fitted(window).capacity(change.count) >= window.produced_per_s for change in changes if change)

@@ -5,7 +5,7 @@ import torch
 
 from spreeze_zmq import envs
 from spreeze_zmq.commands import bench_cuda, bench_replay, spreeze
-from spreeze_zmq.commands.bench_learner import actor_flops, critic_flops, network_widths
+from spreeze_zmq.commands.update_arithmetic import actor_flops, critic_flops, network_widths
 
 SPEC = envs.probe("Pendulum-v1")
 

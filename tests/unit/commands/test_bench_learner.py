@@ -5,15 +5,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.commands.bench_learner import (
-    actor_flops,
-    critic_flops,
-    hidden_products,
-    network_widths,
-    product_flops,
-    random_batch,
-    update_figures,
-)
+from spreeze_zmq.commands.bench_learner import hidden_products, random_batch, update_figures
+from spreeze_zmq.commands.update_arithmetic import actor_flops, critic_flops, network_widths, product_flops
 
 #: HalfCheetah: 17 observations and 6 actions, two layers of 256 units.
 CRITIC, POLICY = (23, 256, 256, 1), (17, 256, 256, 12)

@@ -15,8 +15,8 @@ from torch.utils._pytree import tree_leaves
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import sac_actor, sac_critic
 from spreeze_zmq.commands.bench_learner import random_batch
-from spreeze_zmq.commands.bench_replay import random_rollout
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
+from spreeze_zmq.random_rollout import random_rollout
 from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay
 
 pytestmark = pytest.mark.usefixtures("one_thread")

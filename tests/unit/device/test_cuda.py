@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.commands.bench_replay import random_rollout
 from spreeze_zmq.device import Download, Ingestion, Staging, Work, captured
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.random_rollout import random_rollout
 from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay
 
 pytestmark = pytest.mark.skipif(

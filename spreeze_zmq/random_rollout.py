@@ -1,0 +1,33 @@
+"""Transitions that nobody collected, for learners that are timed before or without samplers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.rollout import Rollout
+
+
+def random_rollout(env: EnvironmentSpec, num_steps: int = 16, num_envs: int = 16) -> Rollout:
+    """``num_steps`` steps of ``num_envs`` environments, by default as many as samplers send, in which no
+    episode ends; the same in every call.
+    """
+    rng, steps = np.random.default_rng(1), (num_steps, num_envs)
+    shape = (num_steps + 1, num_envs, *env.obs_shape)
+    obs = rng.integers(0, 256, shape, np.uint8) if env.obs_dtype == "uint8" else rng.standard_normal(shape)
+    if env.action_low is None or env.action_high is None:
+        action: Any = rng.integers(0, env.num_actions or 1, steps)
+    else:
+        action = rng.uniform(env.action_low, env.action_high, (*steps, *env.action_shape)).astype(np.float32)
+    return Rollout(
+        *("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs),
+        obs=obs.astype(env.obs_dtype, copy=False),
+        action=action,
+        reward=rng.standard_normal(steps).astype(np.float32),
+        terminated=np.zeros(steps, bool),
+        truncated=np.zeros(steps, bool),
+        final_obs=np.zeros((0, *env.obs_shape), env.obs_dtype),
+        final_index=np.zeros((0, 2), np.int32),
+    )
