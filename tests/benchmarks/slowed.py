@@ -1,4 +1,8 @@
-"""Slows a process tenfold from outside: SIGSTOP and SIGCONT in turn."""
+"""Slows a process tenfold from outside: SIGSTOP and SIGCONT in turn.
+
+On a busy machine a signal is sent late. What was late is made up for, or a process would be slowed less the
+more the others do, and runs of several settings could not be compared.
+"""
 
 import signal
 import threading
@@ -20,19 +24,26 @@ class Slowed:
 
     def work(self):
         """Stop and continue until told to end."""
-        process = None
+        process, owed_s = None, 0.0
         while not self.done.is_set():
             process = process or self.find()
             if process is None:
                 time.sleep(0.1)
                 continue
             try:
-                process.send_signal(signal.SIGSTOP)
-                time.sleep(PERIOD_S * (1 - LEFT))
-                process.send_signal(signal.SIGCONT)
-                time.sleep(PERIOD_S * LEFT)
+                stopped_s = self._signalled(process, signal.SIGSTOP, PERIOD_S * (1 - LEFT) + owed_s)
+                left_s = self._signalled(process, signal.SIGCONT, PERIOD_S * LEFT)
+                owed_s += left_s * (1 - LEFT) / LEFT - stopped_s
             except psutil.NoSuchProcess:
-                process = None
+                process, owed_s = None, 0.0
+
+    @staticmethod
+    def _signalled(process, number, seconds):
+        """Leave it in a state; returns how long it really was."""
+        began_s = time.monotonic()
+        process.send_signal(number)
+        time.sleep(max(0.0, seconds))
+        return time.monotonic() - began_s
 
     def end(self):
         """Leave it running."""
