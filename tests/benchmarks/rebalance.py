@@ -1,16 +1,19 @@
 """What live rebalancing makes of bad starts: runs beside a sweep of fixed counts, and their curves as a PNG.
 
-    python tests/benchmarks/rebalance.py --seconds 45 --png rebalance.png
-    python tests/benchmarks/rebalance.py --only slowed_learner --only busy_core
+    python tests/benchmarks/rebalance.py --png rebalance.png
+    python tests/benchmarks/rebalance.py --only slowed_learner --only busy_core --rounds 3
 
 Two topologies: one whose environment mostly waits, so that several samplers are right even on two cores, and
-pendulum, where one is right. Each bad start is compared with the best fixed count under the same disturbance.
+pendulum, where one is right. Each bad start is compared with the best fixed count under the same disturbance
+at the same time; ``--rounds`` repeats the fixed counts and the live run in turn and takes medians, since the
+best of a few noisy figures is better than any of them.
 Needs matplotlib for the PNG, which nothing else here does (pip install matplotlib).
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,8 +35,6 @@ NAPPING = ["run.env=napping:make", "balance.replay_ratio=32", "algorithm.learnin
 PENDULUM = []
 #: When the disturbance begins, in seconds of the run; and what the first seconds of a run do not count.
 DISTURBED_S, WARM_UP_S = 20.0, 6.0
-#: In the sweep it begins here: a process that is slowed while it still starts would take minutes for that.
-SWEPT_S = 8.0
 
 
 class Busy:
@@ -73,10 +74,10 @@ SCENARIOS = {
 
 
 @contextmanager
-def disturbed(disturbance, run_file, after_s):
+def disturbed(disturbance, run_file):
     """Begin the disturbance in good time, end it with the run."""
     made = []
-    timer = threading.Timer(after_s, lambda: made.append(disturbance[0](run_file, disturbance[1])))
+    timer = threading.Timer(DISTURBED_S, lambda: made.append(disturbance[0](run_file, disturbance[1])))
     if disturbance is not None:
         timer.start()
     try:
@@ -87,16 +88,15 @@ def disturbed(disturbance, run_file, after_s):
             one.end()
 
 
-def train(overrides, count, seconds, disturbance=None, begin=None, after_s=DISTURBED_S):
+def train(overrides, count, seconds, disturbance=None, begin=None):
     """One run; its (t_s, trained transitions) and its changes of the sampler's count.
 
     Args:
         overrides: of the pendulum topology.
         count: as the topology writes it.
         seconds: of wall time.
-        disturbance: what happens to it ``after_s``.
+        disturbance: what happens to it after ``DISTURBED_S``.
         begin: the count that a stale cache makes it begin with.
-        after_s: see ``disturbance``.
     """
     everything = [*overrides, f"components.sampler.count={count}", f"run.stop={{minutes={seconds / 60}}}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def train(overrides, count, seconds, disturbance=None, begin=None, after_s=DISTU
             tuning.remember(topology.load("pendulum", everything), tuning.Tuning(begin, 0.0, 0.0))
         arguments = [word for setting in everything for word in ("--set", setting)]
         run_dir = Path(folder, "run")
-        with disturbed(disturbance, run_dir / "run.json", after_s):
+        with disturbed(disturbance, run_dir / "run.json"):
             subprocess.run(
                 [*LAUNCH, "pendulum", "--run-dir", run_dir, *arguments],
                 check=True,
@@ -130,9 +130,9 @@ def rate(points, from_s, to_s):
 def sweep(overrides, counts, seconds, disturbance=None):
     """Trained transitions/s of fixed counts under the disturbance."""
     found = {}
-    from_s = SWEPT_S + WARM_UP_S if disturbance else WARM_UP_S
+    from_s = WARM_UP_S + (DISTURBED_S if disturbance else 0.0)
     for count in counts:
-        points, _ = train(overrides, count, from_s + seconds, disturbance, after_s=SWEPT_S)
+        points, _ = train(overrides, count, from_s + seconds, disturbance)
         found[count] = rate(points, from_s, from_s + seconds)
         print(f"  fixed {count}: {found[count]:>12,.0f} trained transitions/s", flush=True)
     return found
@@ -148,33 +148,36 @@ def reached_s(points, bad_s, best, span_s=4.0):
     return None
 
 
-def scenario(name, arguments):
-    """A bad start or a disturbance, beside the best fixed count under it."""
-    overrides, begin, disturbance = SCENARIOS[name]
-    print(f"{name}: fixed counts", flush=True)
-    fixed = sweep(overrides, arguments.counts, arguments.sweep_seconds, disturbance)
-    best = max(fixed.values())
+def live(overrides, begin, disturbance, arguments):
+    """One run whose samplers the broker counts."""
     seconds = arguments.seconds + (DISTURBED_S if disturbance else 0.0)
     points, changes = train(overrides, f"[1, {max(arguments.counts)}]", seconds, disturbance, begin)
     training_s = next((t_s for t_s, trained in points if trained > 0), 0.0)
     bad_s = DISTURBED_S if disturbance else training_s
-    settled_s = bad_s + arguments.seconds / 2
-    end = rate(points, settled_s, points[-1][0])
-    reached = reached_s(points, bad_s, best)
-    after = [change for change in changes[1:] if change[0] > bad_s]
-    took = "never" if reached is None else f"after {reached:.0f} s"
-    share = end / best if best > 0 else 0.0
-    print(f"  live: {end:,.0f}, {share:.2f} of the best; within 10 % {took}; {len(after)} changes")
+    end = rate(points, bad_s + arguments.seconds / 2, points[-1][0])
+    print(f"  live: {end:>12,.0f} trained transitions/s", flush=True)
     for t_s, count, reason in changes:
-        print(f"    {t_s:6.1f} s  {count}  {reason}")
-    return {
-        "fixed": {str(count): trained for count, trained in fixed.items()},
-        "points": points,
-        "changes": changes,
-        "bad_s": bad_s,
-        "best": best,
-        "end": end,
-    }
+        print(f"    {t_s:6.1f} s  {count}  {reason}", flush=True)
+    return {"points": points, "changes": changes, "bad_s": bad_s, "end": end}
+
+
+def scenario(name, arguments):
+    """A bad start or a disturbance, beside the best fixed count under it."""
+    overrides, begin, disturbance = SCENARIOS[name]
+    print(f"{name}:", flush=True)
+    sweeps, lives = [], []
+    for _ in range(arguments.rounds):
+        sweeps.append(sweep(overrides, arguments.counts, arguments.sweep_seconds, disturbance))
+        lives.append(live(overrides, begin, disturbance, arguments))
+    fixed = {count: statistics.median(swept[count] for swept in sweeps) for count in arguments.counts}
+    best, end = max(fixed.values()), statistics.median(run["end"] for run in lives)
+    for run in lives:
+        reached = reached_s(run["points"], run["bad_s"], best)
+        took = "never" if reached is None else f"after {reached:.0f} s"
+        after = [change for change in run["changes"][1:] if change[0] > run["bad_s"]]
+        print(f"  {run['end'] / best:.2f} of the best; within 10 % {took}; {len(after)} changes", flush=True)
+    print(f"  {name}: {end:,.0f} of {best:,.0f}, {end / best:.2f}", flush=True)
+    return {"sweeps": sweeps, "fixed": fixed, "lives": lives, "best": best, "end": end}
 
 
 def draw(results, path):
@@ -186,17 +189,19 @@ def draw(results, path):
 
     figure, rows = pyplot.subplots(len(results), 2, figsize=(11, 3 * len(results)), squeeze=False)
     for (name, result), (left, right) in zip(results.items(), rows, strict=True):
-        points = result["points"]
-        times = [t_s for t_s, _ in points if t_s > 2]
-        left.plot(times, [rate(points, t_s - 2, t_s) for t_s in times], label="live")
+        for run in result["lives"]:
+            points = run["points"]
+            times = [t_s for t_s, _ in points if t_s > 2]
+            (drawn,) = left.plot(times, [rate(points, t_s - 2, t_s) for t_s in times])
+            for t_s, count, _ in run["changes"]:
+                left.annotate(str(count), (t_s, 0), color=drawn.get_color())
+            left.axvline(run["bad_s"], color="red", linewidth=0.8)
+        drawn.set_label("live")
         left.axhline(result["best"], color="grey", linestyle="--", label="best fixed count")
         left.axhline(0.9 * result["best"], color="grey", linestyle=":", label="10 % below")
-        left.axvline(result["bad_s"], color="red", linewidth=0.8)
-        for t_s, count, _ in result["changes"]:
-            left.annotate(str(count), (t_s, 0), color="tab:blue")
         left.set(title=name.replace("_", " "), xlabel="s", ylabel="trained transitions/s", ylim=(0, None))
         left.legend(loc="lower right", fontsize="small")
-        right.bar(list(result["fixed"]), list(result["fixed"].values()))
+        right.bar([str(count) for count in result["fixed"]], list(result["fixed"].values()))
         right.set(title="fixed counts", xlabel="samplers", ylim=(0, None))
     whole_runs.draw(figure, path)
 
@@ -209,6 +214,7 @@ def main():
     parser.add_argument("--only", action="append", choices=list(SCENARIOS), help="may be repeated")
     parser.add_argument("--seconds", type=float, default=60, help="of each live run after its bad moment")
     parser.add_argument("--sweep-seconds", type=float, default=15, help="measured of each fixed count")
+    parser.add_argument("--rounds", type=int, default=1, help="of the fixed counts and the live run")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 3, 4, 6, 8], metavar="N")
     parser.add_argument("--png", type=Path, help="where to draw it")
     parser.add_argument("--json", type=Path, help="where to write every figure")
