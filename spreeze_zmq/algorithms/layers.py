@@ -23,7 +23,10 @@ class Layer(Protocol):
 
 
 class Linear:
-    """``E`` affine maps, each ``[B, in]`` to ``[B, out]``."""
+    """``E`` affine maps, each ``[B, in]`` to ``[B, out]``.
+
+    With ``bias_follows`` the bias is not added: the activation behind it does.
+    """
 
     def __init__(
         self,
@@ -33,12 +36,13 @@ class Linear:
         output: Scratch,
         input_gradient: Scratch,
         columns: slice = slice(None),
+        bias_follows: bool = False,
     ):
         self.weight = weight  # [E, out, in]
         self.bias = bias  # [E, out]
         self.gradients = gradients
         self._transposed = weight.transpose(1, 2)
-        self._row_bias = bias.unsqueeze(1)
+        self._row_bias = None if bias_follows else bias.unsqueeze(1)
         self._backward_weight = weight[:, :, columns]
         self._output = output
         self._input_gradient = input_gradient
@@ -54,6 +58,9 @@ class Linear:
         """``[E, B, in]`` to ``[E, B, out]``."""
         self._x = x
         num_networks, num_rows, _ = x.shape
+        if self._row_bias is None:
+            output = self._output(num_networks, num_rows, self.weight.shape[1])
+            return torch.bmm(x, self._transposed, out=output)
         if self._one_column:
             row = self._output(num_networks, 1, num_rows)
             torch.baddbmm(self._row_bias, self.weight, self._x_transposed(x), out=row)

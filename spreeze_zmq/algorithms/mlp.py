@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from spreeze_zmq.algorithms.activations import Activation
+from spreeze_zmq.algorithms.activations import Activation, takes_bias
 from spreeze_zmq.algorithms.layers import Layer, LayerNorm, Linear
 from spreeze_zmq.algorithms.scratch import Scratch, ViewOf
 
@@ -145,16 +145,20 @@ class Mlp:
         if self._gradients is not None:
             gradients = _views(self._gradients, layers, self.num_networks)
         built: list[Layer] = []
-        for layer in layers:
+        due: torch.Tensor | None = None  # a bias that the next layer adds
+        for layer, following in zip(layers, [*layers[1:], {"kind": ""}], strict=True):
             if layer["kind"] not in ("linear", "layer_norm"):
-                built.append(Activation(layer["kind"], self._weights))
+                built.append(Activation(layer["kind"], self._weights, due))
+                due = None
                 continue
             weight, bias = next(weights), next(weights)
             pair = None if gradients is None else (next(gradients), next(gradients))
             if layer["kind"] == "linear":
                 own = Scratch(self.dtype, self.parameters.device)
                 buffers = (spares.next(), own) if forward_only else (own, spares.next())
-                built.append(Linear(weight, bias, pair, *buffers, slice(None) if built else columns))
+                due = bias if takes_bias(following["kind"], self._weights) else None
+                wanted = slice(None) if built else columns
+                built.append(Linear(weight, bias, pair, *buffers, wanted, due is not None))
             else:
                 built.append(LayerNorm(weight, bias, layer["eps"], pair))
         return built

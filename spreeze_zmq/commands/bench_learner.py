@@ -87,9 +87,12 @@ def make_halves(spec: EnvironmentSpec, precision: str, batch_size: int) -> tuple
 
 
 def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds: float) -> list[Figure]:
-    """Both halves at one batch size and precision, in turn with the limit."""
+    """Both halves at one batch size and precision, in turn with the limit; in fp32 plain PyTorch too."""
+    from spreeze_zmq.commands.bench_plain import PlainSAC
+
     critic, actor = make_halves(spec, precision, batch_size)
     batch = random_batch(spec, batch_size)
+    widths = network_widths(spec)
     sizes = {batch_size, min(batch_size, IN_CACHE)}
     limits = {f"limit of {rows} rows": bare(rows, precision) for rows in sorted(sizes)}
     ways: dict[str, Way] = {
@@ -97,20 +100,23 @@ def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds:
         "critic": lambda turn_s: repeated(lambda: critic.update(batch), 1, turn_s),
         "actor": lambda turn_s: repeated(lambda: actor.update(batch.obs), 1, turn_s),
     }
+    if precision == "fp32":
+        plain = PlainSAC(**widths, fused=True)
+        ways["plain"] = lambda turn_s: repeated(lambda: plain.update(batch), 1, turn_s)
     rates = in_turn(ways, seconds, ROUNDS)
-    widths = network_widths(spec)
     counted = {
         "critic": critic_flops(batch_size, **widths),
         "actor": actor_flops(batch_size, **widths, num_actions=math.prod(spec.action_shape)),
     }
     updates = {half: [rate.per_s for rate in rates[half]] for half in counted}
-    return update_figures(
-        f"{precision}, batch {batch_size}",
-        batch_size,
-        [max(rate.per_s for rate in turn) for turn in zip(*(rates[name] for name in limits), strict=True)],
-        counted,
-        updates,
-    )
+    limit = [max(rate.per_s for rate in turn) for turn in zip(*(rates[name] for name in limits), strict=True)]
+    what, both = f"{precision}, batch {batch_size}", sum(counted.values())
+    figures = update_figures(what, batch_size, limit, counted, updates)
+    if "plain" in rates:
+        reached = [both * rate.per_s for rate in rates["plain"]]
+        figure = paired(f"plain both, {what}", "GFLOP/s", limit, reached, 1e-9)
+        figures.append(replace(figure, note="eager PyTorch with fused Adam, for comparison"))
+    return figures
 
 
 def update_figures(

@@ -1,7 +1,7 @@
 """SAC's updates as one writes them in PyTorch at first, for ``spreeze bench`` to compare ours with.
 
-Float32, autograd, a module for each network, torch's Adam without fusing; the same networks, losses and
-target updates as ours, nothing left out and nothing made slow.
+Float32, autograd, a module for each network, torch's Adam; the same networks, losses and target updates as
+ours, nothing left out and nothing made slow.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class PlainSAC:
     Args:
         critic: widths of one critic.
         policy: widths of the policy.
+        fused: torch's Adam in one call for all parameters.
     """
 
-    def __init__(self, critic: Sequence[int], policy: Sequence[int]):
+    def __init__(self, critic: Sequence[int], policy: Sequence[int], fused: bool = False):
         self.critics = nn.ModuleList(network(critic) for _ in range(2))
         self.targets = deepcopy(self.critics).requires_grad_(False)
         self.policy = network(policy)
         self.num_actions = policy[-1] // 2
         self.log_temperature = torch.tensor(math.log(0.1), requires_grad=True)
-        own = ((self.critics.parameters(), 1e-3), (self.policy.parameters(), 1e-3))
-        self.critic_adam, self.policy_adam = (
-            torch.optim.Adam(parameters, lr=rate, foreach=False) for parameters, rate in own
+        self.critic_adam, self.policy_adam, self.temperature_adam = (
+            torch.optim.Adam(parameters, lr=1e-3, foreach=False, fused=fused)
+            for parameters in (self.critics.parameters(), self.policy.parameters(), [self.log_temperature])
         )
-        self.temperature_adam = torch.optim.Adam([self.log_temperature], lr=1e-3, foreach=False)
 
     def act(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Actions ``[B, A]`` and their log densities ``[B]``."""
@@ -59,6 +59,11 @@ class PlainSAC:
         log_det = 2.0 * (math.log(2.0) - u - nn.functional.softplus(-2.0 * u))
         log_prob: torch.Tensor = normal.log_prob(u)  # type: ignore[no-untyped-call]
         return u.tanh(), (log_prob - log_det).sum(1)
+
+    def update(self, batch: Batch) -> None:
+        """Of both halves."""
+        self.update_critic(batch)
+        self.update_actor(batch)
 
     def update_critic(self, batch: Batch) -> None:
         """One step of both critics and their targets."""
@@ -102,16 +107,12 @@ def measure_beside_plain(
     """Both updates of ours, at the best precision, beside both of plain PyTorch's in float32."""
     batch_size = len(batch.reward)
 
-    def theirs() -> None:
-        plain.update_critic(batch)
-        plain.update_actor(batch)
-
     def ours() -> None:
         critic.update(batch)
         actor.update(batch.obs)
 
     ways: dict[str, Way] = {
-        "theirs": lambda turn_s: repeated(theirs, batch_size, turn_s),
+        "theirs": lambda turn_s: repeated(lambda: plain.update(batch), batch_size, turn_s),
         "ours": lambda turn_s: repeated(ours, batch_size, turn_s),
     }
     rates = in_turn(ways, seconds, ROUNDS)

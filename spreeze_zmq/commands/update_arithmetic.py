@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypedDict
 
 from spreeze_zmq.envs import EnvironmentSpec
 
@@ -12,8 +13,15 @@ from spreeze_zmq.envs import EnvironmentSpec
 HIDDEN_SIZES = (256, 256)
 
 
-def network_widths(spec: EnvironmentSpec) -> dict[str, tuple[int, ...]]:
-    """Widths of one critic and of the policy."""
+class Widths(TypedDict):
+    """Inputs, units of each hidden layer, and outputs of one critic and of the policy."""
+
+    critic: tuple[int, ...]
+    policy: tuple[int, ...]
+
+
+def network_widths(spec: EnvironmentSpec) -> Widths:
+    """Of the networks that are measured."""
     num_inputs, num_actions = math.prod(spec.obs_shape), math.prod(spec.action_shape)
     return {
         "critic": (num_inputs + num_actions, *HIDDEN_SIZES, 1),

@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.commands.bench_learner import hidden_products, random_batch, update_figures
+from spreeze_zmq.commands.bench_learner import hidden_products, measure_one, random_batch, update_figures
 from spreeze_zmq.commands.update_arithmetic import actor_flops, critic_flops, network_widths, product_flops
 
 #: HalfCheetah: 17 observations and 6 actions, two layers of 256 units.
@@ -79,6 +79,16 @@ def test_figures_of_updates_follow_from_the_rates():
     assert both.ratio == pytest.approx(150 / 0.35 / 1000)
     assert (both.limit, both.unit) == (pytest.approx(1e-6), "GFLOP/s")
     assert critic.details == {"updates_per_s": 4.0, "flops_per_update": 100, "batch_size": 10}
+
+
+def test_plain_pytorch_stands_beside_the_same_limit():
+    """In fp32, where a user would expect no difference."""
+    figures = measure_one(envs.probe("HalfCheetah-v5"), "fp32", 64, 0.3)
+    names = ["both, fp32, batch 64", "critic, fp32, batch 64", "actor, fp32, batch 64"]
+    assert [figure.name for figure in figures] == [*names, "plain both, fp32, batch 64"]
+    both, plain = figures[0], figures[-1]
+    assert both.limit == plain.limit
+    assert 0 < plain.ratio < both.ratio < 1.2
 
 
 def test_the_batch_fits_the_environment():

@@ -17,12 +17,13 @@ def flat(*stacks):
     return torch.cat([tensor.detach().reshape(-1) for layer in layers for tensor in layer])
 
 
-def test_plain_and_ours_take_the_same_step():
+@pytest.mark.parametrize("fused", [False, True])
+def test_plain_and_ours_take_the_same_step(fused):
     """From the same weights, with the temperature's and the noise's part taken out, one critic update."""
     batch = random_batch(SPEC, 64)
     batch.discount.zero_()
     critic, _ = make_halves(SPEC, "fp32", 64)
-    plain = PlainSAC(**network_widths(SPEC))
+    plain = PlainSAC(**network_widths(SPEC), fused=fused)
     state = critic.state_dict()
     state["critics"] = flat(*plain.critics)
     critic.load_state_dict(state)
