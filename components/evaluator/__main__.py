@@ -59,7 +59,7 @@ class Evaluator:
         if score is None:
             return
         self.report(policy, score, time.monotonic() - began_s)
-        self.budget.pay(time.process_time() - began_cpu_s)
+        self.budget.pay(time.process_time() - began_cpu_s, score.mean_return)
 
     def on_status(self, status: Mapping[str, Any]) -> None:
         """The broker says how the episodes of training go."""

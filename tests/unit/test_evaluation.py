@@ -50,19 +50,38 @@ def test_evaluations_cost_their_share():
     """At 4 % of a core an evaluation of 0.4 s is paid for every ten seconds."""
     budget = EvaluationBudget(cores=0.04)
     assert budget.wait_s(0.0, None) == 0
-    budget.pay(0.4)
+    budget.pay(0.4, score=1.0)
     assert budget.wait_s(0.0, None) == pytest.approx(20)
     assert budget.wait_s(20.0, None) == 0
-    budget.pay(0.4)
+    budget.pay(0.4, score=1.0)
     assert budget.wait_s(20.0, None) == pytest.approx(10)
 
 
 def test_a_goal_in_reach_is_worth_a_loan_but_no_ruin():
-    """Three evaluations are lent when training says that the goal is reached; then they must be earned."""
+    """Four evaluations are lent when training says that the goal is reached; then they must be earned."""
     budget = EvaluationBudget(cores=0.04, goal=100)
-    budget.pay(0.4)
+    budget.pay(0.4, score=0.0)
     assert budget.wait_s(0.0, training_return=99) > 0
-    for _ in range(2):
+    for _ in range(3):
         assert budget.wait_s(0.0, training_return=101) == 0
-        budget.pay(0.4)
+        budget.pay(0.4, score=99.0)
     assert budget.wait_s(0.0, training_return=101) == pytest.approx(10)
+
+
+def test_the_goal_is_in_reach_when_training_has_risen_by_what_the_last_score_lacked():
+    """A policy scores 60 of 100 where training returns 20: at 60 it may score 100. At 70 it scores 95, and
+    75 is enough for the next; scores below training's returns do not put the goal out of reach.
+    """
+    budget = EvaluationBudget(cores=0.04, goal=100)
+    budget.pay(0.4, score=60.0)
+    assert budget.wait_s(0.0, None) > 0  # no episode of training has ended
+    assert budget.wait_s(0.0, training_return=20) > 0
+    assert budget.wait_s(0.0, training_return=59) > 0
+    assert budget.wait_s(0.0, training_return=60) == 0
+    budget.pay(0.4, score=95.0)
+    assert budget.wait_s(0.0, training_return=70) > 0
+    assert budget.wait_s(0.0, training_return=74) > 0
+    assert budget.wait_s(0.0, training_return=75) == 0
+    budget.pay(0.4, score=50.0)
+    assert budget.wait_s(0.0, training_return=99) > 0
+    assert budget.wait_s(0.0, training_return=100) == 0
