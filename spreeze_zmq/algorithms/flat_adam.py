@@ -46,6 +46,7 @@ class FlatAdam:
         self._mean = [torch.zeros_like(parameters)]
         self._square = [torch.zeros_like(parameters)]
         self._steps = [torch.zeros((), device=parameters.device)]
+        self._one = torch.ones((), device=parameters.device)
 
     def step(self) -> None:
         """Move the parameters by the gradient."""
@@ -54,7 +55,7 @@ class FlatAdam:
         if self._max_gradient_norm:
             norm = self._gradient[0].norm()
             self._gradient[0].mul_((self._max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
-        self._steps[0].add_(1.0)
+        self._steps[0].add_(self._one)
         torch._fused_adam_(
             self._parameters,
             self._gradient,

@@ -17,6 +17,7 @@ class LazyMetrics(Mapping[str, torch.Tensor]):
     def __init__(self, **functions: Callable[[], torch.Tensor]):
         self._functions = functions
 
+    @torch.inference_mode()
     def __getitem__(self, name: str) -> torch.Tensor:
         return self._functions[name]()
 

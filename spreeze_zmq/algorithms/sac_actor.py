@@ -18,7 +18,7 @@ from spreeze_zmq.algorithms.observations import RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.sac_networks import cut
-from spreeze_zmq.algorithms.scratch import ViewOf
+from spreeze_zmq.algorithms.scratch import Numbers, Scratch, ViewOf
 from spreeze_zmq.algorithms.tanh_normal import Draw
 from spreeze_zmq.device import Staging, captured
 
@@ -55,8 +55,11 @@ class SACActor:
         action = slice(spaces.num_inputs, None)
         self._critics = Mlp(layers, critics, None, networks.NUM_CRITICS, dtype, spares, columns=action)
         self._value = networks.critic_value(options, self._device)
+        self._parts = Scratch(torch.float32, self._device)
+        self._twins, self._twin_parts = ViewOf(torch.unbind), ViewOf(torch.unbind)
+        self._numbers = Numbers(self._device)
         self._only = ViewOf(lambda output: output[0])
-        self._distribution = networks.distribution(options, spaces)
+        self._distribution = networks.distribution(options, spaces, self._device)
         entropy = options.target_entropy
         self._target_entropy = -float(spaces.num_actions) if entropy == "auto" else float(entropy)
         self._generator = networks.generator(seed, networks.ACTOR_NOISE, self._device)
@@ -104,9 +107,9 @@ class SACActor:
             draw, values, gradient = self._improve(cut(obs, rows), size, temperature)
             self._policy.backward(gradient, add=rows.start > 0)
             log_probs.append(draw.log_prob.sum())
-        entropy = sum(log_probs[1:], log_probs[0]) * (-1.0 / size)
+        entropy = sum(log_probs[1:], log_probs[0]) * self._numbers(-1.0 / size)
         if self._options.learn_temperature:
-            torch.sub(entropy, self._target_entropy, out=self._temperature_gradient)
+            torch.sub(entropy, self._numbers(self._target_entropy), out=self._temperature_gradient)
         self._adam.step()
         self._policy.refresh()
         # The value is that of the last block: its rows are as random as any.
@@ -126,20 +129,21 @@ class SACActor:
         draw = self._distribution.draw(self._only(self._policy.forward(rows)).float(), self._generator)
         output = self._critics.forward(self._input(rows, draw.action))
         values = self._value.expected(output)
-        weight = self._chosen(values).mul_(-1.0 / size)
+        weight = self._chosen(values).mul_(self._numbers(-1.0 / size))
         gradient = self._critics.input_gradient(self._value.expected_gradient(output, weight))
         action = gradient.float().sum(0)
-        gradient = self._distribution.backward(draw, action, temperature / size)
+        gradient = self._distribution.backward(draw, action, temperature * self._numbers(1.0 / size))
         return draw, values, gradient.to(output.dtype).unsqueeze(0)
 
     def _chosen(self, values: torch.Tensor) -> torch.Tensor:
-        """``[2, b]``: each critic's part in the value of an action."""
+        """``[2, b]``: each critic's part in the value of an action; holds until the next call."""
         if self._options.twin_critics == "mean":
             return torch.full_like(values, 0.5)
-        first, second = values
-        chosen = torch.empty_like(values)
-        torch.le(first, second, out=chosen[0])
-        torch.gt(first, second, out=chosen[1])
+        first, second = self._twins(values)
+        chosen = self._parts(*values.shape)
+        first_part, second_part = self._twin_parts(chosen)
+        torch.le(first, second, out=first_part)
+        torch.gt(first, second, out=second_part)
         return chosen
 
     def parameters(self) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from spreeze_zmq.algorithms.mlp import Mlp, Spares
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.sac_networks import cut
-from spreeze_zmq.algorithms.scratch import ViewOf
+from spreeze_zmq.algorithms.scratch import Numbers, ViewOf
 from spreeze_zmq.device import Staging, captured
 
 
@@ -45,7 +45,8 @@ class SACCritic:
         policy = networks.first_policy(options, spaces, seed).to(self._device)
         policy_layers = networks.policy_layers(options, spaces)
         self._policy = Mlp(policy_layers, policy, None, 1, dtype, spares, forward_only=True)
-        self._distribution = networks.distribution(options, spaces)
+        self._distribution = networks.distribution(options, spaces, self._device)
+        self._numbers = Numbers(self._device)
         self._only = ViewOf(lambda output: output[0])
         self._minus_temperature = torch.tensor(-options.initial_temperature, device=self._device)
         self._generator = networks.generator(seed, networks.CRITIC_NOISE, self._device)
@@ -107,7 +108,7 @@ class SACCritic:
             target = self._target(cut(next_obs, rows), cut(reward, rows), cut(discount, rows))
             inputs = self._spaces.rows(cut(obs, rows))
             output = self._critics.forward(self._input(inputs, self._spaces.unit_action(cut(action, rows))))
-            share = 1.0 / size if weight is None else cut(weight, rows) / size
+            share = self._numbers(1.0 / size) if weight is None else cut(weight, rows) / size
             gradient, error = self._value.loss_gradient(output, target, share)
             self._critics.backward(gradient, add=rows.start > 0)
             errors.append(error)

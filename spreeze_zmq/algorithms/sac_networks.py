@@ -143,9 +143,9 @@ def first_critics(options: SACOptions, spaces: Spaces, seed: int) -> torch.Tenso
     return initialize(critic_layers(options, spaces), NUM_CRITICS, source)
 
 
-def distribution(options: SACOptions, spaces: Spaces) -> TanhNormal:
+def distribution(options: SACOptions, spaces: Spaces, device: torch.device) -> TanhNormal:
     """What the policy's output means."""
-    return TanhNormal(spaces.num_actions, options.log_std_min, options.log_std_max)
+    return TanhNormal(spaces.num_actions, options.log_std_min, options.log_std_max, device)
 
 
 def load_flat(target: torch.Tensor, parameters: NDArray[np.float32], what: str, staging: Staging) -> None:

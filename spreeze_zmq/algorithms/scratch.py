@@ -54,6 +54,25 @@ class ViewOf(Generic[ViewT]):
         return self._last[1]
 
 
+class Numbers:
+    """Python's numbers as 0-d float32 tensors, each made once.
+
+    An operation on the CPU that is given a number makes a tensor, fills it and converts it: five calls inside
+    torch where the operation itself is one.
+    """
+
+    def __init__(self, device: torch.device):
+        self._device = device
+        self._kept: dict[float, torch.Tensor] = {}
+
+    def __call__(self, number: float) -> torch.Tensor:
+        """The tensor of it."""
+        kept = self._kept.get(number)
+        if kept is None:
+            kept = self._kept[number] = torch.tensor(number, dtype=torch.float32, device=self._device)
+        return kept
+
+
 def transposed() -> ViewOf[torch.Tensor]:
     """Of ``[E, m, n]``, each ``[m, n]`` the other way."""
     return ViewOf(lambda tensor: tensor.transpose(1, 2))

@@ -6,6 +6,8 @@ from typing import Protocol
 
 import torch
 
+from spreeze_zmq.algorithms.scratch import ViewOf
+
 
 class Value(Protocol):
     """Between ``E`` critics' outputs ``[E, B, outputs]`` and the values that they stand for."""
@@ -36,9 +38,11 @@ class Value(Protocol):
         """The expected return ``[B]`` of a target."""
 
     def loss_gradient(
-        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | float
+        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The gradient of the loss by ``output``, each row weighted ``[B]``, and the errors ``[E, B]``."""
+        """The gradient of the loss by ``output``, and the errors ``[E, B]``; ``weight`` is that of each row,
+        ``[B]``, or of all, 0-d.
+        """
 
     def loss(self, error: torch.Tensor) -> torch.Tensor:
         """The loss of each error."""
@@ -55,10 +59,12 @@ class ScalarValue:
 
     def __init__(self, twins: str):
         self._lowest = twins == "min"
+        self._values = ViewOf(lambda output: output.squeeze(2))
+        self._twins = ViewOf(lambda output: output.squeeze(2).unbind())
 
     def expected(self, output: torch.Tensor) -> torch.Tensor:
         """As the protocol says."""
-        return output.squeeze(2).float()
+        return self._values(output).float()
 
     def expected_gradient(self, output: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """As the protocol says."""
@@ -68,8 +74,7 @@ class ScalarValue:
         self, output: torch.Tensor, bonus: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
     ) -> torch.Tensor:
         """``[B]``."""
-        values = output.squeeze(2)
-        value = torch.amin(values, 0) if self._lowest else values.float().mean(0)
+        value = torch.minimum(*self._twins(output)) if self._lowest else self._values(output).float().mean(0)
         return torch.addcmul(reward, discount, bonus + value)
 
     def expected_target(self, target: torch.Tensor) -> torch.Tensor:
@@ -77,10 +82,10 @@ class ScalarValue:
         return target
 
     def loss_gradient(
-        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | float
+        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The errors are those of the value."""
-        error = output.squeeze(2) - target
+        error = self._values(output) - target
         return (error * weight).unsqueeze(2).to(output.dtype), error
 
     def loss(self, error: torch.Tensor) -> torch.Tensor:
@@ -144,12 +149,12 @@ class CategoricalValue:
         return target @ self._atoms
 
     def loss_gradient(
-        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | float
+        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The errors are the cross entropies in nats, above the target's own entropy: never negative."""
         log_probability = output.float().log_softmax(2)
         error = (torch.xlogy(target, target) - target * log_probability).sum(2)
-        row = weight.unsqueeze(1) if isinstance(weight, torch.Tensor) else weight
+        row = weight.unsqueeze(1) if weight.dim() else weight
         gradient = log_probability.exp_().sub_(target).mul_(row)
         return gradient.to(output.dtype), error
 

@@ -7,7 +7,8 @@ import torch
 
 from spreeze_zmq.algorithms.tanh_normal import TanhNormal
 
-DISTRIBUTION = TanhNormal(num_actions=1, log_std_min=-5.0, log_std_max=2.0)
+CPU = torch.device("cpu")
+DISTRIBUTION = TanhNormal(num_actions=1, log_std_min=-5.0, log_std_max=2.0, device=CPU)
 
 
 def raw_for(log_std):
@@ -44,7 +45,7 @@ def test_the_density_integrates_to_one():
 
 def test_log_prob_is_the_sum_over_actions():
     """Independent actions: densities multiply."""
-    both = TanhNormal(2, -5.0, 2.0).draw(
+    both = TanhNormal(2, -5.0, 2.0, CPU).draw(
         torch.tensor([[0.1, -0.4, 0.2, 0.3]]), torch.Generator().manual_seed(0)
     )
     total = 0.0
@@ -66,7 +67,7 @@ def test_log_prob_stays_finite_far_out():
 
 def test_the_gradient_equals_autograd():
     """Through action and log density at once, with respect to mean and raw log std."""
-    distribution = TanhNormal(3, -5.0, 2.0)
+    distribution = TanhNormal(3, -5.0, 2.0, CPU)
     output = torch.randn(10, 6, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     weight = torch.randn(10, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     draw = distribution.draw(output, torch.Generator().manual_seed(7))

@@ -82,13 +82,14 @@ def test_figures_of_updates_follow_from_the_rates():
 
 
 def test_plain_pytorch_stands_beside_the_same_limit():
-    """In fp32, where a user would expect no difference."""
+    """In fp32 both compute with the same kernels."""
     figures = measure_one(envs.probe("HalfCheetah-v5"), "fp32", 64, 0.3)
     names = ["both, fp32, batch 64", "critic, fp32, batch 64", "actor, fp32, batch 64"]
     assert [figure.name for figure in figures] == [*names, "plain both, fp32, batch 64"]
     both, plain = figures[0], figures[-1]
     assert both.limit == plain.limit
-    assert 0 < plain.ratio < both.ratio < 1.2
+    assert plain.ratio > 0
+    assert plain.reached != both.reached
 
 
 def test_the_batch_fits_the_environment():
