@@ -60,7 +60,7 @@ def find(run_file, role):
 
 def slowed(run_file, role):
     """Leave the first process of a role a tenth of its time."""
-    return Slowed(lambda: find(run_file, role))
+    return Slowed(lambda: find(run_file, role), period_s=0.5)
 
 
 #: Name -> overrides, first count, and the disturbance: its maker and its role.

@@ -11,14 +11,16 @@ import time
 import psutil
 
 #: A tenth of the time is left.
-PERIOD_S, LEFT = 0.1, 0.1
+LEFT = 0.1
 
 
 class Slowed:
-    """The process that ``find`` gives, and its successor when it is gone, has a tenth of its time left."""
+    """The process that ``find`` gives, and its successor when it is gone, has a tenth of its time left, once
+    in ``period_s``: the shorter that is, the more of what is left goes into waking up.
+    """
 
-    def __init__(self, find):
-        self.find, self.done = find, threading.Event()
+    def __init__(self, find, period_s=0.1):
+        self.find, self.period_s, self.done = find, period_s, threading.Event()
         self.thread = threading.Thread(target=self.work)
         self.thread.start()
 
@@ -31,8 +33,8 @@ class Slowed:
                 time.sleep(0.1)
                 continue
             try:
-                stopped_s = self._signalled(process, signal.SIGSTOP, PERIOD_S * (1 - LEFT) + owed_s)
-                left_s = self._signalled(process, signal.SIGCONT, PERIOD_S * LEFT)
+                stopped_s = self._signalled(process, signal.SIGSTOP, self.period_s * (1 - LEFT) + owed_s)
+                left_s = self._signalled(process, signal.SIGCONT, self.period_s * LEFT)
                 owed_s += left_s * (1 - LEFT) / LEFT - stopped_s
             except psutil.NoSuchProcess:
                 process, owed_s = None, 0.0
