@@ -11,21 +11,21 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import ActorHalf, CriticHalf
-from spreeze_zmq.commands.bench_figures import Figure, Section, Way, in_turn, number, paired, repeated
+from spreeze_zmq.commands.bench_figures import Figure, Rate, Section, Way, in_turn, number, paired, repeated
 from spreeze_zmq.commands.bench_replay import measure_feeding
 from spreeze_zmq.commands.update_arithmetic import (
     HIDDEN_SIZES,
     actor_flops,
     critic_flops,
     network_widths,
-    product_flops,
 )
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
@@ -41,8 +41,9 @@ BATCH_SIZES = (256, 1024, 8192)
 #: The largest batch takes part where a section lasts at least so long: five rounds of it take 2 s.
 SECONDS_FOR_ALL = 5.0
 ROUNDS = 5
-#: Rows of larger batches are multiplied faster so many at a time: the limit is the better of both ways.
-IN_CACHE = 1024
+#: Rows of larger batches are multiplied faster so many at a time. The limit of the hidden layer is the better
+#: of the whole batch and the last of these, that of all products the best of these.
+IN_CACHE = (256, 1024)
 #: Of the time, for comparing with plain PyTorch and for feeding the learner from its replay.
 CONTEXT_SHARE = 0.3
 #: Beyond the time that was asked for, until the process counts as hung.
@@ -87,33 +88,43 @@ def make_halves(spec: EnvironmentSpec, precision: str, batch_size: int) -> tuple
 
 
 def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds: float) -> list[Figure]:
-    """Both halves at one batch size and precision, in turn with the limit; in fp32 plain PyTorch too."""
+    """Both halves at one batch size and precision, in turn with the limit, and with their own products alone;
+    in fp32 plain PyTorch too.
+    """
+    from spreeze_zmq.commands.bare_products import update_products
     from spreeze_zmq.commands.bench_plain import PlainSAC
 
     critic, actor = make_halves(spec, precision, batch_size)
     batch = random_batch(spec, batch_size)
-    widths = network_widths(spec)
-    sizes = {batch_size, min(batch_size, IN_CACHE)}
-    limits = {f"limit of {rows} rows": bare(rows, precision) for rows in sorted(sizes)}
+    widths, num_actions = network_widths(spec), math.prod(spec.action_shape)
+    counted = {
+        "critic": critic_flops(batch_size, **widths),
+        "actor": actor_flops(batch_size, **widths, num_actions=num_actions),
+    }
+    what, flops = f"{precision}, batch {batch_size}", sum(counted.values())
+    blocks = sorted({min(batch_size, rows) for rows in IN_CACHE})
+    limits = {f"limit of {rows} rows": bare(rows, precision) for rows in {batch_size, blocks[-1]}}
     ways: dict[str, Way] = {
         **limits,
         "critic": lambda turn_s: repeated(lambda: critic.update(batch), 1, turn_s),
         "actor": lambda turn_s: repeated(lambda: actor.update(batch.obs), 1, turn_s),
     }
+    own: dict[str, Way] = {}
+    for rows in blocks:
+        products = update_products(rows, precision, **widths, num_actions=num_actions)
+        own[f"products of {rows} rows"] = partial(repeated, products, flops * rows // batch_size)
+    ways |= own
     if precision == "fp32":
         plain = PlainSAC(**widths, fused=True)
         ways["plain"] = lambda turn_s: repeated(lambda: plain.update(batch), 1, turn_s)
     rates = in_turn(ways, seconds, ROUNDS)
-    counted = {
-        "critic": critic_flops(batch_size, **widths),
-        "actor": actor_flops(batch_size, **widths, num_actions=math.prod(spec.action_shape)),
-    }
     updates = {half: [rate.per_s for rate in rates[half]] for half in counted}
-    limit = [max(rate.per_s for rate in turn) for turn in zip(*(rates[name] for name in limits), strict=True)]
-    what, both = f"{precision}, batch {batch_size}", sum(counted.values())
+    limit, best_own = best_of(rates, limits), best_of(rates, own)
     figures = update_figures(what, batch_size, limit, counted, updates)
+    figure = paired(f"products, {what}", "GFLOP/s", best_own, together(counted, updates), 1e-9)
+    figures.append(replace(figure, note="limit: all products of both at their own shapes, alone"))
     if "plain" in rates:
-        reached = [both * rate.per_s for rate in rates["plain"]]
+        reached = [flops * rate.per_s for rate in rates["plain"]]
         figure = paired(f"plain both, {what}", "GFLOP/s", limit, reached, 1e-9)
         figures.append(replace(figure, note="eager PyTorch with fused Adam, for comparison"))
     return figures
@@ -135,9 +146,8 @@ def update_figures(
         counted: FLOP of one update of each half.
         updates: updates/s of each half, one for each round.
     """
-    both = sum(counted.values())
-    together = [both / sum(1.0 / rate for rate in rates) for rates in zip(*updates.values(), strict=True)]
-    figures = [replace(paired(f"both, {what}", "GFLOP/s", limits, together, 1e-9), note="critic, then actor")]
+    both = paired(f"both, {what}", "GFLOP/s", limits, together(counted, updates), 1e-9)
+    figures = [replace(both, note="critic, then actor")]
     for half, flops in counted.items():
         per_s = statistics.median(updates[half])
         frames = paired(
@@ -153,33 +163,23 @@ def update_figures(
     return figures
 
 
+def best_of(rates: Mapping[str, Sequence[Rate]], names: Iterable[str]) -> list[float]:
+    """The rate of the best of these ways, in each round."""
+    return [max(rate.per_s for rate in turn) for turn in zip(*(rates[name] for name in names), strict=True)]
+
+
+def together(counted: Mapping[str, int], updates: Mapping[str, Sequence[float]]) -> list[float]:
+    """FLOP/s of one half after the other, one for each round; arguments as of ``update_figures``."""
+    flops = sum(counted.values())
+    return [flops / sum(1.0 / rate for rate in rates) for rates in zip(*updates.values(), strict=True)]
+
+
 def bare(num_rows: int, precision: str) -> Way:
     """The bare products of so many rows at a time; their rate is in FLOP/s."""
+    from spreeze_zmq.commands.bare_products import hidden_products
+
     products, flops = hidden_products(num_rows, precision)
     return lambda turn_s: repeated(products, flops, turn_s)
-
-
-def hidden_products(batch_size: int, precision: str) -> tuple[Callable[[], None], int]:
-    """The three products of the hidden layer, which is most of the arithmetic: forward, and backward to its
-    inputs and to its weights. And their FLOP.
-    """
-    import torch
-
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    inputs, outputs = HIDDEN_SIZES
-    x, y = torch.randn(batch_size, inputs).to(dtype), torch.empty(batch_size, outputs, dtype=dtype)
-    weight, weight_gradient = (
-        torch.randn(outputs, inputs).to(dtype),
-        torch.empty(outputs, inputs, dtype=dtype),
-    )
-    gradient, x_gradient = torch.randn(batch_size, outputs).to(dtype), torch.empty_like(x)
-
-    def multiply() -> None:
-        torch.mm(x, weight.T, out=y)
-        torch.mm(gradient, weight, out=x_gradient)
-        torch.mm(gradient.T, x, out=weight_gradient)
-
-    return multiply, 3 * product_flops(batch_size, HIDDEN_SIZES)
 
 
 def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:

@@ -5,7 +5,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.commands.bench_learner import hidden_products, measure_one, random_batch, update_figures
+from spreeze_zmq.commands.bare_products import hidden_products, update_products
+from spreeze_zmq.commands.bench_learner import measure_one, random_batch, update_figures
 from spreeze_zmq.commands.update_arithmetic import actor_flops, critic_flops, network_widths, product_flops
 
 #: HalfCheetah: 17 observations and 6 actions, two layers of 256 units.
@@ -67,6 +68,18 @@ def test_the_limit_counts_its_own_products(precision):
     assert flops == counter.get_total_flops() == 3 * 2 * 8 * 256 * 256
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_products_of_an_update_are_all_that_is_counted(precision):
+    """PyTorch counts the same in them as the formulas of both halves."""
+    spec = envs.probe("HalfCheetah-v5")
+    widths, num_actions = network_widths(spec), spec.action_shape[0]
+    multiply = update_products(8, precision, **widths, num_actions=num_actions)
+    with FlopCounterMode(display=False) as counter:
+        multiply()
+    counted = critic_flops(8, **widths) + actor_flops(8, **widths, num_actions=num_actions)
+    assert counter.get_total_flops() == counted
+
+
 def test_figures_of_updates_follow_from_the_rates():
     """Batch 10; 100 FLOP at 4 updates/s of 1000 FLOP/s is 0.4, 50 FLOP at 10 updates/s 0.5; the arithmetic
     of both, one after the other, takes 0.35 s for 150 FLOP.
@@ -85,8 +98,10 @@ def test_plain_pytorch_stands_beside_the_same_limit():
     """In fp32 both compute with the same kernels."""
     figures = measure_one(envs.probe("HalfCheetah-v5"), "fp32", 64, 0.3)
     names = ["both, fp32, batch 64", "critic, fp32, batch 64", "actor, fp32, batch 64"]
-    assert [figure.name for figure in figures] == [*names, "plain both, fp32, batch 64"]
+    own = "products, fp32, batch 64"
+    assert [figure.name for figure in figures] == [*names, own, "plain both, fp32, batch 64"]
     both, plain = figures[0], figures[-1]
+    assert figures[3].reached == both.reached
     assert both.limit == plain.limit
     assert plain.ratio > 0
     assert plain.reached != both.reached
