@@ -45,7 +45,7 @@ class Activation:
 
 def takes_bias(kind: str, like: torch.Tensor) -> bool:
     """Whether the bias is added faster here than by the product before: the CPU's float32 product writes it
-    into its output first and reads it again, which at 1,024 rows of 256 took as long as half a layer's relu.
+    into its output first and reads it again, which took two thirds as long as a product of 1,024 x 23 x 256.
     """
     return kind == "relu" and like.dtype == torch.float32 and like.device.type == "cpu"
 

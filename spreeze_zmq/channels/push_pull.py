@@ -53,7 +53,9 @@ class Pusher(Channel):
 
 
 class Puller(Channel):
-    """The receiving end. Peers are served in turn, each message whole."""
+    """The receiving end. Peers are served in turn, each message whole; who has just begun to send may have to
+    wait until a poller waits for this channel, the others are empty, or ZeroMQ has read 100 frames of them.
+    """
 
     _type = zmq.PULL
 
