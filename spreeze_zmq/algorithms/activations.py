@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
-from spreeze_zmq.algorithms.scratch import Scratch
+from spreeze_zmq.algorithms.layers import Buffer, Step
 
 aten = torch.ops.aten
 
@@ -16,31 +17,35 @@ class Activation:
 
     Args:
         kind: relu, elu, tanh or silu.
-        like: a tensor of the format and device that it will work on.
+        x: ``[E, B, size]``.
+        buffer: for the output, where it may not take the place of ``x``.
         bias: ``[E, size]``, added to the input first; only where ``takes_bias``.
     """
 
-    def __init__(self, kind: str, like: torch.Tensor, bias: torch.Tensor | None = None):
-        self._forward, self._backward = FUNCTIONS[kind]
-        if bias is not None:
-            self._forward = _biased_relu(bias.unsqueeze(1))
-        if kind == "relu" and like.dtype == torch.bfloat16 and like.device.type == "cpu":
-            self._forward, self._backward = _relu_bits, _relu_bits_backward
-        self._second = Scratch(like.dtype, like.device)
-        self._saved = like
+    def __init__(self, kind: str, x: torch.Tensor, buffer: Buffer, bias: torch.Tensor | None = None):
+        forward, self._backward = FUNCTIONS[kind]
+        self.output = self._saved = x
+        if kind == "relu" and x.dtype == torch.bfloat16 and x.device.type == "cpu":
+            self._backward = _relu_bits_backward
+            # A bf16 number and the int16 of its bits have the same sign, so this is relu; the CPU's bf16
+            # kernel converts to float32 and back and takes four times as long.
+            self.forward: list[Step] = [partial(x.view(torch.int16).clamp_min_, 0)]
+        elif bias is not None:
+            self.forward = [partial(torch._add_relu_, x, bias.unsqueeze(1))]  # one pass
+        elif kind == "silu":
+            # Not monotone: its input cannot be found from its output.
+            self.output = buffer(*x.shape)
+            self.forward = [partial(aten.silu.out, x, out=self.output)]
+        else:
+            self.forward = [partial(forward, x)]
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``[E, B, size]`` to the same."""
-        output, self._saved = self._forward(x, self._second)
-        return output
-
-    def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> None:
+    def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> list[Step]:
         """An activation has no parameters."""
+        return []
 
-    def backward(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient of the input."""
-        self._backward(gradient, self._saved)
-        return gradient
+    def backward(self, gradient: torch.Tensor, buffer: Buffer) -> tuple[torch.Tensor, list[Step]]:
+        """In the gradient's own place."""
+        return gradient, [self._backward(gradient, self._saved)]
 
 
 def takes_bias(kind: str, like: torch.Tensor) -> bool:
@@ -50,52 +55,27 @@ def takes_bias(kind: str, like: torch.Tensor) -> bool:
     return kind == "relu" and like.dtype == torch.float32 and like.device.type == "cpu"
 
 
-#: (x, spare buffer) to (output, what backward needs).
-Forward = Callable[[torch.Tensor, Scratch], tuple[torch.Tensor, torch.Tensor]]
-#: (gradient, saved): turns the output's gradient into the input's, in place.
-Backward = Callable[[torch.Tensor, torch.Tensor], object]
-
-
-def _in_place(function: Callable[[torch.Tensor], torch.Tensor]) -> Forward:
-    def forward(x: torch.Tensor, _: Scratch) -> tuple[torch.Tensor, torch.Tensor]:
-        function(x)
-        return x, x
-
-    return forward
-
-
-def _biased_relu(bias: torch.Tensor) -> Forward:
-    def forward(x: torch.Tensor, _: Scratch) -> tuple[torch.Tensor, torch.Tensor]:
-        torch._add_relu_(x, bias)  # one pass
-        return x, x
-
-    return forward
-
-
-def _silu(x: torch.Tensor, second: Scratch) -> tuple[torch.Tensor, torch.Tensor]:
-    # Not monotone: its input cannot be found from its output, so it is the one function that needs a second
-    # buffer.
-    return aten.silu.out(x, out=second(*x.shape)), x
-
-
-def _relu_bits(x: torch.Tensor, _: Scratch) -> tuple[torch.Tensor, torch.Tensor]:
-    # A bf16 number and the int16 of its bits have the same sign, so this is relu; the CPU's bf16 kernel
-    # converts to float32 and back and takes four times as long.
-    x.view(torch.int16).clamp_min_(0)
-    return x, x
-
-
-def _relu_bits_backward(gradient: torch.Tensor, saved: torch.Tensor) -> object:
+def _relu_bits_backward(gradient: torch.Tensor, saved: torch.Tensor) -> Step:
     bits = gradient.view(torch.int16)
-    return aten.threshold_backward.grad_input(bits, saved.view(torch.int16), 0, grad_input=bits)
+    return partial(aten.threshold_backward.grad_input, bits, saved.view(torch.int16), 0, grad_input=bits)
 
 
-FUNCTIONS: dict[str, tuple[Forward, Backward]] = {
-    "relu": (_in_place(torch.relu_), lambda g, y: aten.threshold_backward.grad_input(g, y, 0, grad_input=g)),
-    "elu": (
-        _in_place(torch.nn.functional.elu_),
-        lambda g, y: aten.elu_backward.grad_input(g, 1.0, 1.0, 1.0, True, y, grad_input=g),
+#: Forward in place; and from (gradient, saved) the call that turns the output's gradient into the input's, in
+#: place.
+FUNCTIONS: dict[
+    str, tuple[Callable[[torch.Tensor], object], Callable[[torch.Tensor, torch.Tensor], Step]]
+] = {
+    "relu": (
+        torch.relu_,
+        lambda g, y: partial(aten.threshold_backward.grad_input, g, y, 0, grad_input=g),
     ),
-    "tanh": (_in_place(torch.tanh_), lambda g, y: aten.tanh_backward.grad_input(g, y, grad_input=g)),
-    "silu": (_silu, lambda g, x: aten.silu_backward.grad_input(g, x, grad_input=g)),
+    "elu": (
+        torch.nn.functional.elu_,
+        lambda g, y: partial(aten.elu_backward.grad_input, g, 1.0, 1.0, 1.0, True, y, grad_input=g),
+    ),
+    "tanh": (torch.tanh_, lambda g, y: partial(aten.tanh_backward.grad_input, g, y, grad_input=g)),
+    "silu": (
+        torch.nn.functional.silu,
+        lambda g, x: partial(aten.silu_backward.grad_input, g, x, grad_input=g),
+    ),
 }

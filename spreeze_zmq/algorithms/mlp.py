@@ -2,24 +2,28 @@
 
 Weights of all layers are views of one float32 buffer and so are their gradients: export, import, optimiser
 step and target update are one call each. Autograd would allocate every intermediate anew and dispatch twice
-the calls, which at small batches costs more than the products themselves; here each layer keeps its buffers
-from update to update.
+the calls, which at small batches costs more than the products themselves; here everything is laid out once
+for a number of rows, and an update only makes the calls.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from spreeze_zmq.algorithms.activations import Activation, takes_bias
-from spreeze_zmq.algorithms.layers import Layer, LayerNorm, Linear
-from spreeze_zmq.algorithms.scratch import Scratch, ViewOf
+from spreeze_zmq.algorithms.layers import Buffer, Layer, LayerNorm, Linear, Step, run
+from spreeze_zmq.algorithms.scratch import Scratch, Spares
 
 LayerDescription = dict[str, Any]
+#: Numbers of rows that a network is laid out for at a time: a block of a batch, and its rest.
+LAYOUTS_KEPT = 4
 
 
 def describe(
@@ -88,30 +92,52 @@ def _views(flat: torch.Tensor, layers: Sequence[LayerDescription], num_networks:
         offset += size
 
 
-class Spares:
-    """Two buffers that layers take in turn: each reads one and writes the other."""
+@dataclass(frozen=True)
+class Pass:
+    """Calls for some of the networks on some of the rows: ``e`` and ``b`` of them."""
 
-    def __init__(self, dtype: torch.dtype, device: torch.device):
-        self._turn = itertools.cycle((Scratch(dtype, device), Scratch(dtype, device)))
+    rows: slice
+    #: ``[e, b, out]``, and the same for its gradient.
+    output: torch.Tensor
+    output_gradient: torch.Tensor
+    forward: list[Step]
+    #: Fill the gradients of the parameters, or add to them.
+    fill: list[Step]
+    add: list[Step]
+    #: Add to the layout's gradient of the input; those of the first networks fill it.
+    backward: list[Step]
 
-    def next(self) -> Scratch:
-        """The one that was not given out last."""
-        return next(self._turn)
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything for one number of rows ``B``."""
+
+    input: torch.Tensor  # [B, in]
+    output: torch.Tensor  # [E, B, out]
+    output_gradient: torch.Tensor  # the same
+    input_gradient: torch.Tensor  # float32 [B, columns], the sum over the networks
+    passes: list[Pass]
 
 
 class Mlp:
-    """``E`` networks of one shape, evaluated together.
+    """``E`` networks of one shape, evaluated on the same rows.
+
+    The CPU takes them one after the other in float32, so that what one has just computed is still in the
+    core's cache; elsewhere all are one batched product.
 
     Args:
         layers: the description of one network.
         parameters: flat float32 ``[P]``, viewed and not copied; call ``refresh`` after changing it.
-        gradient: flat float32 ``[P]`` that ``backward`` fills; None for a network that is only evaluated.
+        gradient: flat float32 ``[P]`` that ``fit`` and ``backward`` fill; None for networks that stay.
         num_networks: ``E``.
         dtype: format of weights and activations in the products.
         spares: what holds only until another of their users is called: gradients, and the outputs of a
             network that is ``forward_only``.
-        forward_only: no call of ``backward`` or ``input_gradient`` follows.
+        forward_only: no call of ``fit``, ``backward`` or ``input_gradient`` follows.
+        block_rows: so many rows at a time, in ``fit`` and in networks that are ``forward_only``; 0 for all.
         columns: those of the input that ``input_gradient`` is wanted of.
+        by_output: the few outputs are worked on one by one, so they had better lie so: ``[E, out, B]`` in
+            memory, where that is no slower.
 
     The tensors that its methods return are its own buffers: they hold until the next call.
     """
@@ -125,76 +151,187 @@ class Mlp:
         dtype: torch.dtype = torch.float32,
         spares: Spares | None = None,
         forward_only: bool = False,
+        block_rows: int = 0,
         columns: slice = slice(None),
+        by_output: bool = False,
     ):
         self.parameters = parameters
         self.gradient = gradient
         self.num_networks = num_networks
-        self.dtype = dtype
+        self._description = layers
         self._weights = parameters if dtype == torch.float32 else parameters.to(dtype)
         self._gradients = gradient if dtype == torch.float32 or gradient is None else gradient.to(dtype)
-        self._input = Scratch(dtype, parameters.device)
-        self._shared = ViewOf(lambda x: x.expand(num_networks, *x.shape))
-        self._layers = self._build(layers, spares or Spares(dtype, parameters.device), forward_only, columns)
-
-    def _build(
-        self, layers: Sequence[LayerDescription], spares: Spares, forward_only: bool, columns: slice
-    ) -> list[Layer]:
-        weights = _views(self._weights, layers, self.num_networks)
-        gradients = None
-        if self._gradients is not None:
-            gradients = _views(self._gradients, layers, self.num_networks)
-        built: list[Layer] = []
-        due: torch.Tensor | None = None  # a bias that the next layer adds
-        for layer, following in zip(layers, [*layers[1:], {"kind": ""}], strict=True):
-            if layer["kind"] not in ("linear", "layer_norm"):
-                built.append(Activation(layer["kind"], self._weights, due))
-                due = None
-                continue
-            weight, bias = next(weights), next(weights)
-            pair = None if gradients is None else (next(gradients), next(gradients))
-            if layer["kind"] == "linear":
-                own = Scratch(self.dtype, self.parameters.device)
-                buffers = (spares.next(), own) if forward_only else (own, spares.next())
-                due = bias if takes_bias(following["kind"], self._weights) else None
-                wanted = slice(None) if built else columns
-                built.append(Linear(weight, bias, pair, *buffers, wanted, due is not None))
-            else:
-                built.append(LayerNorm(weight, bias, layer["eps"], pair))
-        return built
+        self._block_rows, self._columns = block_rows, columns
+        apart = dtype == torch.float32 and parameters.device.type == "cpu"
+        self._at_once = 1 if apart else num_networks
+        self._by_output = apart and (by_output or layers[-1]["out"] == 1)
+        self._forward_only = forward_only
+        self._wants_input_gradient = gradient is None and not forward_only
+        self._scratch = scratch = partial(Scratch, dtype, parameters.device)
+        self._spares = spares or Spares(dtype, parameters.device)
+        self._temporary = scratch()
+        # Of each layer of the networks that are evaluated at once.
+        self._kept: defaultdict[tuple[int, int], Scratch] = defaultdict(scratch)
+        self._layouts: dict[int, Layout] = {}
 
     def refresh(self) -> None:
         """Carry a change of ``parameters`` into the copy that the products use."""
         if self._weights is not self.parameters:
             self._weights.copy_(self.parameters)
 
+    def input(self, num_rows: int) -> torch.Tensor:
+        """``[B, in]``, what ``forward`` and ``fit`` would copy their rows to."""
+        return self._layout(num_rows).input
+
+    def output_gradient(self, num_rows: int) -> torch.Tensor:
+        """``[E, B, out]``, what ``backward`` and ``input_gradient`` would copy theirs to."""
+        return self._layout(num_rows).output_gradient
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Rows ``[B, in]`` shared by all networks to ``[E, B, out]`` in the products' format."""
-        if x.dtype != self.dtype:
-            x = self._input(*x.shape).copy_(x)
-        x = self._shared(x)
-        for layer in self._layers:
-            x = layer.forward(x)
-        return x
+        layout = self._filled(x)
+        for one in layout.passes:
+            run(one.forward)
+        return layout.output
+
+    def fit(
+        self, x: torch.Tensor, loss_gradient: Callable[[torch.Tensor, slice, torch.Tensor], object]
+    ) -> torch.Tensor:
+        """``forward``, and fill ``gradient``.
+
+        Args:
+            x: rows ``[B, in]`` shared by all networks.
+            loss_gradient: from the output ``[e, b, out]`` of some networks for these ``b`` rows, fill the
+                gradient that comes last. All rows of the first ``e`` networks come before those of the next.
+        """
+        layout = self._filled(x)
+        for one in layout.passes:
+            run(one.forward)
+            loss_gradient(one.output, one.rows, one.output_gradient)
+            self._parameter_gradients(one, add=one.rows.start > 0)
+        return layout.output
 
     def backward(self, gradient: torch.Tensor, add: bool = False) -> None:
-        """Fill ``self.gradient`` from that of the last ``forward``'s output ``[E, B, out]``, or add to it."""
-        assert self.gradient is not None, "this network was made without gradients"
-        assert self._gradients is not None
-        rounded = self._gradients is not self.gradient  # sums over many rows are kept in float32
-        for layer in reversed(self._layers[1:]):
-            layer.parameter_gradients(gradient, add and not rounded)
-            gradient = layer.backward(gradient)
-        self._layers[0].parameter_gradients(gradient, add and not rounded)
-        if rounded and add:
-            self.gradient.add_(self._gradients)
-        elif rounded:
-            self.gradient.copy_(self._gradients)
+        """Fill ``self.gradient`` from that of the last ``forward``'s output ``[1, B, out]``, or add to it.
+
+        Only for one network: of several, all but the last have lost their activations. See ``fit``.
+        """
+        layout = self._layout(gradient.shape[1])
+        (one,) = layout.passes
+        if gradient is not layout.output_gradient:
+            layout.output_gradient.copy_(gradient)
+        self._parameter_gradients(one, add)
 
     def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient of the last ``forward``'s input, ``[E, B, len(columns)]``; leaves the parameters'
-        alone.
+        """The gradient of the last ``forward``'s input, ``[B, len(columns)]``, from that of its output ``[E,
+        B, out]``; only of networks without gradients of their own.
         """
-        for layer in reversed(self._layers):
-            gradient = layer.backward(gradient)
-        return gradient
+        assert self.gradient is None
+        layout = self._layout(gradient.shape[1])
+        if gradient is not layout.output_gradient:
+            layout.output_gradient.copy_(gradient)
+        for one in layout.passes:
+            run(one.backward)
+        return layout.input_gradient
+
+    def _parameter_gradients(self, one: Pass, add: bool) -> None:
+        assert self.gradient is not None, "this network was made without gradients"
+        assert self._gradients is not None
+        if self._gradients is self.gradient:
+            run(one.add if add else one.fill)
+        else:  # sums over many rows are kept in float32
+            run(one.fill)
+            (self.gradient.add_ if add else self.gradient.copy_)(self._gradients)
+
+    def _filled(self, x: torch.Tensor) -> Layout:
+        layout = self._layout(len(x))
+        if x is not layout.input:
+            layout.input.copy_(x)
+        return layout
+
+    # --- laying out for a number of rows
+
+    def _layout(self, num_rows: int) -> Layout:
+        layout = self._layouts.get(num_rows)
+        if layout is None:
+            if len(self._layouts) == LAYOUTS_KEPT:
+                self._layouts.clear()
+            layout = self._layouts[num_rows] = self._lay_out(num_rows)
+        return layout
+
+    def _lay_out(self, num_rows: int) -> Layout:
+        first, last = self._description[0], self._description[-1]
+        rows = self._scratch()(num_rows, first["in"])
+        output, output_gradient = (self._outputs(num_rows, last["out"]) for _ in range(2))
+        columns = range(first["in"])[self._columns] if self._wants_input_gradient else ()
+        input_gradient = torch.empty(num_rows, len(columns), device=rows.device)
+        layout = Layout(rows, output, output_gradient, input_gradient, [])
+        step = self._block_rows or max(num_rows, 1)
+        for network in range(0, self.num_networks, self._at_once):
+            which = slice(network, network + self._at_once)
+            for start in range(0, num_rows, step):
+                layout.passes.append(self._pass(layout, which, slice(start, min(start + step, num_rows))))
+        return layout
+
+    def _outputs(self, num_rows: int, num_outputs: int) -> torch.Tensor:
+        if self._by_output:
+            return self._scratch()(self.num_networks, num_outputs, num_rows).transpose(1, 2)
+        return self._scratch()(self.num_networks, num_rows, num_outputs)
+
+    def _pass(self, layout: Layout, which: slice, rows: slice) -> Pass:
+        x = layout.input[rows].expand(which.stop - which.start, -1, -1)
+        output, output_gradient = layout.output[which, rows], layout.output_gradient[which, rows]
+        layers = self._build(x, which, output)
+        fill: list[Step] = []
+        add: list[Step] = []
+        backward: list[Step] = []
+        gradient = output_gradient
+        for layer in reversed(layers):
+            if self.gradient is not None:
+                fill += layer.parameter_gradients(gradient, add=False)
+                add += layer.parameter_gradients(gradient, add=True)
+            if layer is not layers[0]:
+                gradient, steps = layer.backward(gradient, self._spares)
+                backward += steps
+                fill += steps
+                add += steps
+        if self._wants_input_gradient:
+            first = layers[0]
+            assert isinstance(first, Linear)
+            backward += first.input_gradient(gradient, layout.input_gradient, self._columns, which.start > 0)
+        forward = [step for layer in layers for step in layer.forward]
+        return Pass(rows, output, output_gradient, forward, fill, add, backward)
+
+    def _build(self, x: torch.Tensor, which: slice, output: torch.Tensor) -> list[Layer]:
+        """The layers of some networks for some rows, of which the last writes ``output``."""
+
+        def parameters(flat: torch.Tensor) -> Iterator[torch.Tensor]:
+            return (view[which] for view in _views(flat, self._description, self.num_networks))
+
+        weights = parameters(self._weights)
+        gradients = None if self._gradients is None else parameters(self._gradients)
+        built: list[Layer] = []
+        due: torch.Tensor | None = None  # a bias that the next layer adds
+        for layer, following in zip(self._description, [*self._description[1:], {"kind": ""}], strict=True):
+            buffer = self._buffer(len(built), which)
+            if layer["kind"] not in ("linear", "layer_norm"):
+                built.append(Activation(layer["kind"], x, buffer, due))
+                due = None
+            else:
+                pair = (next(weights), next(weights))
+                wanted = None if gradients is None else (next(gradients), next(gradients))
+                if layer["kind"] == "layer_norm":
+                    built.append(LayerNorm(x, pair, wanted, buffer, self._temporary, layer["eps"]))
+                elif following["kind"]:
+                    due = pair[1] if takes_bias(following["kind"], x) else None
+                    built.append(Linear(x, pair, wanted, buffer, self._temporary, due is not None))
+                else:
+                    built.append(Linear(x, pair, wanted, output, self._temporary, by_output=self._by_output))
+            x = built[-1].output
+        return built
+
+    def _buffer(self, place: int, which: slice) -> Buffer:
+        if self._forward_only:
+            return self._spares
+        # Networks that are trained go backward before the next goes forward.
+        return self._kept[place, 0 if self.gradient is not None else which.start]

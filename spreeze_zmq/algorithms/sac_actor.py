@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from spreeze_zmq.algorithms import sac_networks as networks
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
-from spreeze_zmq.algorithms.mlp import Mlp, Spares, num_parameters
+from spreeze_zmq.algorithms.mlp import Mlp, num_parameters
 from spreeze_zmq.algorithms.observations import RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.sac_networks import cut
-from spreeze_zmq.algorithms.scratch import Numbers, Scratch, ViewOf
+from spreeze_zmq.algorithms.scratch import Numbers, Scratch, Spares, ViewOf
 from spreeze_zmq.algorithms.tanh_normal import Draw
 from spreeze_zmq.device import Staging, captured
 
@@ -48,7 +48,7 @@ class SACActor:
         weights, gradient = self._flat[: self._size], self._gradient[: self._size]
         self._log_temperature = self._flat[self._size :]
         self._temperature_gradient = self._gradient[self._size]
-        self._policy = Mlp(self._layers, weights, gradient, 1, dtype, spares)
+        self._policy = Mlp(self._layers, weights, gradient, 1, dtype, spares, by_output=True)
         self._adam = networks.adam(options, self._flat, self._gradient, self._size)
         critics = networks.first_critics(options, spaces, seed).to(self._device)
         layers = networks.critic_layers(options, spaces)
@@ -58,13 +58,13 @@ class SACActor:
         self._parts = Scratch(torch.float32, self._device)
         self._twins, self._twin_parts = ViewOf(torch.unbind), ViewOf(torch.unbind)
         self._numbers = Numbers(self._device)
-        self._only = ViewOf(lambda output: output[0])
+        self._only, self._alone = ViewOf(lambda output: output[0]), ViewOf(lambda rows: rows.unsqueeze(0))
         self._distribution = networks.distribution(options, spaces, self._device)
         entropy = options.target_entropy
         self._target_entropy = -float(spaces.num_actions) if entropy == "auto" else float(entropy)
         self._generator = networks.generator(seed, networks.ACTOR_NOISE, self._device)
-        self._input = networks.JoinedInput(spaces, dtype, self._device)
-        self._blocks = networks.Blocks(layers, dtype, self._device)
+        self._input = networks.JoinedInput(spaces)
+        self._block_rows = networks.block_rows(layers, dtype, self._device)
         self._statistics = RunningStatistics(spaces.num_inputs)
         self._staging = Staging(self._device)
         self._launch = captured(self._update, self._device, [self._generator])
@@ -102,10 +102,13 @@ class SACActor:
         """What happens on the device, and nothing else."""
         size = obs.shape[0]
         temperature = self._log_temperature.exp()  # [1]
+        entropy_gradient = temperature * self._numbers(-1.0 / size)
         log_probs = []
-        for rows in self._blocks(size):
-            draw, values, gradient = self._improve(cut(obs, rows), size, temperature)
-            self._policy.backward(gradient, add=rows.start > 0)
+        step = self._block_rows or size
+        for start in range(0, size, step):
+            rows = slice(start, min(start + step, size))
+            draw, values, gradient = self._improve(cut(obs, rows), size, entropy_gradient)
+            self._policy.backward(gradient, add=start > 0)
             log_probs.append(draw.log_prob.sum())
         entropy = sum(log_probs[1:], log_probs[0]) * self._numbers(-1.0 / size)
         if self._options.learn_temperature:
@@ -120,20 +123,19 @@ class SACActor:
         )
 
     def _improve(
-        self, obs: torch.Tensor, size: int, temperature: torch.Tensor
+        self, obs: torch.Tensor, size: int, entropy_gradient: torch.Tensor
     ) -> tuple[Draw, torch.Tensor, torch.Tensor]:
         """Actions for ``b`` rows of a batch of ``size``, their values ``[2, b]``, and the gradient ``[1, b, 2
         A]`` of the mean of temperature * log prob - value by the policy's output.
         """
         rows = self._spaces.rows(obs)
-        draw = self._distribution.draw(self._only(self._policy.forward(rows)).float(), self._generator)
-        output = self._critics.forward(self._input(rows, draw.action))
+        draw = self._distribution.draw(self._only(self._policy.forward(rows)), self._generator)
+        output = self._critics.forward(self._input(self._critics, rows, draw.action))
         values = self._value.expected(output)
-        weight = self._chosen(values).mul_(self._numbers(-1.0 / size))
-        gradient = self._critics.input_gradient(self._value.expected_gradient(output, weight))
-        action = gradient.float().sum(0)
-        gradient = self._distribution.backward(draw, action, temperature * self._numbers(1.0 / size))
-        return draw, values, gradient.to(output.dtype).unsqueeze(0)
+        gradient = self._critics.output_gradient(len(rows))
+        self._value.expected_gradient(output, self._chosen(values), self._numbers(-1.0 / size), gradient)
+        action = self._critics.input_gradient(gradient)
+        return draw, values, self._alone(self._distribution.backward(draw, action, entropy_gradient))
 
     def _chosen(self, values: torch.Tensor) -> torch.Tensor:
         """``[2, b]``: each critic's part in the value of an action; holds until the next call."""

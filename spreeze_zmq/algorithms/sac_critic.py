@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from numpy.typing import NDArray
 from spreeze_zmq.algorithms import sac_networks as networks
 from spreeze_zmq.algorithms.interface import Batch, Environment
 from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
-from spreeze_zmq.algorithms.mlp import Mlp, Spares
+from spreeze_zmq.algorithms.mlp import Mlp
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.sac_networks import cut
-from spreeze_zmq.algorithms.scratch import Numbers, ViewOf
+from spreeze_zmq.algorithms.scratch import Numbers, Spares, ViewOf
 from spreeze_zmq.device import Staging, captured
 
 
@@ -37,22 +38,30 @@ class SACCritic:
         layers = networks.critic_layers(options, spaces)
         parameters = networks.first_critics(options, spaces, seed).to(self._device)
         gradient = torch.zeros_like(parameters)
-        self._critics = Mlp(layers, parameters, gradient, networks.NUM_CRITICS, dtype, spares)
-        targets = parameters.clone()
-        self._targets = Mlp(layers, targets, None, networks.NUM_CRITICS, dtype, spares, forward_only=True)
+        self._critics = Mlp(
+            layers,
+            parameters,
+            gradient,
+            networks.NUM_CRITICS,
+            dtype,
+            spares,
+            block_rows=networks.block_rows(layers, dtype, self._device),
+        )
+        evaluated = partial(Mlp, dtype=dtype, spares=spares, forward_only=True)
+        targets, rows = parameters.clone(), networks.block_rows(layers, dtype, self._device)
+        self._targets = evaluated(layers, targets, num_networks=networks.NUM_CRITICS, block_rows=rows)
         self._adam = networks.adam(options, parameters, gradient, len(parameters))
         self._value = networks.critic_value(options, self._device)
         policy = networks.first_policy(options, spaces, seed).to(self._device)
-        policy_layers = networks.policy_layers(options, spaces)
-        self._policy = Mlp(policy_layers, policy, None, 1, dtype, spares, forward_only=True)
+        layers = networks.policy_layers(options, spaces)
+        rows = networks.block_rows(layers, dtype, self._device)
+        self._policy = evaluated(layers, policy, by_output=True, block_rows=rows)
         self._distribution = networks.distribution(options, spaces, self._device)
         self._numbers = Numbers(self._device)
         self._only = ViewOf(lambda output: output[0])
         self._minus_temperature = torch.tensor(-options.initial_temperature, device=self._device)
         self._generator = networks.generator(seed, networks.CRITIC_NOISE, self._device)
-        self._input = networks.JoinedInput(spaces, dtype, self._device)
-        self._next_input = networks.JoinedInput(spaces, dtype, self._device)
-        self._blocks = networks.Blocks(layers, dtype, self._device)
+        self._input, self._next_input = networks.JoinedInput(spaces), networks.JoinedInput(spaces)
         self._staging = Staging(self._device)
         self._launch_backward = captured(self._backward, self._device, [self._generator])
         self._launch_step = captured(self._step, self._device)
@@ -103,19 +112,20 @@ class SACCritic:
     ) -> LazyMetrics:
         """What of it happens on the device, and nothing else."""
         size = reward.shape[0]
+        target = self._target(next_obs, reward, discount)
+        action = self._spaces.unit_action(action)
+        inputs = self._input(self._critics, self._spaces.rows(obs), action)
+        share = self._numbers(1.0 / size) if weight is None else weight / size
         errors = []
-        for rows in self._blocks(size):
-            target = self._target(cut(next_obs, rows), cut(reward, rows), cut(discount, rows))
-            inputs = self._spaces.rows(cut(obs, rows))
-            output = self._critics.forward(self._input(inputs, self._spaces.unit_action(cut(action, rows))))
-            share = self._numbers(1.0 / size) if weight is None else cut(weight, rows) / size
-            gradient, error = self._value.loss_gradient(output, target, share)
-            self._critics.backward(gradient, add=rows.start > 0)
-            errors.append(error)
+
+        def loss_gradient(output: torch.Tensor, rows: slice, gradient: torch.Tensor) -> None:
+            of_rows = share if weight is None else cut(share, rows)
+            errors.append(self._value.loss_gradient(output, cut(target, rows), of_rows, gradient))
+
+        output = self._critics.fit(inputs, loss_gradient)
         self._errors = errors
-        # Of the last block: its rows are as random as any.
         return LazyMetrics(
-            critic_loss=lambda: self._value.loss(error).mean(),
+            critic_loss=lambda: self._value.loss(torch.cat(errors, 1)).mean(),
             q_mean=lambda: self._value.expected(output).mean(),
             target_mean=lambda: self._value.expected_target(target).mean(),
         )
@@ -146,22 +156,21 @@ class SACCritic:
     @torch.inference_mode()
     def target(self, batch: Batch) -> torch.Tensor:
         """What to learn, ``[B]`` or ``[B, num_atoms]``: equation 3, over ``n`` steps."""
-        blocks = self._blocks(batch.reward.shape[0])
-        return torch.cat(
-            [self._target(batch.next_obs[b], batch.reward[b], batch.discount[b]) for b in blocks]
-        )
+        return self._target(batch.next_obs, batch.reward, batch.discount)
 
     def _target(self, next_obs: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor) -> torch.Tensor:
         next_obs = self._spaces.rows(next_obs)
-        acting = self._only(self._policy.forward(next_obs)).float()
-        draw = self._distribution.draw(acting, self._generator)
-        output = self._targets.forward(self._next_input(next_obs, draw.action))
+        draw = self._distribution.draw(self._only(self._policy.forward(next_obs)), self._generator)
+        output = self._targets.forward(self._next_input(self._targets, next_obs, draw.action))
         bonus = draw.log_prob * self._minus_temperature
         return self._value.target(output, bonus, reward, discount)
 
     def priorities(self) -> torch.Tensor:
         """``[B]``: the size of the last update's errors, the mean of both critics'."""
-        return torch.cat([error.abs().mean(0) for error in self._errors])
+        errors = torch.cat(self._errors, 1).view(
+            networks.NUM_CRITICS, -1
+        )  # one critic's rows, then the other's
+        return errors.abs().mean(0)
 
     def parameters(self) -> NDArray[np.float32]:
         """A fresh flat copy of both critics, without their targets."""

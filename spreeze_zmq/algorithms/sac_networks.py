@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.interface import Environment
-from spreeze_zmq.algorithms.mlp import LayerDescription, describe, initialize
+from spreeze_zmq.algorithms.mlp import LayerDescription, Mlp, describe, initialize
 from spreeze_zmq.algorithms.observations import ObservationRows
 from spreeze_zmq.algorithms.sac import SACOptions
-from spreeze_zmq.algorithms.scratch import Scratch, ViewOf
+from spreeze_zmq.algorithms.scratch import ViewOf
 from spreeze_zmq.algorithms.tanh_normal import TanhNormal
 from spreeze_zmq.algorithms.values import CategoricalValue, ScalarValue, Value
 from spreeze_zmq.device import Staging
@@ -24,8 +24,8 @@ NUM_CRITICS = 2
 #: The last layer of a fresh policy is this small, so that its first actions lie about zero and none
 #: saturates.
 POLICY_OUTPUT_SCALE = 0.01
-#: Size of a layer's output for the rows that a CPU works on at once: a few of them fit a core's own cache.
-BLOCK_BYTES = 1 << 20
+#: Size of a layer's outputs for the rows that a CPU works on at once: a few of them fit a core's own cache.
+BLOCK_BYTES = {torch.float32: 1 << 19, torch.bfloat16: 1 << 20}
 #: Streams of random numbers that one seed is spread over.
 POLICY_WEIGHTS, CRITIC_WEIGHTS, CRITIC_NOISE, ACTOR_NOISE = range(4)
 
@@ -58,21 +58,12 @@ class Spaces:
         return (rows - self._centre).div_(self._half) if self._scaled else rows
 
 
-class Blocks:
-    """Cuts a batch into the rows that an update works on in turn; a GPU takes them all at once."""
-
-    def __init__(self, layers: Sequence[LayerDescription], dtype: torch.dtype, device: torch.device):
-        width = max(layer["out"] for layer in layers if layer["kind"] == "linear")
-        self._rows = max(256, BLOCK_BYTES // (width * dtype.itemsize)) if device.type == "cpu" else 0
-        self._cut: dict[int, list[slice]] = {}
-
-    def __call__(self, batch_size: int) -> list[slice]:
-        """In order, together all rows."""
-        if batch_size not in self._cut:
-            step = self._rows or batch_size
-            ends = range(0, batch_size, step)
-            self._cut = {batch_size: [slice(first, min(first + step, batch_size)) for first in ends]}
-        return self._cut[batch_size]
+def block_rows(layers: Sequence[LayerDescription], dtype: torch.dtype, device: torch.device) -> int:
+    """How many rows an update works on at a time; 0 for all at once, as a GPU does."""
+    if device.type != "cpu":
+        return 0
+    width: int = max(layer["out"] for layer in layers if layer["kind"] == "linear")
+    return max(256, BLOCK_BYTES[dtype] // (width * dtype.itemsize))
 
 
 def cut(field: torch.Tensor, rows: slice) -> torch.Tensor:
@@ -81,16 +72,14 @@ def cut(field: torch.Tensor, rows: slice) -> torch.Tensor:
 
 
 class JoinedInput:
-    """The critics' input: observation and action side by side, in a buffer of the products' format."""
+    """The critics' input: observation and action side by side."""
 
-    def __init__(self, spaces: Spaces, dtype: torch.dtype, device: torch.device):
-        self._width = spaces.num_inputs + spaces.num_actions
-        self._rows = Scratch(dtype, device)
-        self._parts = ViewOf(lambda rows: (rows[:, : spaces.num_inputs], rows[:, spaces.num_inputs :]))
+    def __init__(self, spaces: Spaces):
+        self._parts = ViewOf(lambda rows: torch.split(rows, [spaces.num_inputs, spaces.num_actions], 1))
 
-    def __call__(self, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """``[B, inputs + A]``."""
-        rows = self._rows(obs.shape[0], self._width)
+    def __call__(self, critics: Mlp, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        """``[B, inputs + A]``, in the critics' own buffer."""
+        rows = critics.input(obs.shape[0])
         inputs, actions = self._parts(rows)
         inputs.copy_(obs)
         actions.copy_(action)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -9,6 +10,8 @@ from typing import Generic, TypeVar
 import torch
 
 ViewT = TypeVar("ViewT")
+#: Of a ``ViewOf``: the networks of an update, with as many rows and with the rest of a batch.
+VIEWS_KEPT = 4
 
 
 class Scratch:
@@ -36,22 +39,37 @@ class Scratch:
         return self._views[shape]
 
 
-class ViewOf(Generic[ViewT]):
-    """A view of the tensor that was given last, made anew only for another tensor object.
+class Spares:
+    """Two buffers that are given out in turn: each layer reads one and writes the other."""
 
-    Buffers come back as the same object at each update; every view of one that is saved is a microsecond or
+    def __init__(self, dtype: torch.dtype, device: torch.device):
+        self._turn = itertools.cycle((Scratch(dtype, device), Scratch(dtype, device)))
+
+    def __call__(self, *shape: int) -> torch.Tensor:
+        """An uninitialised tensor of ``shape``, not in the place of the one that was given out last."""
+        return next(self._turn)(*shape)
+
+
+class ViewOf(Generic[ViewT]):
+    """A view of a tensor, made once for each tensor object among the last few that were given.
+
+    Buffers come back as the same objects at each update; every view of one that is saved is a microsecond or
     more of it, on a core whose caches the products have just swept.
     """
 
     def __init__(self, view: Callable[[torch.Tensor], ViewT]):
         self._view = view
-        self._last: tuple[torch.Tensor, ViewT] | None = None
+        self._kept: dict[int, tuple[torch.Tensor, ViewT]] = {}
 
     def __call__(self, tensor: torch.Tensor) -> ViewT:
         """What ``view`` makes of it."""
-        if self._last is None or self._last[0] is not tensor:
-            self._last = (tensor, self._view(tensor))
-        return self._last[1]
+        kept = self._kept.get(id(tensor))
+        if kept is None:
+            if len(self._kept) == VIEWS_KEPT:
+                self._kept.clear()
+            # The tensor is kept too: no other can get its id.
+            kept = self._kept[id(tensor)] = (tensor, self._view(tensor))
+        return kept[1]
 
 
 class Numbers:
@@ -71,8 +89,3 @@ class Numbers:
         if kept is None:
             kept = self._kept[number] = torch.tensor(number, dtype=torch.float32, device=self._device)
         return kept
-
-
-def transposed() -> ViewOf[torch.Tensor]:
-    """Of ``[E, m, n]``, each ``[m, n]`` the other way."""
-    return ViewOf(lambda tensor: tensor.transpose(1, 2))

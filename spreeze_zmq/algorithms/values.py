@@ -19,8 +19,12 @@ class Value(Protocol):
     def expected(self, output: torch.Tensor) -> torch.Tensor:
         """The expected returns ``[E, B]``."""
 
-    def expected_gradient(self, output: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """The gradient of the sum of ``weight`` ``[E, B]`` times the expected returns, by ``output``."""
+    def expected_gradient(
+        self, output: torch.Tensor, weight: torch.Tensor, share: torch.Tensor, gradient: torch.Tensor
+    ) -> None:
+        """Fill the gradient by ``output`` of the sum of ``weight`` ``[E, B]`` times ``share``, 0-d, times the
+        expected returns.
+        """
 
     def target(
         self, output: torch.Tensor, bonus: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
@@ -38,9 +42,9 @@ class Value(Protocol):
         """The expected return ``[B]`` of a target."""
 
     def loss_gradient(
-        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The gradient of the loss by ``output``, and the errors ``[E, B]``; ``weight`` is that of each row,
+        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor
+    ) -> torch.Tensor:
+        """Fill the gradient of the loss by ``output``; the errors ``[E, B]``. ``weight`` is that of each row,
         ``[B]``, or of all, 0-d.
         """
 
@@ -66,9 +70,11 @@ class ScalarValue:
         """As the protocol says."""
         return self._values(output).float()
 
-    def expected_gradient(self, output: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def expected_gradient(
+        self, output: torch.Tensor, weight: torch.Tensor, share: torch.Tensor, gradient: torch.Tensor
+    ) -> None:
         """As the protocol says."""
-        return weight.to(output.dtype).unsqueeze(2)
+        torch.mul(weight, share, out=self._values(gradient))
 
     def target(
         self, output: torch.Tensor, bonus: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
@@ -82,11 +88,12 @@ class ScalarValue:
         return target
 
     def loss_gradient(
-        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor
+    ) -> torch.Tensor:
         """The errors are those of the value."""
         error = self._values(output) - target
-        return (error * weight).unsqueeze(2).to(output.dtype), error
+        torch.mul(error, weight, out=self._values(gradient))
+        return error
 
     def loss(self, error: torch.Tensor) -> torch.Tensor:
         """Half the square."""
@@ -116,11 +123,13 @@ class CategoricalValue:
         """As the protocol says."""
         return output.float().softmax(2) @ self._atoms
 
-    def expected_gradient(self, output: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def expected_gradient(
+        self, output: torch.Tensor, weight: torch.Tensor, share: torch.Tensor, gradient: torch.Tensor
+    ) -> None:
         """By the logits: ``p (atom - expected)``."""
         probability = output.float().softmax(2)
         expected = (probability @ self._atoms).unsqueeze(2)
-        return (probability * (self._atoms - expected) * weight.unsqueeze(2)).to(output.dtype)
+        torch.mul(probability * (self._atoms - expected), (weight * share).unsqueeze(2), out=gradient)
 
     def target(
         self, output: torch.Tensor, bonus: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
@@ -149,14 +158,14 @@ class CategoricalValue:
         return target @ self._atoms
 
     def loss_gradient(
-        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor
+    ) -> torch.Tensor:
         """The errors are the cross entropies in nats, above the target's own entropy: never negative."""
         log_probability = output.float().log_softmax(2)
         error = (torch.xlogy(target, target) - target * log_probability).sum(2)
         row = weight.unsqueeze(1) if weight.dim() else weight
-        gradient = log_probability.exp_().sub_(target).mul_(row)
-        return gradient.to(output.dtype), error
+        torch.mul(log_probability.exp_().sub_(target), row, out=gradient)
+        return error
 
     def loss(self, error: torch.Tensor) -> torch.Tensor:
         """The error itself."""

@@ -15,12 +15,13 @@ def the_same_numbers():
     torch.manual_seed(0)
 
 
-def make(activation="relu", layer_norm=False, num_networks=2, dtype=torch.float32):
+def make(activation="relu", layer_norm=False, num_networks=2, dtype=torch.float32, **options):
     """Networks 5 - 12 - 7 - 3 with parameters of every size, and the same ones in torch's own modules."""
     layers = describe(5, (12, 7), 3, activation, layer_norm)
     flat = initialize(layers, num_networks, torch.Generator().manual_seed(0))
     flat += 0.1 * torch.randn(flat.shape, generator=torch.Generator().manual_seed(1))
-    network = Mlp(layers, flat, torch.zeros_like(flat), num_networks, dtype)
+    options.setdefault("gradient", torch.zeros_like(flat))
+    network = Mlp(layers, flat, num_networks=num_networks, dtype=dtype, **options)
     peers = []
     for _ in range(num_networks):
         modules = []
@@ -42,17 +43,31 @@ def make(activation="relu", layer_norm=False, num_networks=2, dtype=torch.float3
     return network, peers
 
 
+def fit(network, x, weight):
+    """Fill the gradients of the sum of ``weight`` times the output; the output."""
+    networks = []
+
+    def loss_gradient(output, rows, gradient):
+        if rows.start == 0:
+            first = networks[-1].stop if networks else 0
+            networks.append(slice(first, first + len(output)))
+        gradient.copy_(weight[networks[-1], rows])
+
+    return network.fit(x, loss_gradient)
+
+
+@pytest.mark.parametrize("options", [{}, {"by_output": True}, {"block_rows": 4}], ids=str)
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("activation", MODULES)
 @pytest.mark.parametrize("num_networks", [1, 2])
-def test_forward_and_backward_equal_autograd(activation, layer_norm, num_networks):
+def test_forward_and_backward_equal_autograd(activation, layer_norm, num_networks, options):
     """Outputs, gradients of all parameters and gradients of the input."""
-    network, peers = make(activation, layer_norm, num_networks)
+    network, peers = make(activation, layer_norm, num_networks, **options)
     x = torch.randn(6, 5, requires_grad=True)
     weight = torch.randn(num_networks, 6, 3)
     outputs = torch.stack([peer(x) for peer in peers])
     torch.testing.assert_close(network.forward(x.detach()), outputs.detach())
-    network.backward(weight.clone())
+    torch.testing.assert_close(fit(network, x.detach(), weight), outputs.detach())
     (outputs * weight).sum().backward()
     gradients = [
         parameter.grad.reshape(-1)
@@ -60,11 +75,24 @@ def test_forward_and_backward_equal_autograd(activation, layer_norm, num_network
         for parameter in parameters
     ]
     torch.testing.assert_close(network.gradient, torch.cat(gradients), rtol=1e-5, atol=1e-6)
-    network.forward(x.detach())
-    network.backward(2.0 * weight, add=True)
-    torch.testing.assert_close(network.gradient, 3.0 * torch.cat(gradients), rtol=1e-5, atol=1e-5)
-    network.forward(x.detach())
-    torch.testing.assert_close(network.input_gradient(weight.clone()).sum(0), x.grad, rtol=1e-5, atol=1e-6)
+    still, _ = make(activation, layer_norm, num_networks, gradient=None)
+    still.forward(x.detach())
+    torch.testing.assert_close(still.input_gradient(weight), x.grad, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", MODULES)
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("options", [{}, {"by_output": True}], ids=str)
+def test_one_network_goes_backward_later_and_adds(activation, layer_norm, options):
+    """As a policy does, whose gradient comes through the critics, block for block of a batch."""
+    network, peers = make(activation, layer_norm, num_networks=1, **options)
+    x, weight = torch.randn(10, 5), torch.randn(1, 10, 3)
+    (peers[0](x) * weight[0]).sum().backward()
+    for rows in (slice(0, 6), slice(6, 10)):
+        network.forward(x[rows])
+        network.backward(weight[:, rows], add=rows.start > 0)
+    gradients = torch.cat([parameter.grad.reshape(-1) for parameter in peers[0].parameters()])
+    torch.testing.assert_close(network.gradient, gradients, rtol=1e-5, atol=1e-5)
 
 
 def test_the_input_gradient_of_some_columns_alone():
@@ -74,16 +102,31 @@ def test_the_input_gradient_of_some_columns_alone():
     whole, part = Mlp(layers, flat, num_networks=2), Mlp(layers, flat, num_networks=2, columns=slice(3, None))
     x, weight = torch.randn(6, 5), torch.randn(2, 6, 1)
     torch.testing.assert_close(whole.forward(x), part.forward(x))
-    expected = whole.input_gradient(weight)[:, :, 3:]
+    expected = whole.input_gradient(weight)[:, 3:]
     torch.testing.assert_close(part.input_gradient(weight), expected)
 
 
 def test_the_input_gradient_leaves_the_parameters_alone():
     """An actor may not move its critics."""
-    network, _ = make()
+    network, _ = make(gradient=None)
+    before = network.parameters.clone()
     network.forward(torch.randn(6, 5))
     network.input_gradient(torch.ones(2, 6, 3))
-    assert network.gradient.abs().sum() == 0.0
+    assert torch.equal(network.parameters, before)
+
+
+def test_what_is_written_in_place_is_not_copied():
+    """Rows and gradients may be written where the network reads them."""
+    network, _ = make(num_networks=1)
+    x, weight = torch.randn(6, 5), torch.randn(1, 6, 3)
+    expected = network.forward(x).clone()
+    network.backward(weight)
+    gradient = network.gradient.clone()
+    network.input(6).copy_(x)
+    torch.testing.assert_close(network.forward(network.input(6)), expected)
+    network.output_gradient(6).copy_(weight)
+    network.backward(network.output_gradient(6))
+    torch.testing.assert_close(network.gradient, gradient)
 
 
 @pytest.mark.parametrize("activation", MODULES)
@@ -94,8 +137,8 @@ def test_bf16_stays_near_float32(activation):
     rounded, _ = make(activation, dtype=torch.bfloat16)
     x, weight = torch.randn(64, 5), torch.randn(2, 64, 3)
     torch.testing.assert_close(rounded.forward(x).float(), exact.forward(x), rtol=0.03, atol=0.03)
-    exact.backward(weight.clone())
-    rounded.backward(weight.to(torch.bfloat16))
+    fit(exact, x, weight)
+    fit(rounded, x, weight)
     difference = (rounded.gradient - exact.gradient).norm() / exact.gradient.norm()
     assert difference < 0.03
 

@@ -101,7 +101,7 @@ def test_the_target_takes_the_lower_critic_and_the_entropy():
     batch.discount = torch.tensor([0.9, 0.0, 0.5, 0.9])
     target = half.target(batch)
 
-    noise = torch.empty(4, 2).normal_(generator=torch.Generator().set_state(state["generator"]))
+    noise = torch.empty(2, 4).normal_(generator=torch.Generator().set_state(state["generator"])).T
     (policy,) = networks(state["policy"], POLICY_SHAPE, 1)
     _, log_prob = sample(evaluate(policy, batch.next_obs), noise)
     expected = batch.reward + batch.discount * (3.0 - 0.5 * log_prob)
@@ -141,7 +141,7 @@ def test_an_actor_update_is_the_gradient_of_equation_9():
     state = half.state_dict()
     (policy,) = networks(state["policy"][:-1], POLICY_SHAPE, 1)
     twins = networks(state["critics"], CRITIC_SHAPE, 2)
-    noise = torch.empty(16, 2).normal_(generator=torch.Generator().set_state(state["generator"]))
+    noise = torch.empty(2, 16).normal_(generator=torch.Generator().set_state(state["generator"])).T
     action, log_prob = sample(evaluate(policy, batch.obs), noise)
     values = torch.stack([evaluate(twin, torch.cat((batch.obs, action), 1))[:, 0] for twin in twins])
     adam = torch.optim.Adam(policy, lr=0.01)

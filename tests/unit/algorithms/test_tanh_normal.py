@@ -8,7 +8,7 @@ import torch
 from spreeze_zmq.algorithms.tanh_normal import TanhNormal
 
 CPU = torch.device("cpu")
-DISTRIBUTION = TanhNormal(num_actions=1, log_std_min=-5.0, log_std_max=2.0, device=CPU)
+DISTRIBUTION = TanhNormal(num_actions=1, log_std_min=-5.0, log_std_max=2.0, device=CPU, dtype=torch.float64)
 
 
 def raw_for(log_std):
@@ -51,8 +51,8 @@ def test_log_prob_is_the_sum_over_actions():
     total = 0.0
     for i, (mean, raw) in enumerate(((0.1, 0.2), (-0.4, 0.3))):
         std = math.exp(-1.5 + 3.5 * math.tanh(raw))
-        u = mean + std * both.noise[0, i].item()
-        total += -0.5 * both.noise[0, i].item() ** 2 - math.log(std) - 0.5 * math.log(2 * math.pi)
+        u = mean + std * both.noise[i, 0].item()
+        total += -0.5 * both.noise[i, 0].item() ** 2 - math.log(std) - 0.5 * math.log(2 * math.pi)
         total -= math.log(1 - math.tanh(u) ** 2)
     assert both.log_prob.item() == pytest.approx(total, abs=1e-5)
 
@@ -67,20 +67,20 @@ def test_log_prob_stays_finite_far_out():
 
 def test_the_gradient_equals_autograd():
     """Through action and log density at once, with respect to mean and raw log std."""
-    distribution = TanhNormal(3, -5.0, 2.0, CPU)
+    distribution = TanhNormal(3, -5.0, 2.0, CPU, torch.float64)
     output = torch.randn(10, 6, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     weight = torch.randn(10, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     draw = distribution.draw(output, torch.Generator().manual_seed(7))
-    log_prob_gradient = torch.tensor([0.7], dtype=torch.float64)
+    entropy_gradient = torch.tensor([-0.7], dtype=torch.float64)
 
     output.requires_grad_()
     mean, raw = output.chunk(2, dim=1)
     log_std = -5.0 + 3.5 * (raw.tanh() + 1.0)
-    u = mean + log_std.exp() * draw.noise
-    log_prob = (-0.5 * draw.noise**2 - log_std - 0.5 * math.log(2 * math.pi) - (1 - u.tanh() ** 2).log()).sum(
-        1
-    )
+    u = mean + log_std.exp() * draw.noise.T
+    log_prob = (
+        -0.5 * draw.noise.T**2 - log_std - 0.5 * math.log(2 * math.pi) - (1 - u.tanh() ** 2).log()
+    ).sum(1)
     ((u.tanh() * weight).sum() + 0.7 * log_prob.sum()).backward()
 
-    torch.testing.assert_close(distribution.backward(draw, weight, log_prob_gradient), output.grad)
+    torch.testing.assert_close(distribution.backward(draw, weight, entropy_gradient), output.grad)
     torch.testing.assert_close(draw.log_prob, log_prob.detach())
