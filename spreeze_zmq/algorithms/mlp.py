@@ -138,6 +138,8 @@ class Mlp:
         columns: those of the input that ``input_gradient`` is wanted of.
         by_output: the few outputs are worked on one by one, so they had better lie so: ``[E, out, B]`` in
             memory, where that is no slower.
+        input_of: where so many rows are read that others read too, in float32; by default and otherwise in
+            the networks' own buffer.
 
     The tensors that its methods return are its own buffers: they hold until the next call.
     """
@@ -154,6 +156,7 @@ class Mlp:
         block_rows: int = 0,
         columns: slice = slice(None),
         by_output: bool = False,
+        input_of: Callable[[int], torch.Tensor] | None = None,
     ):
         self.parameters = parameters
         self.gradient = gradient
@@ -162,6 +165,8 @@ class Mlp:
         self._weights = parameters if dtype == torch.float32 else parameters.to(dtype)
         self._gradients = gradient if dtype == torch.float32 or gradient is None else gradient.to(dtype)
         self._block_rows, self._columns = block_rows, columns
+        # The CPU's bf16 kernel reads beyond the columns of a view.
+        self._input_of = input_of if dtype == torch.float32 else None
         apart = dtype == torch.float32 and parameters.device.type == "cpu"
         self._at_once = 1 if apart else num_networks
         self._by_output = apart and (by_output or layers[-1]["out"] == 1)
@@ -261,7 +266,7 @@ class Mlp:
 
     def _lay_out(self, num_rows: int) -> Layout:
         first, last = self._description[0], self._description[-1]
-        rows = self._scratch()(num_rows, first["in"])
+        rows = self._input_of(num_rows) if self._input_of else self._scratch()(num_rows, first["in"])
         output, output_gradient = (self._outputs(num_rows, last["out"]) for _ in range(2))
         columns = range(first["in"])[self._columns] if self._wants_input_gradient else ()
         input_gradient = torch.empty(num_rows, len(columns), device=rows.device)

@@ -48,12 +48,14 @@ class SACActor:
         weights, gradient = self._flat[: self._size], self._gradient[: self._size]
         self._log_temperature = self._flat[self._size :]
         self._temperature_gradient = self._gradient[self._size]
-        self._policy = Mlp(self._layers, weights, gradient, 1, dtype, spares, by_output=True)
         self._adam = networks.adam(options, self._flat, self._gradient, self._size)
         critics = networks.first_critics(options, spaces, seed).to(self._device)
         layers = networks.critic_layers(options, spaces)
         action = slice(spaces.num_inputs, None)
         self._critics = Mlp(layers, critics, None, networks.NUM_CRITICS, dtype, spares, columns=action)
+        self._input = networks.JoinedInput(spaces, self._critics)
+        acting = self._input.observations
+        self._policy = Mlp(self._layers, weights, gradient, 1, dtype, spares, by_output=True, input_of=acting)
         self._value = networks.critic_value(options, self._device)
         self._parts = Scratch(torch.float32, self._device)
         self._twins, self._twin_parts = ViewOf(torch.unbind), ViewOf(torch.unbind)
@@ -63,7 +65,6 @@ class SACActor:
         entropy = options.target_entropy
         self._target_entropy = -float(spaces.num_actions) if entropy == "auto" else float(entropy)
         self._generator = networks.generator(seed, networks.ACTOR_NOISE, self._device)
-        self._input = networks.JoinedInput(spaces)
         self._block_rows = networks.block_rows(layers, dtype, self._device)
         self._statistics = RunningStatistics(spaces.num_inputs)
         self._staging = Staging(self._device)
@@ -128,11 +129,12 @@ class SACActor:
         """Actions for ``b`` rows of a batch of ``size``, their values ``[2, b]``, and the gradient ``[1, b, 2
         A]`` of the mean of temperature * log prob - value by the policy's output.
         """
-        rows = self._spaces.rows(obs)
-        draw = self._distribution.draw(self._only(self._policy.forward(rows)), self._generator)
-        output = self._critics.forward(self._input(self._critics, rows, draw.action))
+        observations = self._input.observations(len(obs))
+        observations.copy_(self._spaces.rows(obs))
+        draw = self._distribution.draw(self._only(self._policy.forward(observations)), self._generator)
+        output = self._critics.forward(self._input.joined(draw.action))
         values = self._value.expected(output)
-        gradient = self._critics.output_gradient(len(rows))
+        gradient = self._critics.output_gradient(len(obs))
         self._value.expected_gradient(output, self._chosen(values), self._numbers(-1.0 / size), gradient)
         action = self._critics.input_gradient(gradient)
         return draw, values, self._alone(self._distribution.backward(draw, action, entropy_gradient))

@@ -55,13 +55,15 @@ class SACCritic:
         policy = networks.first_policy(options, spaces, seed).to(self._device)
         layers = networks.policy_layers(options, spaces)
         rows = networks.block_rows(layers, dtype, self._device)
-        self._policy = evaluated(layers, policy, by_output=True, block_rows=rows)
+        self._input = networks.JoinedInput(spaces, self._critics)
+        self._next_input = networks.JoinedInput(spaces, self._targets)
+        acting = self._next_input.observations
+        self._policy = evaluated(layers, policy, by_output=True, block_rows=rows, input_of=acting)
         self._distribution = networks.distribution(options, spaces, self._device)
         self._numbers = Numbers(self._device)
         self._only = ViewOf(lambda output: output[0])
         self._minus_temperature = torch.tensor(-options.initial_temperature, device=self._device)
         self._generator = networks.generator(seed, networks.CRITIC_NOISE, self._device)
-        self._input, self._next_input = networks.JoinedInput(spaces), networks.JoinedInput(spaces)
         self._staging = Staging(self._device)
         self._launch_backward = captured(self._backward, self._device, [self._generator])
         self._launch_step = captured(self._step, self._device)
@@ -113,8 +115,8 @@ class SACCritic:
         """What of it happens on the device, and nothing else."""
         size = reward.shape[0]
         target = self._target(next_obs, reward, discount)
-        action = self._spaces.unit_action(action)
-        inputs = self._input(self._critics, self._spaces.rows(obs), action)
+        self._input.observations(size).copy_(self._spaces.rows(obs))
+        inputs = self._input.joined(self._spaces.unit_action(action))
         share = self._numbers(1.0 / size) if weight is None else weight / size
         errors = []
 
@@ -159,11 +161,11 @@ class SACCritic:
         return self._target(batch.next_obs, batch.reward, batch.discount)
 
     def _target(self, next_obs: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor) -> torch.Tensor:
-        next_obs = self._spaces.rows(next_obs)
-        draw = self._distribution.draw(self._only(self._policy.forward(next_obs)), self._generator)
-        output = self._targets.forward(self._next_input(self._targets, next_obs, draw.action))
-        bonus = draw.log_prob * self._minus_temperature
-        return self._value.target(output, bonus, reward, discount)
+        observations = self._next_input.observations(len(reward))
+        observations.copy_(self._spaces.rows(next_obs))
+        draw = self._distribution.draw(self._only(self._policy.forward(observations)), self._generator)
+        output = self._targets.forward(self._next_input.joined(draw.action))
+        return self._value.target(output, draw.log_prob, self._minus_temperature, reward, discount)
 
     def priorities(self) -> torch.Tensor:
         """``[B]``: the size of the last update's errors, the mean of both critics'."""

@@ -72,17 +72,20 @@ def cut(field: torch.Tensor, rows: slice) -> torch.Tensor:
 
 
 class JoinedInput:
-    """The critics' input: observation and action side by side."""
+    """The critics' input, observation and action side by side; the policy reads the observations there."""
 
-    def __init__(self, spaces: Spaces):
+    def __init__(self, spaces: Spaces, critics: Mlp):
+        self._input = critics.input
         self._parts = ViewOf(lambda rows: torch.split(rows, [spaces.num_inputs, spaces.num_actions], 1))
 
-    def __call__(self, critics: Mlp, obs: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """``[B, inputs + A]``, in the critics' own buffer."""
-        rows = critics.input(obs.shape[0])
-        inputs, actions = self._parts(rows)
-        inputs.copy_(obs)
-        actions.copy_(action)
+    def observations(self, num_rows: int) -> torch.Tensor:
+        """``[B, inputs]``, to be written."""
+        return self._parts(self._input(num_rows))[0]
+
+    def joined(self, action: torch.Tensor) -> torch.Tensor:
+        """``[B, inputs + A]``, with these actions beside the observations."""
+        rows = self._input(len(action))
+        self._parts(rows)[1].copy_(action)
         return rows
 
 

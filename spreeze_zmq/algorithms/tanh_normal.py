@@ -24,18 +24,22 @@ class Draw:
     """
 
     def __init__(self, num_actions: int, num_rows: int, dtype: torch.dtype, device: torch.device):
-        def buffer(*shape: int) -> torch.Tensor:
-            return torch.empty(*shape, dtype=dtype, device=device)
+        def buffer(num_numbers: int) -> torch.Tensor:
+            return torch.empty(num_numbers, num_rows, dtype=dtype, device=device)
 
-        self.output = buffer(2 * num_actions, num_rows)
-        self.squashed, self.log_std, self.std, self.noise, self.unbounded, self.bounded, self.spare = (
-            buffer(num_actions, num_rows) for _ in range(7)
-        )
+        self.output = buffer(2 * num_actions)
+        self.std, self.noise, self.bounded, self.spare = (buffer(num_actions) for _ in range(4))
+        #: Of which the log density is a weighted sum; see ``TanhNormal``.
+        self.terms = buffer(4 * num_actions + 1)
+        *parts, ones = torch.split(self.terms, num_actions)
+        self.unbounded, self.softplus, self.noise_squared, self.squashed = parts
+        ones.fill_(1.0)
         #: ``[B, A]``, in [-1, 1].
         self.action = self.bounded.T
+        self.log_prob_row = buffer(1)
         #: ``[B]``, of the density of ``action``.
-        self.log_prob = buffer(num_rows)
-        self.gradient = buffer(2 * num_actions, num_rows)
+        self.log_prob = self.log_prob_row[0]
+        self.gradient = buffer(2 * num_actions)
         self.mean_gradient, self.raw_gradient = torch.split(self.gradient, num_actions)
 
 
@@ -65,8 +69,13 @@ class TanhNormal:
         self._dtype, self._device = dtype, device
         self._half = 0.5 * (log_std_max - log_std_min)
         numbers = Numbers(device)
-        self._half_range, self._centre = numbers(self._half), numbers(log_std_min + self._half)
-        self._constant = numbers(-num_actions * (2.0 * math.log(2.0) + LOG_SQRT_2PI))
+        centre = log_std_min + self._half
+        self._half_range, self._centre = numbers(self._half), numbers(centre)
+        # Of each action: -noise^2/2 - log std - log sqrt(2 pi) - 2 (log 2 - u - softplus(-2 u)), where the
+        # softplus of sharpness -2 is -softplus(-2 u) / 2.
+        constant = -num_actions * (centre + 2.0 * math.log(2.0) + LOG_SQRT_2PI)
+        weights = [weight for weight in (2.0, -4.0, -0.5, -self._half) for _ in range(num_actions)]
+        self._weights = torch.tensor([[*weights, constant]], dtype=dtype, device=device)
         self._draws: dict[int, Draw] = {}
         self._turned = ViewOf(lambda output: output.T)
         self._whole = ViewOf(lambda gradient: gradient.T)
@@ -87,20 +96,21 @@ class TanhNormal:
             rows = draw.output.copy_(rows)
         mean, raw = self._parts(rows)
         torch.tanh(raw, out=draw.squashed)
-        torch.add(self._centre, draw.squashed, alpha=self._half, out=draw.log_std)
-        torch.exp(draw.log_std, out=draw.std)
-        noise, u, halves = draw.noise, draw.unbounded, draw.spare
-        noise.normal_(generator=generator)
-        torch.addcmul(mean, draw.std, noise, out=u)
-        torch.tanh(u, out=draw.bounded)
-        # Summed over the actions at the end: half of -noise^2/2 - log std - log sqrt(2 pi) - 2 (log 2 - u -
-        # softplus(-2 u)), where the softplus of sharpness -2 is -softplus(-2 u) / 2.
-        torch.ops.aten.softplus.out(u, -2.0, 20.0, out=halves)
-        torch.sub(u, halves, alpha=2.0, out=halves)
-        halves.addcmul_(noise, noise, value=-0.25).sub_(draw.log_std, alpha=0.5)
-        torch.sum(halves, 0, out=draw.log_prob)
-        torch.add(self._constant, draw.log_prob, alpha=2.0, out=draw.log_prob)
+        torch.add(self._centre, draw.squashed, alpha=self._half, out=draw.std)
+        torch.exp(draw.std, out=draw.std)
+        draw.noise.normal_(generator=generator)
+        torch.addcmul(mean, draw.std, draw.noise, out=draw.unbounded)
+        torch.tanh(draw.unbounded, out=draw.bounded)
+        torch.ops.aten.softplus.out(draw.unbounded, -2.0, 20.0, out=draw.softplus)
+        torch.mul(draw.noise, draw.noise, out=draw.noise_squared)
+        self._add_up(draw)
         return draw
+
+    def _add_up(self, draw: Draw) -> None:
+        if self._device.type == "cpu":
+            torch.mm(self._weights, draw.terms, out=draw.log_prob_row)
+        else:  # whose products may be in a shorter format
+            torch.sum(draw.terms * self._weights.T, 0, keepdim=True, out=draw.log_prob_row)
 
     def backward(
         self, draw: Draw, action_gradient: torch.Tensor, entropy_gradient: torch.Tensor

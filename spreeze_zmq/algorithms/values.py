@@ -27,13 +27,19 @@ class Value(Protocol):
         """
 
     def target(
-        self, output: torch.Tensor, bonus: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
+        self,
+        output: torch.Tensor,
+        log_prob: torch.Tensor,
+        minus_temperature: torch.Tensor,
+        reward: torch.Tensor,
+        discount: torch.Tensor,
     ) -> torch.Tensor:
-        """What to learn: ``reward + discount * (return of the next state + bonus)``.
+        """What to learn: ``reward + discount * (return of the next state - temperature * log_prob)``.
 
         Args:
             output: of the target critics at the next states.
-            bonus: ``[B]``, added to each next return.
+            log_prob: ``[B]``, of the next actions.
+            minus_temperature: 0-d.
             reward: ``[B]``.
             discount: ``[B]``.
         """
@@ -77,11 +83,16 @@ class ScalarValue:
         torch.mul(weight, share, out=self._values(gradient))
 
     def target(
-        self, output: torch.Tensor, bonus: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
+        self,
+        output: torch.Tensor,
+        log_prob: torch.Tensor,
+        minus_temperature: torch.Tensor,
+        reward: torch.Tensor,
+        discount: torch.Tensor,
     ) -> torch.Tensor:
         """``[B]``."""
         value = torch.minimum(*self._twins(output)) if self._lowest else self._values(output).float().mean(0)
-        return torch.addcmul(reward, discount, bonus + value)
+        return torch.addcmul(reward, discount, torch.addcmul(value, log_prob, minus_temperature))
 
     def expected_target(self, target: torch.Tensor) -> torch.Tensor:
         """The target itself."""
@@ -132,7 +143,12 @@ class CategoricalValue:
         torch.mul(probability * (self._atoms - expected), (weight * share).unsqueeze(2), out=gradient)
 
     def target(
-        self, output: torch.Tensor, bonus: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor
+        self,
+        output: torch.Tensor,
+        log_prob: torch.Tensor,
+        minus_temperature: torch.Tensor,
+        reward: torch.Tensor,
+        discount: torch.Tensor,
     ) -> torch.Tensor:
         """Probabilities ``[B, num_atoms]``."""
         probabilities = output.float().softmax(2)  # [2, B, atoms]
@@ -141,6 +157,7 @@ class CategoricalValue:
             probability = torch.where(first.unsqueeze(1), probabilities[0], probabilities[1])
         else:
             probability = probabilities.mean(0)
+        bonus = log_prob * minus_temperature
         moved = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), bonus.unsqueeze(1) + self._atoms)
         place = moved.clamp_(self._low, self._high).sub_(self._low).div_(self._step)
         place.clamp_(max=self.num_outputs - 1)  # the division may have rounded upwards

@@ -66,20 +66,26 @@ def paired(
     return Figure(name, *medians, unit, statistics.median(ratios))
 
 
-def in_turn(ways: Mapping[str, Way], seconds: float, num_rounds: int | None = None) -> dict[str, list[Rate]]:
+def in_turn(
+    ways: Mapping[str, Way], seconds: float, least: int = 3, turn_s: float = TURN_S
+) -> dict[str, list[Rate]]:
     """The rates of each way, one for each round; every other round goes through the ways backwards.
 
     Args:
         ways: what is compared.
         seconds: for all of them together. One more round goes before them, which only warms up.
-        num_rounds: at least 2; by default as many as turns of ``TURN_S`` fit, at least 3.
+        least: number of rounds, also where that takes longer.
+        turn_s: longest turn of one way.
     """
-    rounds = num_rounds or max(3, math.ceil(seconds / (len(ways) * TURN_S)))
-    turn_s = seconds / (len(ways) * rounds)
+    turn_s = min(turn_s, seconds / (len(ways) * least))
     rates: dict[str, list[Rate]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
+    number, ends_s = 0, math.inf
+    while number <= least or time.perf_counter() < ends_s:
         for name in list(ways)[:: 1 if number % 2 else -1]:
             rates[name].append(ways[name](turn_s))
+        if number == 0:
+            ends_s = time.perf_counter() + seconds
+        number += 1
     return {name: measured[1:] for name, measured in rates.items()}
 
 

@@ -41,6 +41,8 @@ BATCH_SIZES = (256, 1024, 8192)
 #: The largest batch takes part where a section lasts at least so long: five rounds of it take 2 s.
 SECONDS_FOR_ALL = 5.0
 ROUNDS = 5
+#: Of one way: the clock of a core with neighbours changes by a quarter within a second.
+TURN_S = 0.1
 #: Rows of larger batches are multiplied faster so many at a time. The limit of the hidden layer is the better
 #: of the whole batch and the last of these, that of all products the best of these.
 IN_CACHE = (256, 1024)
@@ -117,7 +119,7 @@ def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds:
     if precision == "fp32":
         plain = PlainSAC(**widths, fused=True)
         ways["plain"] = lambda turn_s: repeated(lambda: plain.update(batch), 1, turn_s)
-    rates = in_turn(ways, seconds, ROUNDS)
+    rates = in_turn(ways, seconds, ROUNDS, TURN_S)
     updates = {half: [rate.per_s for rate in rates[half]] for half in counted}
     limit, best_own = best_of(rates, limits), best_of(rates, own)
     figures = update_figures(what, batch_size, limit, counted, updates)

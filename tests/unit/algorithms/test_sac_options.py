@@ -91,7 +91,7 @@ def test_the_distribution_is_projected_as_the_paper_says(twins):
     else:
         probability = probabilities.mean(0)
     moved = (reward[:, None] + discount[:, None] * (bonus[:, None] + torch.from_numpy(atoms))).numpy()
-    target = value.target(output, bonus, reward, discount)
+    target = value.target(output, -bonus, torch.tensor(-1.0), reward, discount)
     np.testing.assert_allclose(target.numpy(), project_by_hand(probability, moved, atoms), atol=1e-5)
     np.testing.assert_allclose(target.sum(1).numpy(), 1.0, rtol=1e-5)
 
@@ -100,8 +100,8 @@ def test_the_mean_of_two_critics_is_the_bootstrap():
     """reward + discount * (mean of 3 and 7 + bonus); the lower one with ``min``."""
     output = torch.tensor([[[3.0]], [[7.0]]])
     one, half = torch.ones(1), torch.full((1,), 0.5)
-    assert ScalarValue("mean").target(output, one, one, half).item() == 1 + 0.5 * (5 + 1)
-    assert ScalarValue("min").target(output, one, one, half).item() == 1 + 0.5 * (3 + 1)
+    assert ScalarValue("mean").target(output, -one, -one[0], one, half).item() == 1 + 0.5 * (5 + 1)
+    assert ScalarValue("min").target(output, -one, -one[0], one, half).item() == 1 + 0.5 * (3 + 1)
 
 
 @pytest.mark.parametrize(
