@@ -68,15 +68,15 @@ class Linear:
         if not isinstance(output, torch.Tensor):
             output = output(x.shape[0], x.shape[1], self._weight.shape[1])
         self.output = output
+        turned = self._weight.transpose(1, 2)
         if by_output:
-            operands, to = (self._weight, x.transpose(1, 2)), output.transpose(1, 2)
-            column = bias.unsqueeze(2)
+            rows = output.transpose(1, 2)
+            product = _product(self._weight, x.transpose(1, 2), rows)
+            self.forward: list[Step] = [product, partial(rows.add_, bias.unsqueeze(2))]
+        elif bias_follows:
+            self.forward = [_product(x, turned, output)]
         else:
-            operands, to = (x, self._weight.transpose(1, 2)), output
-            column = bias.unsqueeze(1)
-        self.forward: list[Step] = [_product(*operands, to)]
-        if not bias_follows:
-            self.forward.append(partial(to.add_, column))
+            self.forward = [partial(torch.baddbmm, bias.unsqueeze(1), x, turned, out=output)]
 
     def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> list[Step]:
         """Of weight and bias."""
@@ -84,13 +84,15 @@ class Linear:
         weight, bias = self._gradients
         # The bias first: the gradient has just been written and is still in the cache.
         return [
-            _sum_of_rows(gradient, bias, add),
+            *_sum_of_rows(gradient, bias, add),
             _product(gradient.transpose(1, 2), self._x, weight, add),
         ]
 
     def backward(self, gradient: torch.Tensor, buffer: Buffer) -> tuple[torch.Tensor, list[Step]]:
         """As the protocol says."""
         result = buffer(*self._x.shape)
+        if gradient.shape[2] == 1 and not _in_cached_code(gradient):
+            return result, [partial(torch.mul, gradient, self._weight, out=result)]
         return result, [_product(gradient, self._weight, result)]
 
     def input_gradient(
@@ -149,8 +151,8 @@ class LayerNorm:
         product = self._temporary(*gradient.shape)
         return [
             lambda: torch.mul(gradient, self._saved[0], out=product),
-            _sum_of_rows(product, weight, add),
-            _sum_of_rows(gradient, bias, add),
+            *_sum_of_rows(product, weight, add),
+            *_sum_of_rows(gradient, bias, add),
         ]
 
     def backward(self, gradient: torch.Tensor, buffer: Buffer) -> tuple[torch.Tensor, list[Step]]:
@@ -178,11 +180,19 @@ def _product(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, add:
     return partial(torch.bmm, left, right, out=output)
 
 
-def _sum_of_rows(rows: torch.Tensor, total: torch.Tensor, add: bool) -> Step:
-    """Of ``[E, B, size]`` into ``[E, size]``, or added to it.
-
-    As a product: in the midst of products their code is at hand, while that of a sum has left the core's
-    caches and takes twice the time.
+def _in_cached_code(tensor: torch.Tensor) -> bool:
+    """Whether a product of few numbers is quicker than the plain operation. The CPU's in float32 is: in the
+    midst of products their code is at hand, while the other's has left the core's caches.
     """
-    ones = rows.new_ones(len(rows), 1, rows.shape[1])
-    return _product(ones, rows, total.unsqueeze(1), add)
+    return tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+
+
+def _sum_of_rows(rows: torch.Tensor, total: torch.Tensor, add: bool) -> list[Step]:
+    """Of ``[E, B, size]`` into ``[E, size]``, or added to it."""
+    if _in_cached_code(rows):
+        ones = rows.new_ones(len(rows), 1, rows.shape[1])
+        return [_product(ones, rows, total.unsqueeze(1), add)]
+    if not add:
+        return [partial(torch.sum, rows, 1, out=total)]
+    part = torch.empty_like(total)
+    return [partial(torch.sum, rows, 1, out=part), partial(total.add_, part)]
