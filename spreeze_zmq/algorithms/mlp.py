@@ -249,7 +249,7 @@ class Mlp:
             (self.gradient.add_ if add else self.gradient.copy_)(self._gradients)
 
     def _filled(self, x: torch.Tensor) -> Layout:
-        layout = self._layout(len(x))
+        layout = self._layout(x.shape[0])
         if x is not layout.input:
             layout.input.copy_(x)
         return layout

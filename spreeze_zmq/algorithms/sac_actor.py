@@ -129,12 +129,13 @@ class SACActor:
         """Actions for ``b`` rows of a batch of ``size``, their values ``[2, b]``, and the gradient ``[1, b, 2
         A]`` of the mean of temperature * log prob - value by the policy's output.
         """
-        observations = self._input.observations(len(obs))
+        num_rows = obs.shape[0]
+        observations = self._input.observations(num_rows)
         observations.copy_(self._spaces.rows(obs))
         draw = self._distribution.draw(self._only(self._policy.forward(observations)), self._generator)
         output = self._critics.forward(self._input.joined(draw.action))
         values = self._value.expected(output)
-        gradient = self._critics.output_gradient(len(obs))
+        gradient = self._critics.output_gradient(num_rows)
         self._value.expected_gradient(output, self._chosen(values), self._numbers(-1.0 / size), gradient)
         action = self._critics.input_gradient(gradient)
         return draw, values, self._alone(self._distribution.backward(draw, action, entropy_gradient))

@@ -89,20 +89,21 @@ class SACCritic:
         assert self._critics.gradient is not None
         return self._critics.gradient
 
+    @torch.inference_mode()
     def update(self, batch: Batch) -> LazyMetrics:
         """One step of both critics; metrics ``critic_loss``, ``q_mean`` and ``target_mean``."""
-        metrics = self.backward(batch)
-        self.step()
+        metrics = self._launch_backward(*_fields(batch))
+        self._launch_step()
+        self.num_updates += 1
         return metrics
 
+    @torch.inference_mode()
     def backward(self, batch: Batch) -> LazyMetrics:
         """The gradient of the loss: the sum over the critics of the mean over the batch, each row by its
         weight if it has one.
         """
-        fields = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs, batch.weight)
-        return self._launch_backward(*fields)
+        return self._launch_backward(*_fields(batch))
 
-    @torch.inference_mode()
     def _backward(
         self,
         obs: torch.Tensor,
@@ -138,7 +139,6 @@ class SACCritic:
         self._launch_step()
         self.num_updates += 1
 
-    @torch.inference_mode()
     def _step(self) -> None:
         """What of it happens on the device, and nothing else."""
         self._adam.step()
@@ -161,7 +161,7 @@ class SACCritic:
         return self._target(batch.next_obs, batch.reward, batch.discount)
 
     def _target(self, next_obs: torch.Tensor, reward: torch.Tensor, discount: torch.Tensor) -> torch.Tensor:
-        observations = self._next_input.observations(len(reward))
+        observations = self._next_input.observations(reward.shape[0])
         observations.copy_(self._spaces.rows(next_obs))
         draw = self._distribution.draw(self._only(self._policy.forward(observations)), self._generator)
         output = self._targets.forward(self._next_input.joined(draw.action))
@@ -205,3 +205,7 @@ class SACCritic:
         self._adam.load_state_dict(state["adam"])
         self._generator.set_state(state["generator"].cpu())
         self.num_updates = int(state["num_updates"])
+
+
+def _fields(batch: Batch) -> tuple[torch.Tensor | None, ...]:
+    return batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs, batch.weight

@@ -84,7 +84,7 @@ class JoinedInput:
 
     def joined(self, action: torch.Tensor) -> torch.Tensor:
         """``[B, inputs + A]``, with these actions beside the observations."""
-        rows = self._input(len(action))
+        rows = self._input(action.shape[0])
         self._parts(rows)[1].copy_(action)
         return rows
 

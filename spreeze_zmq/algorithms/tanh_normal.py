@@ -87,10 +87,10 @@ class TanhNormal:
         The log density is that of arXiv 1812.05905, appendix C, equation 26, with log(1 - tanh(u)^2) in the
         form 2 (log 2 - u - softplus(-2 u)), which does not round to minus infinity for large u.
         """
-        draw = self._draws.get(len(output))
+        num_rows = output.shape[0]
+        draw = self._draws.get(num_rows)
         if draw is None:
-            draw = Draw(self.num_actions, len(output), self._dtype, self._device)
-            self._draws[len(output)] = draw
+            draw = self._draws[num_rows] = Draw(self.num_actions, num_rows, self._dtype, self._device)
         rows = self._turned(output)
         if rows.dtype != self._dtype or not rows.is_contiguous():
             rows = draw.output.copy_(rows)
