@@ -55,7 +55,7 @@ class FlatAdam:
         if self._max_gradient_norm:
             norm = self._gradient[0].norm()
             self._gradient[0].mul_((self._max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
-        self._steps[0].add_(self._one)
+        torch.add(self._steps[0], self._one, out=self._steps[0])
         torch._fused_adam_(
             self._parameters,
             self._gradient,

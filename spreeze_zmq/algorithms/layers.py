@@ -72,7 +72,7 @@ class Linear:
         if by_output:
             rows = output.transpose(1, 2)
             product = _product(self._weight, x.transpose(1, 2), rows)
-            self.forward: list[Step] = [product, partial(rows.add_, bias.unsqueeze(2))]
+            self.forward: list[Step] = [product, partial(torch.add, rows, bias.unsqueeze(2), out=rows)]
         elif bias_follows:
             self.forward = [_product(x, turned, output)]
         else:
@@ -103,7 +103,10 @@ class Linear:
         """
         weight = self._weight[:, :, columns]
         if len(gradient) == 1 and gradient.dtype == total.dtype:
-            return [_product(gradient, weight, total.unsqueeze(0), add)]
+            if not add:
+                return [_product(gradient, weight, total.unsqueeze(0))]
+            part = self._temporary(1, *total.shape)
+            return [_product(gradient, weight, part), partial(torch.add, total, part[0], out=total)]
         assert not add
         each = self._temporary(len(gradient), *total.shape)
         return [

@@ -47,7 +47,7 @@ class SACActor:
         self._gradient = torch.zeros_like(self._flat)
         weights, gradient = self._flat[: self._size], self._gradient[: self._size]
         self._log_temperature = self._flat[self._size :]
-        self._temperature_gradient = self._gradient[self._size]
+        self._temperature_gradient = self._gradient[self._size :].view(1, 1)
         self._adam = networks.adam(options, self._flat, self._gradient, self._size)
         critics = networks.first_critics(options, spaces, seed).to(self._device)
         layers = networks.critic_layers(options, spaces)
@@ -102,7 +102,7 @@ class SACActor:
     def _update(self, obs: torch.Tensor) -> LazyMetrics:
         """What happens on the device, and nothing else."""
         size = obs.shape[0]
-        temperature = self._log_temperature.exp()  # [1]
+        temperature = torch.exp(self._log_temperature)  # [1]
         entropy_gradient = temperature * self._numbers(-1.0 / size)
         log_probs = []
         step = self._block_rows or size
@@ -110,16 +110,18 @@ class SACActor:
             rows = slice(start, min(start + step, size))
             draw, values, gradient = self._improve(cut(obs, rows), size, entropy_gradient)
             self._policy.backward(gradient, add=start > 0)
-            log_probs.append(draw.log_prob.sum())
+            log_probs.append(self._distribution.total(draw))
         entropy = sum(log_probs[1:], log_probs[0]) * self._numbers(-1.0 / size)
         if self._options.learn_temperature:
-            torch.sub(entropy, self._numbers(self._target_entropy), out=self._temperature_gradient)
+            torch.add(entropy, self._numbers(-self._target_entropy), out=self._temperature_gradient)
         self._adam.step()
         self._policy.refresh()
         # The value is that of the last block: its rows are as random as any.
         return LazyMetrics(
-            actor_loss=lambda: -temperature[0] * entropy - self._chosen(values).mul(values).sum(0).mean(),
-            entropy=lambda: entropy,
+            actor_loss=lambda: (
+                -temperature[0] * entropy[0, 0] - self._chosen(values).mul(values).sum(0).mean()
+            ),
+            entropy=lambda: entropy[0, 0],
             temperature=lambda: temperature[0],
         )
 
@@ -148,7 +150,7 @@ class SACActor:
         chosen = self._parts(*values.shape)
         first_part, second_part = self._twin_parts(chosen)
         torch.le(first, second, out=first_part)
-        torch.gt(first, second, out=second_part)
+        torch.add(self._numbers(1.0), first_part, alpha=-1.0, out=second_part)
         return chosen
 
     def parameters(self) -> NDArray[np.float32]:

@@ -33,7 +33,7 @@ class Draw:
         self.terms = buffer(4 * num_actions + 1)
         *parts, ones = torch.split(self.terms, num_actions)
         self.unbounded, self.softplus, self.noise_squared, self.squashed = parts
-        ones.fill_(1.0)
+        self.ones = ones.fill_(1.0).T
         #: ``[B, A]``, in [-1, 1].
         self.action = self.bounded.T
         self.log_prob_row = buffer(1)
@@ -112,6 +112,12 @@ class TanhNormal:
         else:  # whose products may be in a shorter format
             torch.sum(draw.terms * self._weights.T, 0, keepdim=True, out=draw.log_prob_row)
 
+    def total(self, draw: Draw) -> torch.Tensor:
+        """The sum of ``log_prob``, ``[1, 1]``."""
+        if self._device.type == "cpu":
+            return torch.mm(draw.log_prob_row, draw.ones)
+        return draw.log_prob_row.sum(1, keepdim=True)
+
     def backward(
         self, draw: Draw, action_gradient: torch.Tensor, entropy_gradient: torch.Tensor
     ) -> torch.Tensor:
@@ -126,10 +132,10 @@ class TanhNormal:
         u, raw = draw.mean_gradient, draw.raw_gradient
         # d action / d u = 1 - action^2, and d log_prob / d u = 2 action.
         torch.ops.aten.tanh_backward.grad_input(self._turned(action_gradient), draw.bounded, grad_input=u)
-        u.addcmul_(draw.bounded, entropy_gradient, value=-2.0)
+        torch.addcmul(u, draw.bounded, entropy_gradient, value=-2.0, out=u)
         # d u / d log_std = std noise, and d log_prob / d log_std = -1 beside it.
         log_std = torch.mul(draw.std, draw.noise, out=draw.spare)
         torch.addcmul(entropy_gradient, u, log_std, out=log_std)
         torch.ops.aten.tanh_backward.grad_input(log_std, draw.squashed, grad_input=raw)
-        raw.mul_(self._half_range)
+        torch.mul(raw, self._half_range, out=raw)
         return self._whole(draw.gradient)

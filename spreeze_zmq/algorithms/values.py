@@ -102,7 +102,7 @@ class ScalarValue:
         self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor
     ) -> torch.Tensor:
         """The errors are those of the value."""
-        error = self._values(output) - target
+        error = torch.add(self._values(output), target, alpha=-1.0)
         torch.mul(error, weight, out=self._values(gradient))
         return error
 
