@@ -101,7 +101,7 @@ class TanhNormal:
         draw.noise.normal_(generator=generator)
         torch.addcmul(mean, draw.std, draw.noise, out=draw.unbounded)
         torch.tanh(draw.unbounded, out=draw.bounded)
-        torch.ops.aten.softplus.out(draw.unbounded, -2.0, 20.0, out=draw.softplus)
+        torch.nn.functional.softplus(draw.unbounded, -2.0, 20.0, out=draw.softplus)
         torch.mul(draw.noise, draw.noise, out=draw.noise_squared)
         self._add_up(draw)
         return draw
@@ -131,11 +131,18 @@ class TanhNormal:
         """
         u, raw = draw.mean_gradient, draw.raw_gradient
         # d action / d u = 1 - action^2, and d log_prob / d u = 2 action.
-        torch.ops.aten.tanh_backward.grad_input(self._turned(action_gradient), draw.bounded, grad_input=u)
+        self._through_tanh(self._turned(action_gradient), draw.bounded, draw.spare, u)
         torch.addcmul(u, draw.bounded, entropy_gradient, value=-2.0, out=u)
         # d u / d log_std = std noise, and d log_prob / d log_std = -1 beside it.
         log_std = torch.mul(draw.std, draw.noise, out=draw.spare)
         torch.addcmul(entropy_gradient, u, log_std, out=log_std)
-        torch.ops.aten.tanh_backward.grad_input(log_std, draw.squashed, grad_input=raw)
+        self._through_tanh(log_std, draw.squashed, raw, raw)
         torch.mul(raw, self._half_range, out=raw)
         return self._whole(draw.gradient)
+
+    def _through_tanh(
+        self, gradient: torch.Tensor, tanh: torch.Tensor, spare: torch.Tensor, result: torch.Tensor
+    ) -> None:
+        """``gradient (1 - tanh^2)``."""
+        torch.mul(gradient, tanh, out=spare)
+        torch.addcmul(gradient, spare, tanh, value=-1.0, out=result)
