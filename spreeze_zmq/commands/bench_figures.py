@@ -100,6 +100,20 @@ def repeated(step: Callable[[], object], amount: int, turn_s: float) -> Rate:
     return Rate(count * amount / passed_s, count * amount / cpu_s)
 
 
+def typical(step: Callable[[], object], amount: int, turn_s: float) -> Rate:
+    """As ``repeated``, by the median duration of a step: those in which the machine did something else do not
+    count.
+    """
+    times_s: list[tuple[float, float]] = []
+    ends_s = time.perf_counter() + turn_s
+    while not times_s or time.perf_counter() < ends_s:
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        step()
+        times_s.append((time.perf_counter() - began_s, time.process_time() - began_cpu_s))
+    typical_s, typical_cpu_s = (statistics.median(times) for times in zip(*times_s, strict=True))
+    return Rate(amount / typical_s, amount / max(typical_cpu_s, 1e-9))
+
+
 def number(value: float) -> str:
     """As a table shows it: three digits at least, thousands apart."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

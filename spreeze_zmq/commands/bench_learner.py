@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import ActorHalf, CriticHalf
-from spreeze_zmq.commands.bench_figures import Figure, Rate, Section, Way, in_turn, number, paired, repeated
+from spreeze_zmq.commands.bench_figures import Figure, Rate, Section, Way, in_turn, number, paired, typical
 from spreeze_zmq.commands.bench_replay import measure_feeding
 from spreeze_zmq.commands.update_arithmetic import (
     HIDDEN_SIZES,
@@ -108,17 +108,17 @@ def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds:
     limits = {f"limit of {rows} rows": bare(rows, precision) for rows in {batch_size, blocks[-1]}}
     ways: dict[str, Way] = {
         **limits,
-        "critic": lambda turn_s: repeated(lambda: critic.update(batch), 1, turn_s),
-        "actor": lambda turn_s: repeated(lambda: actor.update(batch.obs), 1, turn_s),
+        "critic": lambda turn_s: typical(lambda: critic.update(batch), 1, turn_s),
+        "actor": lambda turn_s: typical(lambda: actor.update(batch.obs), 1, turn_s),
     }
     own: dict[str, Way] = {}
     for rows in blocks:
         products = update_products(rows, precision, **widths, num_actions=num_actions)
-        own[f"products of {rows} rows"] = partial(repeated, products, flops * rows // batch_size)
+        own[f"products of {rows} rows"] = partial(typical, products, flops * rows // batch_size)
     ways |= own
     if precision == "fp32":
         plain = PlainSAC(**widths, fused=True)
-        ways["plain"] = lambda turn_s: repeated(lambda: plain.update(batch), 1, turn_s)
+        ways["plain"] = lambda turn_s: typical(lambda: plain.update(batch), 1, turn_s)
     rates = in_turn(ways, seconds, ROUNDS, TURN_S)
     updates = {half: [rate.per_s for rate in rates[half]] for half in counted}
     limit, best_own = best_of(rates, limits), best_of(rates, own)
@@ -166,8 +166,9 @@ def update_figures(
 
 
 def best_of(rates: Mapping[str, Sequence[Rate]], names: Iterable[str]) -> list[float]:
-    """The rate of the best of these ways, in each round."""
-    return [max(rate.per_s for rate in turn) for turn in zip(*(rates[name] for name in names), strict=True)]
+    """The rates of the best of these ways, by their medians."""
+    series = ([rate.per_s for rate in rates[name]] for name in names)
+    return max(series, key=statistics.median)
 
 
 def together(counted: Mapping[str, int], updates: Mapping[str, Sequence[float]]) -> list[float]:
@@ -181,7 +182,7 @@ def bare(num_rows: int, precision: str) -> Way:
     from spreeze_zmq.commands.bare_products import hidden_products
 
     products, flops = hidden_products(num_rows, precision)
-    return lambda turn_s: repeated(products, flops, turn_s)
+    return lambda turn_s: typical(products, flops, turn_s)
 
 
 def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from spreeze_zmq.commands import bench, bench_channels, spreeze
-from spreeze_zmq.commands.bench_figures import Rate, Section, in_turn, paired, repeated
+from spreeze_zmq.commands.bench_figures import Rate, Section, in_turn, paired, repeated, typical
 
 
 def run(*words):
@@ -126,6 +126,17 @@ def test_a_step_longer_than_its_turn_is_taken_once():
     rate = repeated(lambda: time.sleep(0.02), 10, 0.001)
     assert 100 < rate.per_s <= 500
     assert rate.per_cpu_s > rate.per_s
+
+
+def test_steps_that_the_machine_interrupted_do_not_count():
+    """Two of nine take ten times as long; the typical rate is that of the other seven."""
+    pauses = iter([0.002, 0.02, 0.002, 0.002, 0.002, 0.02, 0.002, 0.002] + 100 * [0.002])
+
+    def step():
+        time.sleep(next(pauses))
+
+    typically = typical(step, 10, 0.06).per_s
+    assert 10 / 0.004 < typically <= 10 / 0.002
 
 
 # --- bad input ------------------------------------------------------------------------------------
