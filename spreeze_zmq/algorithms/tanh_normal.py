@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch.nn.functional import softplus
 
 from spreeze_zmq.algorithms.scratch import Numbers, ViewOf
 
@@ -101,7 +102,7 @@ class TanhNormal:
         draw.noise.normal_(generator=generator)
         torch.addcmul(mean, draw.std, draw.noise, out=draw.unbounded)
         torch.tanh(draw.unbounded, out=draw.bounded)
-        torch.nn.functional.softplus(draw.unbounded, -2.0, 20.0, out=draw.softplus)
+        softplus(draw.unbounded, -2.0, 20.0, out=draw.softplus)  # type: ignore[call-arg]
         torch.mul(draw.noise, draw.noise, out=draw.noise_squared)
         self._add_up(draw)
         return draw
