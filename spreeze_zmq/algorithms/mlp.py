@@ -8,88 +8,17 @@ for a number of rows, and an update only makes the calls.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 
 from spreeze_zmq.algorithms.activations import Activation, takes_bias
 from spreeze_zmq.algorithms.layers import Buffer, Layer, LayerNorm, Linear, Step, run
-from spreeze_zmq.algorithms.scratch import Scratch, Spares
-
-LayerDescription = dict[str, Any]
-#: Numbers of rows that a network is laid out for at a time: a block of a batch, and its rest.
-LAYOUTS_KEPT = 4
-
-
-def describe(
-    inputs: int, hidden_sizes: Sequence[int], outputs: int, activation: str, layer_norm: bool = False
-) -> list[LayerDescription]:
-    """The layers in plain values, as the policy message carries them."""
-    layers: list[LayerDescription] = []
-    for size in hidden_sizes:
-        layers.append({"kind": "linear", "in": inputs, "out": size})
-        if layer_norm:
-            layers.append({"kind": "layer_norm", "size": size, "eps": 1e-5})
-        layers.append({"kind": activation})
-        inputs = size
-    layers.append({"kind": "linear", "in": inputs, "out": outputs})
-    return layers
-
-
-def shapes(layers: Sequence[LayerDescription]) -> list[tuple[int, ...]]:
-    """The shape of every parameter of one network, in packing order: of each layer weight, then bias."""
-    packed: list[tuple[int, ...]] = []
-    for layer in layers:
-        if layer["kind"] == "linear":
-            packed += [(layer["out"], layer["in"]), (layer["out"],)]
-        elif layer["kind"] == "layer_norm":
-            packed += [(layer["size"],), (layer["size"],)]
-    return packed
-
-
-def num_parameters(layers: Sequence[LayerDescription], num_networks: int = 1) -> int:
-    """Length of the flat buffer."""
-    return num_networks * sum(math.prod(shape) for shape in shapes(layers))
-
-
-def initialize(
-    layers: Sequence[LayerDescription],
-    num_networks: int,
-    generator: torch.Generator,
-    output_scale: float = 1.0,
-) -> torch.Tensor:
-    """Fresh flat parameters on the CPU, float32, drawn from ``generator``.
-
-    Weights and biases are uniform in +-1/sqrt(inputs), layer norms start as the identity, and the last layer
-    is multiplied by ``output_scale``: a small one makes a policy's first mean action almost zero.
-    """
-    flat = torch.empty(num_parameters(layers, num_networks))
-    parameters = _views(flat, layers, num_networks)
-    for layer in layers:
-        if layer["kind"] == "linear":
-            bound = 1.0 / math.sqrt(layer["in"])
-            for tensor in (next(parameters), next(parameters)):
-                tensor.copy_(torch.empty(tensor.shape).uniform_(-bound, bound, generator=generator))
-                if layer is layers[-1]:
-                    tensor.mul_(output_scale)
-        elif layer["kind"] == "layer_norm":
-            next(parameters).fill_(1.0)
-            next(parameters).zero_()
-    return flat
-
-
-def _views(flat: torch.Tensor, layers: Sequence[LayerDescription], num_networks: int) -> Any:
-    """``[E, *shape]`` views of ``flat``, layer by layer: the same layer of all networks lies together."""
-    offset = 0
-    for shape in shapes(layers):
-        size = num_networks * math.prod(shape)
-        yield flat[offset : offset + size].view(num_networks, *shape)
-        offset += size
+from spreeze_zmq.algorithms.packing import LayerDescription, views
+from spreeze_zmq.algorithms.scratch import LAYOUTS_KEPT, Scratch, Spares
 
 
 @dataclass(frozen=True)
@@ -260,7 +189,7 @@ class Mlp:
         layout = self._layouts.get(num_rows)
         if layout is None:
             if len(self._layouts) == LAYOUTS_KEPT:
-                self._layouts.clear()
+                del self._layouts[next(iter(self._layouts))]
             layout = self._layouts[num_rows] = self._lay_out(num_rows)
         return layout
 
@@ -311,7 +240,7 @@ class Mlp:
         """The layers of some networks for some rows, of which the last writes ``output``."""
 
         def parameters(flat: torch.Tensor) -> Iterator[torch.Tensor]:
-            return (view[which] for view in _views(flat, self._description, self.num_networks))
+            return (view[which] for view in views(flat, self._description, self.num_networks))
 
         weights = parameters(self._weights)
         gradients = None if self._gradients is None else parameters(self._gradients)

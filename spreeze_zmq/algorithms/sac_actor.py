@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from spreeze_zmq.algorithms import sac_networks as networks
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
-from spreeze_zmq.algorithms.mlp import Mlp, num_parameters
+from spreeze_zmq.algorithms.mlp import Mlp
 from spreeze_zmq.algorithms.observations import RunningStatistics
+from spreeze_zmq.algorithms.packing import num_parameters
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.sac_networks import cut

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.interface import Environment
-from spreeze_zmq.algorithms.mlp import LayerDescription, Mlp, describe, initialize
+from spreeze_zmq.algorithms.mlp import Mlp
 from spreeze_zmq.algorithms.observations import ObservationRows
+from spreeze_zmq.algorithms.packing import LayerDescription, describe, initialize
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.algorithms.scratch import ViewOf
 from spreeze_zmq.algorithms.tanh_normal import TanhNormal

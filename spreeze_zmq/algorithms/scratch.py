@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 import torch
 
 ViewT = TypeVar("ViewT")
+#: Numbers of rows that memory stays laid out for: batches of some sizes, blocks of them, and their rests.
+LAYOUTS_KEPT = 8
 #: Of a ``ViewOf``: the networks of an update, with as many rows and with the rest of a batch.
 VIEWS_KEPT = 4
 

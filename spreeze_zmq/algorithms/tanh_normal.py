@@ -11,7 +11,7 @@ import math
 import torch
 from torch.nn.functional import softplus
 
-from spreeze_zmq.algorithms.scratch import Numbers, ViewOf
+from spreeze_zmq.algorithms.scratch import LAYOUTS_KEPT, Numbers, ViewOf
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -91,6 +91,8 @@ class TanhNormal:
         num_rows = output.shape[0]
         draw = self._draws.get(num_rows)
         if draw is None:
+            if len(self._draws) == LAYOUTS_KEPT:
+                del self._draws[next(iter(self._draws))]
             draw = self._draws[num_rows] = Draw(self.num_actions, num_rows, self._dtype, self._device)
         rows = self._turned(output)
         if rows.dtype != self._dtype or not rows.is_contiguous():

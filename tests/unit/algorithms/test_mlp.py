@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from spreeze_zmq.algorithms.mlp import Mlp, describe, initialize, num_parameters
+from spreeze_zmq.algorithms.mlp import Mlp
+from spreeze_zmq.algorithms.packing import describe, initialize, num_parameters
 
 MODULES = {"relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
@@ -161,16 +162,3 @@ def test_another_batch_size_gets_its_own_buffers():
         x = torch.randn(size, 5)
         expected = torch.stack([peer(x) for peer in peers]).detach()
         torch.testing.assert_close(network.forward(x), expected)
-
-
-def test_first_weights_follow_the_seed():
-    """The same generator state gives the same network, and the last layer is scaled."""
-    layers = describe(5, (8,), 3, "relu")
-    first, again, small = (
-        initialize(layers, 1, torch.Generator().manual_seed(4), scale) for scale in (1.0, 1.0, 0.01)
-    )
-    assert torch.equal(first, again)
-    last = 8 * 3 + 3
-    assert torch.equal(first[:-last], small[:-last])
-    torch.testing.assert_close(first[-last:] * 0.01, small[-last:])
-    assert first[: 5 * 8].abs().max() <= 5**-0.5

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import linear, relu, softplus
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.algorithms.mlp import num_parameters
+from spreeze_zmq.algorithms.packing import num_parameters
 from spreeze_zmq.errors import WireError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
