@@ -65,13 +65,15 @@ def test_a_slowed_learner_keeps_the_bound_and_so_does_its_next_life(launch, role
     assert all(map(adds_up, summary["samples_by_channel"].values()))
 
 
-@pytest.mark.parametrize("role", ["actor_learner", "critic_learner"])
-def test_a_slowed_learner_is_given_older_samples_where_nothing_bounds_them(launch, role):
-    """The same run without a bound goes beyond both bounds of the test above."""
+@pytest.mark.parametrize(("role", "bound"), [("actor_learner", 2), ("critic_learner", 8)])
+def test_a_slowed_learner_is_given_older_samples_where_nothing_bounds_them(launch, role, bound):
+    """The same run without a bound goes beyond that of the test above. An actor-learner that is slowed also
+    publishes more rarely, so it may never get samples as old as a critic-learner's.
+    """
     run = launch(*TWO_SAMPLERS)
     run.until_training()
     with slowed(run, f"{role}-0"):
-        run.until(lambda: run.summary()["policy_lag"]["max"] > 8, "transitions that are nine versions old")
+        run.until(lambda: run.summary()["policy_lag"]["max"] > bound, f"samples of over {bound} versions ago")
     run.interrupt()
     assert run.end() == 0, run.said()
     assert run.summary()["policy_lag"]["stale"] == 0
