@@ -116,6 +116,17 @@ def test_the_input_gradient_leaves_the_parameters_alone():
     assert torch.equal(network.parameters, before)
 
 
+def test_weights_of_few_inputs_learn_from_many_rows():
+    """The product is turned there: filled and added to, it gives the gradient of all rows."""
+    layers, x, weight = describe(5, (12,), 3, "relu"), torch.randn(1500, 5), torch.randn(1, 1500, 3)
+    flat = initialize(layers, 1, torch.Generator().manual_seed(0))
+    cut, whole = (Mlp(layers, flat, torch.zeros_like(flat), block_rows=rows) for rows in (600, 400))
+    for network in (cut, whole):
+        fit(network, x, weight)
+    torch.testing.assert_close(cut.gradient, whole.gradient, rtol=1e-4, atol=1e-4)
+    assert cut.gradient[: 12 * 5].abs().min() > 0.0
+
+
 def test_what_is_written_in_place_is_not_copied():
     """Rows and gradients may be written where the network reads them."""
     network, _ = make(num_networks=1)
