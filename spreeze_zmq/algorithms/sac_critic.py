@@ -38,18 +38,10 @@ class SACCritic:
         layers = networks.critic_layers(options, spaces)
         parameters = networks.first_critics(options, spaces, seed).to(self._device)
         gradient = torch.zeros_like(parameters)
-        self._critics = Mlp(
-            layers,
-            parameters,
-            gradient,
-            networks.NUM_CRITICS,
-            dtype,
-            spares,
-            block_rows=networks.block_rows(layers, dtype, self._device),
-        )
+        both, rows = networks.NUM_CRITICS, networks.block_rows(layers, dtype, self._device)
+        self._critics = Mlp(layers, parameters, gradient, both, dtype, spares, block_rows=rows)
         evaluated = partial(Mlp, dtype=dtype, spares=spares, forward_only=True)
-        targets, rows = parameters.clone(), networks.block_rows(layers, dtype, self._device)
-        self._targets = evaluated(layers, targets, num_networks=networks.NUM_CRITICS, block_rows=rows)
+        self._targets = evaluated(layers, parameters.clone(), num_networks=both, block_rows=rows)
         self._adam = networks.adam(options, parameters, gradient, len(parameters))
         self._value = networks.critic_value(options, self._device)
         policy = networks.first_policy(options, spaces, seed).to(self._device)
