@@ -7,9 +7,11 @@ from functools import partial
 
 import torch
 
-from spreeze_zmq.algorithms.layers import Buffer, Step
+from spreeze_zmq.algorithms.layers import Buffer, Step, Store
 
 aten = torch.ops.aten
+#: What ``stored`` applies.
+STORED = ("relu",)
 
 
 class Activation:
@@ -20,16 +22,26 @@ class Activation:
         x: ``[E, B, size]``.
         buffer: for the output, where it may not take the place of ``x``.
         bias: ``[E, size]``, added to the input first; only where ``takes_bias``.
+        applied: ``x`` came by way of ``stored``.
     """
 
-    def __init__(self, kind: str, x: torch.Tensor, buffer: Buffer, bias: torch.Tensor | None = None):
+    def __init__(
+        self,
+        kind: str,
+        x: torch.Tensor,
+        buffer: Buffer,
+        bias: torch.Tensor | None = None,
+        applied: bool = False,
+    ):
         forward, self._backward = FUNCTIONS[kind]
         self.output = self._saved = x
-        if kind == "relu" and x.dtype == torch.bfloat16 and x.device.type == "cpu":
+        self.forward: list[Step] = []
+        if kind == "relu" and _is_of_bits(x):
             self._backward = _relu_bits_backward
-            # A bf16 number and the int16 of its bits have the same sign, so this is relu; the CPU's bf16
-            # kernel converts to float32 and back and takes four times as long.
-            self.forward: list[Step] = [partial(x.view(torch.int16).clamp_min_, 0)]
+        if applied:
+            return
+        if kind == "relu" and _is_of_bits(x):
+            self.forward = [partial(x.view(torch.int16).clamp_min_, 0)]
         elif bias is not None:
             self.forward = [partial(torch._add_relu_, x, bias.unsqueeze(1))]  # one pass
         elif kind == "silu":
@@ -53,6 +65,23 @@ def takes_bias(kind: str, like: torch.Tensor) -> bool:
     into its output first and reads it again, which took two thirds as long as a product of 1,024 x 23 x 256.
     """
     return kind == "relu" and like.dtype == torch.float32 and like.device.type == "cpu"
+
+
+def stored(kind: str, output: torch.Tensor) -> Store:
+    """What brings a tensor to ``output``, and applies the activation on the way where it is in ``STORED``."""
+    if kind not in STORED:
+        return output.copy_
+    if _is_of_bits(output):
+        bits = output.view(torch.int16)
+        return lambda x: torch.clamp_min(x.view(torch.int16), 0, out=bits)
+    return lambda x: torch.clamp_min(x, 0, out=output)
+
+
+def _is_of_bits(x: torch.Tensor) -> bool:
+    """Whether relu works on the int16 of the bits, which has the sign of the bf16 number: the CPU's bf16
+    kernel converts to float32 and back and takes four times as long.
+    """
+    return x.dtype == torch.bfloat16 and x.device.type == "cpu"
 
 
 def _relu_bits_backward(gradient: torch.Tensor, saved: torch.Tensor) -> Step:

@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 
 import torch
 
-from spreeze_zmq.algorithms.activations import Activation, takes_bias
+from spreeze_zmq.algorithms.activations import STORED, Activation, stored, takes_bias
 from spreeze_zmq.algorithms.layers import Buffer, Layer, LayerNorm, Linear, Step, run
 from spreeze_zmq.algorithms.packing import LayerDescription, views
 from spreeze_zmq.algorithms.scratch import LAYOUTS_KEPT, Scratch, Spares
@@ -104,6 +105,7 @@ class Mlp:
         self._scratch = scratch = partial(Scratch, dtype, parameters.device)
         self._spares = spares or Spares(dtype, parameters.device)
         self._temporary = scratch()
+        self._wide = Spares(torch.float32, parameters.device)
         # Of each layer of the networks that are evaluated at once.
         self._kept: defaultdict[tuple[int, int], Scratch] = defaultdict(scratch)
         self._layouts: dict[int, Layout] = {}
@@ -239,25 +241,29 @@ class Mlp:
     def _build(self, x: torch.Tensor, which: slice, output: torch.Tensor) -> list[Layer]:
         """The layers of some networks for some rows, of which the last writes ``output``."""
 
-        def parameters(flat: torch.Tensor) -> Iterator[torch.Tensor]:
-            return (view[which] for view in views(flat, self._description, self.num_networks))
+        def pairs(flat: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+            parameters = (view[which] for view in views(flat, self._description, self.num_networks))
+            return zip(parameters, parameters, strict=True)
 
-        weights = parameters(self._weights)
-        gradients = None if self._gradients is None else parameters(self._gradients)
+        weights = pairs(self._weights)
+        of_norms = pairs(self.parameters if x.device.type == "cpu" else self._weights)
+        gradients = repeat(None) if self._gradients is None else pairs(self._gradients)
         built: list[Layer] = []
         due: torch.Tensor | None = None  # a bias that the next layer adds
-        for layer, following in zip(self._description, [*self._description[1:], {"kind": ""}], strict=True):
+        kinds = ["", *(layer["kind"] for layer in self._description), ""]
+        for layer, before, after in zip(self._description, kinds, kinds[2:], strict=False):
             buffer = self._buffer(len(built), which)
             if layer["kind"] not in ("linear", "layer_norm"):
-                built.append(Activation(layer["kind"], x, buffer, due))
+                applied = before == "layer_norm" and layer["kind"] in STORED
+                built.append(Activation(layer["kind"], x, buffer, due, applied))
                 due = None
             else:
-                pair = (next(weights), next(weights))
-                wanted = None if gradients is None else (next(gradients), next(gradients))
+                pair, pair_of_norm, wanted = next(weights), next(of_norms), next(gradients)
                 if layer["kind"] == "layer_norm":
-                    built.append(LayerNorm(x, pair, wanted, buffer, self._temporary, layer["eps"]))
-                elif following["kind"]:
-                    due = pair[1] if takes_bias(following["kind"], x) else None
+                    store = partial(stored, after)
+                    built.append(LayerNorm(x, pair_of_norm, wanted, buffer, self._wide, layer["eps"], store))
+                elif after:
+                    due = pair[1] if takes_bias(after, x) else None
                     built.append(Linear(x, pair, wanted, buffer, self._temporary, due is not None))
                 else:
                     built.append(Linear(x, pair, wanted, output, self._temporary, by_output=self._by_output))

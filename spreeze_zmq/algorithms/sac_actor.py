@@ -109,7 +109,7 @@ class SACActor:
         step = self._block_rows or size
         for start in range(0, size, step):
             rows = slice(start, min(start + step, size))
-            draw, values, gradient = self._improve(cut(obs, rows), size, entropy_gradient)
+            draw, output, gradient = self._improve(cut(obs, rows), size, entropy_gradient)
             self._policy.backward(gradient, add=start > 0)
             log_probs.append(self._distribution.total(draw))
         entropy = sum(log_probs[1:], log_probs[0]) * self._numbers(-1.0 / size)
@@ -117,11 +117,14 @@ class SACActor:
             torch.add(entropy, self._numbers(-self._target_entropy), out=self._temperature_gradient)
         self._adam.step()
         self._policy.refresh()
+
         # The value is that of the last block: its rows are as random as any.
+        def value() -> torch.Tensor:
+            values = self._value.expected(output)
+            return self._chosen(values).mul(values).sum(0).mean()
+
         return LazyMetrics(
-            actor_loss=lambda: (
-                -temperature[0] * entropy[0, 0] - self._chosen(values).mul(values).sum(0).mean()
-            ),
+            actor_loss=lambda: -temperature[0] * entropy[0, 0] - value(),
             entropy=lambda: entropy[0, 0],
             temperature=lambda: temperature[0],
         )
@@ -129,19 +132,18 @@ class SACActor:
     def _improve(
         self, obs: torch.Tensor, size: int, entropy_gradient: torch.Tensor
     ) -> tuple[Draw, torch.Tensor, torch.Tensor]:
-        """Actions for ``b`` rows of a batch of ``size``, their values ``[2, b]``, and the gradient ``[1, b, 2
-        A]`` of the mean of temperature * log prob - value by the policy's output.
+        """Actions for ``b`` rows of a batch of ``size``, the critics' output for them, and the gradient ``[1,
+        b, 2 A]`` of the mean of temperature * log prob - value by the policy's output.
         """
         num_rows = obs.shape[0]
         observations = self._input.observations(num_rows)
         observations.copy_(self._spaces.rows(obs))
         draw = self._distribution.draw(self._only(self._policy.forward(observations)), self._generator)
         output = self._critics.forward(self._input.joined(draw.action))
-        values = self._value.expected(output)
         gradient = self._critics.output_gradient(num_rows)
-        self._value.expected_gradient(output, self._chosen(values), self._numbers(-1.0 / size), gradient)
+        self._value.expected_gradient(output, self._chosen, self._numbers(-1.0 / size), gradient)
         action = self._critics.input_gradient(gradient)
-        return draw, values, self._alone(self._distribution.backward(draw, action, entropy_gradient))
+        return draw, output, self._alone(self._distribution.backward(draw, action, entropy_gradient))
 
     def _chosen(self, values: torch.Tensor) -> torch.Tensor:
         """``[2, b]``: each critic's part in the value of an action; holds until the next call."""

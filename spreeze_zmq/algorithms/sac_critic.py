@@ -60,7 +60,7 @@ class SACCritic:
         self._launch_backward = captured(self._backward, self._device, [self._generator])
         self._launch_step = captured(self._step, self._device)
         self.num_updates = 0
-        self._errors: list[torch.Tensor] = []
+        self._learned: tuple[torch.Tensor, torch.Tensor]  # output and target of the last update
 
     @property
     def weights(self) -> torch.Tensor:
@@ -111,16 +111,15 @@ class SACCritic:
         self._input.observations(size).copy_(self._spaces.rows(obs))
         inputs = self._input.joined(self._spaces.unit_action(action))
         share = self._numbers(1.0 / size) if weight is None else weight / size
-        errors = []
 
         def loss_gradient(output: torch.Tensor, rows: slice, gradient: torch.Tensor) -> None:
             of_rows = share if weight is None else cut(share, rows)
-            errors.append(self._value.loss_gradient(output, cut(target, rows), of_rows, gradient))
+            self._value.loss_gradient(output, cut(target, rows), of_rows, gradient)
 
         output = self._critics.fit(inputs, loss_gradient)
-        self._errors = errors
+        self._learned = output, target
         return LazyMetrics(
-            critic_loss=lambda: self._value.loss(torch.cat(errors, 1)).mean(),
+            critic_loss=lambda: self._value.loss(self._value.error(output, target)).mean(),
             q_mean=lambda: self._value.expected(output).mean(),
             target_mean=lambda: self._value.expected_target(target).mean(),
         )
@@ -161,10 +160,7 @@ class SACCritic:
 
     def priorities(self) -> torch.Tensor:
         """``[B]``: the size of the last update's errors, the mean of both critics'."""
-        errors = torch.cat(self._errors, 1).view(
-            networks.NUM_CRITICS, -1
-        )  # one critic's rows, then the other's
-        return errors.abs().mean(0)
+        return self._value.error(*self._learned).abs().mean(0)
 
     def parameters(self) -> NDArray[np.float32]:
         """A fresh flat copy of both critics, without their targets."""

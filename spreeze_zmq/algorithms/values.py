@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
 
 from spreeze_zmq.algorithms.scratch import ViewOf
+
+#: From expected returns ``[E, B]`` the weight of each, which are not derived; the same shape.
+Weigh = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Value(Protocol):
@@ -20,10 +24,10 @@ class Value(Protocol):
         """The expected returns ``[E, B]``."""
 
     def expected_gradient(
-        self, output: torch.Tensor, weight: torch.Tensor, share: torch.Tensor, gradient: torch.Tensor
+        self, output: torch.Tensor, weigh: Weigh, share: torch.Tensor, gradient: torch.Tensor
     ) -> None:
-        """Fill the gradient by ``output`` of the sum of ``weight`` ``[E, B]`` times ``share``, 0-d, times the
-        expected returns.
+        """Fill the gradient by ``output`` of the sum of the expected returns times their weights times
+        ``share``, 0-d.
         """
 
     def target(
@@ -49,10 +53,13 @@ class Value(Protocol):
 
     def loss_gradient(
         self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor
-    ) -> torch.Tensor:
-        """Fill the gradient of the loss by ``output``; the errors ``[E, B]``. ``weight`` is that of each row,
-        ``[B]``, or of all, 0-d.
+    ) -> None:
+        """Fill the gradient of the loss by ``output``. ``weight`` is that of each row, ``[B]``, or of all,
+        0-d.
         """
+
+    def error(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """How far each output is off, ``[E, B]``."""
 
     def loss(self, error: torch.Tensor) -> torch.Tensor:
         """The loss of each error."""
@@ -77,10 +84,10 @@ class ScalarValue:
         return self._values(output).float()
 
     def expected_gradient(
-        self, output: torch.Tensor, weight: torch.Tensor, share: torch.Tensor, gradient: torch.Tensor
+        self, output: torch.Tensor, weigh: Weigh, share: torch.Tensor, gradient: torch.Tensor
     ) -> None:
         """As the protocol says."""
-        torch.mul(weight, share, out=self._values(gradient))
+        torch.mul(weigh(self.expected(output)), share, out=self._values(gradient))
 
     def target(
         self,
@@ -100,11 +107,13 @@ class ScalarValue:
 
     def loss_gradient(
         self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor
-    ) -> torch.Tensor:
-        """The errors are those of the value."""
-        error = torch.add(self._values(output), target, alpha=-1.0)
-        torch.mul(error, weight, out=self._values(gradient))
-        return error
+    ) -> None:
+        """As the protocol says."""
+        torch.mul(self.error(output, target), weight, out=self._values(gradient))
+
+    def error(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """That of the value."""
+        return torch.add(self._values(output), target, alpha=-1.0)
 
     def loss(self, error: torch.Tensor) -> torch.Tensor:
         """Half the square."""
@@ -126,21 +135,24 @@ class CategoricalValue:
     def __init__(self, twins: str, num_atoms: int, v_min: float, v_max: float, device: torch.device):
         self.num_outputs = num_atoms
         self._lowest = twins == "min"
-        self._low, self._high = v_min, v_max
-        self._step = (v_max - v_min) / (num_atoms - 1)
+        self._low = v_min
+        self._density = (num_atoms - 1) / (v_max - v_min)
         self._atoms = torch.linspace(v_min, v_max, num_atoms, device=device)
+        self._atoms_in_steps = self._atoms * self._density
 
     def expected(self, output: torch.Tensor) -> torch.Tensor:
         """As the protocol says."""
-        return output.float().softmax(2) @ self._atoms
+        return _probabilities(output) @ self._atoms
 
     def expected_gradient(
-        self, output: torch.Tensor, weight: torch.Tensor, share: torch.Tensor, gradient: torch.Tensor
+        self, output: torch.Tensor, weigh: Weigh, share: torch.Tensor, gradient: torch.Tensor
     ) -> None:
         """By the logits: ``p (atom - expected)``."""
-        probability = output.float().softmax(2)
-        expected = (probability @ self._atoms).unsqueeze(2)
-        torch.mul(probability * (self._atoms - expected), (weight * share).unsqueeze(2), out=gradient)
+        probability = _probabilities(output)
+        expected = probability @ self._atoms
+        weight = weigh(expected) * share
+        above = (self._atoms - expected.unsqueeze(2)).mul_(weight.unsqueeze(2))
+        torch.mul(probability, above, out=gradient)
 
     def target(
         self,
@@ -151,24 +163,24 @@ class CategoricalValue:
         discount: torch.Tensor,
     ) -> torch.Tensor:
         """Probabilities ``[B, num_atoms]``."""
-        probabilities = output.float().softmax(2)  # [2, B, atoms]
+        probabilities = _probabilities(output)
         if self._lowest:
-            first = probabilities[0] @ self._atoms <= probabilities[1] @ self._atoms
-            probability = torch.where(first.unsqueeze(1), probabilities[0], probabilities[1])
+            first, second = probabilities @ self._atoms
+            probability = torch.where((first <= second).unsqueeze(1), probabilities[0], probabilities[1])
         else:
             probability = probabilities.mean(0)
-        bonus = log_prob * minus_temperature
-        moved = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), bonus.unsqueeze(1) + self._atoms)
-        place = moved.clamp_(self._low, self._high).sub_(self._low).div_(self._step)
-        place.clamp_(max=self.num_outputs - 1)  # the division may have rounded upwards
+        # Where the atoms go, in steps from the lowest: the first term is that of a return of 0.
+        origin = torch.addcmul(reward - self._low, discount, log_prob * minus_temperature).mul_(self._density)
+        place = torch.addcmul(origin.unsqueeze(1), discount.unsqueeze(1), self._atoms_in_steps)
+        place.clamp_(0.0, self.num_outputs - 1)
         below = place.floor()
-        above_share = place.sub_(below)
+        to_above = place.sub_(below).mul_(probability)
         index = below.to(torch.int64)
         projected = torch.zeros_like(probability)
-        projected.scatter_add_(1, index, probability * (1.0 - above_share))
+        projected.scatter_add_(1, index, probability.sub_(to_above))
         # Of what lies on the last atom nothing goes above it.
         index.add_(1).clamp_(max=self.num_outputs - 1)
-        return projected.scatter_add_(1, index, probability.mul_(above_share))
+        return projected.scatter_add_(1, index, to_above)
 
     def expected_target(self, target: torch.Tensor) -> torch.Tensor:
         """The mean of the distribution."""
@@ -176,14 +188,20 @@ class CategoricalValue:
 
     def loss_gradient(
         self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor
-    ) -> torch.Tensor:
-        """The errors are the cross entropies in nats, above the target's own entropy: never negative."""
-        log_probability = output.float().log_softmax(2)
-        error = (torch.xlogy(target, target) - target * log_probability).sum(2)
+    ) -> None:
+        """As the protocol says."""
         row = weight.unsqueeze(1) if weight.dim() else weight
-        torch.mul(log_probability.exp_().sub_(target), row, out=gradient)
-        return error
+        torch.mul(_probabilities(output).sub_(target), row, out=gradient)
+
+    def error(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The cross entropy in nats, above the target's own entropy: never negative."""
+        return (torch.xlogy(target, target) - target * output.float().log_softmax(2)).sum(2)
 
     def loss(self, error: torch.Tensor) -> torch.Tensor:
         """The error itself."""
         return error
+
+
+def _probabilities(logits: torch.Tensor) -> torch.Tensor:
+    """A fresh float32 tensor of their shape."""
+    return logits.float().softmax(2)
