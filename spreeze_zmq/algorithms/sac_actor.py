@@ -64,7 +64,8 @@ class SACActor:
         self._only, self._alone = ViewOf(lambda output: output[0]), ViewOf(lambda rows: rows.unsqueeze(0))
         self._distribution = networks.distribution(options, spaces, self._device)
         entropy = options.target_entropy
-        self._target_entropy = -float(spaces.num_actions) if entropy == "auto" else float(entropy)
+        target_entropy = -float(spaces.num_actions) if entropy == "auto" else float(entropy)
+        self._minus_target_entropy = torch.full((1, 1), -target_entropy, device=self._device)
         self._generator = networks.generator(seed, networks.ACTOR_NOISE, self._device)
         self._block_rows = networks.block_rows(layers, dtype, self._device)
         self._statistics = RunningStatistics(spaces.num_inputs)
@@ -105,27 +106,28 @@ class SACActor:
         size = obs.shape[0]
         temperature = torch.exp(self._log_temperature)  # [1]
         entropy_gradient = temperature * self._numbers(-1.0 / size)
-        log_probs = []
         step = self._block_rows or size
         for start in range(0, size, step):
             rows = slice(start, min(start + step, size))
             draw, output, gradient = self._improve(cut(obs, rows), size, entropy_gradient)
             self._policy.backward(gradient, add=start > 0)
-            log_probs.append(self._distribution.total(draw))
-        entropy = sum(log_probs[1:], log_probs[0]) * self._numbers(-1.0 / size)
-        if self._options.learn_temperature:
-            torch.add(entropy, self._numbers(-self._target_entropy), out=self._temperature_gradient)
+            if self._options.learn_temperature:
+                so_far = self._temperature_gradient if start else self._minus_target_entropy
+                self._distribution.add_entropy(draw, 1.0 / size, so_far, self._temperature_gradient)
         self._adam.step()
         self._policy.refresh()
 
-        # The value is that of the last block: its rows are as random as any.
+        # Of the last block, whose rows are as random as any.
         def value() -> torch.Tensor:
             values = self._value.expected(output)
             return self._chosen(values).mul(values).sum(0).mean()
 
+        def entropy() -> torch.Tensor:
+            return -draw.log_prob.mean()
+
         return LazyMetrics(
-            actor_loss=lambda: -temperature[0] * entropy[0, 0] - value(),
-            entropy=lambda: entropy[0, 0],
+            actor_loss=lambda: -temperature[0] * entropy() - value(),
+            entropy=entropy,
             temperature=lambda: temperature[0],
         )
 

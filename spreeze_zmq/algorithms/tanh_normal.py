@@ -115,11 +115,14 @@ class TanhNormal:
         else:  # whose products may be in a shorter format
             torch.sum(draw.terms * self._weights.T, 0, keepdim=True, out=draw.log_prob_row)
 
-    def total(self, draw: Draw) -> torch.Tensor:
-        """The sum of ``log_prob``, ``[1, 1]``."""
+    def add_entropy(self, draw: Draw, share: float, start: torch.Tensor, total: torch.Tensor) -> None:
+        """Fill ``total`` ``[1, 1]`` with ``start``, the same, less ``share`` times the sum of the log
+        densities.
+        """
         if self._device.type == "cpu":
-            return torch.mm(draw.log_prob_row, draw.ones)
-        return draw.log_prob_row.sum(1, keepdim=True)
+            torch.addmm(start, draw.log_prob_row, draw.ones, alpha=-share, out=total)
+        else:
+            torch.sub(start, draw.log_prob_row.sum(1, keepdim=True), alpha=share, out=total)
 
     def backward(
         self, draw: Draw, action_gradient: torch.Tensor, entropy_gradient: torch.Tensor
