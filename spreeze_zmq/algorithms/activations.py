@@ -33,14 +33,13 @@ class Activation:
         bias: torch.Tensor | None = None,
         applied: bool = False,
     ):
-        forward, self._backward = FUNCTIONS[kind]
+        on_bits = kind == "relu" and _is_of_bits(x)
         self.output = self._saved = x
-        self.forward: list[Step] = []
-        if kind == "relu" and _is_of_bits(x):
-            self._backward = _relu_bits_backward
+        self._backward = _relu_bits_backward if on_bits else BACKWARD[kind]
+        self.forward: list[Step]
         if applied:
-            return
-        if kind == "relu" and _is_of_bits(x):
+            self.forward = []
+        elif on_bits:
             self.forward = [partial(x.view(torch.int16).clamp_min_, 0)]
         elif bias is not None:
             self.forward = [partial(torch._add_relu_, x, bias.unsqueeze(1))]  # one pass
@@ -49,7 +48,7 @@ class Activation:
             self.output = buffer(*x.shape)
             self.forward = [partial(aten.silu.out, x, out=self.output)]
         else:
-            self.forward = [partial(forward, x)]
+            self.forward = [partial(FORWARD[kind], x)]
 
     def parameter_gradients(self, gradient: torch.Tensor, add: bool) -> list[Step]:
         """An activation has no parameters."""
@@ -89,22 +88,16 @@ def _relu_bits_backward(gradient: torch.Tensor, saved: torch.Tensor) -> Step:
     return partial(aten.threshold_backward.grad_input, bits, saved.view(torch.int16), 0, grad_input=bits)
 
 
-#: Forward in place; and from (gradient, saved) the call that turns the output's gradient into the input's, in
-#: place.
-FUNCTIONS: dict[
-    str, tuple[Callable[[torch.Tensor], object], Callable[[torch.Tensor, torch.Tensor], Step]]
-] = {
-    "relu": (
-        torch.relu_,
-        lambda g, y: partial(aten.threshold_backward.grad_input, g, y, 0, grad_input=g),
-    ),
-    "elu": (
-        torch.nn.functional.elu_,
-        lambda g, y: partial(aten.elu_backward.grad_input, g, 1.0, 1.0, 1.0, True, y, grad_input=g),
-    ),
-    "tanh": (torch.tanh_, lambda g, y: partial(aten.tanh_backward.grad_input, g, y, grad_input=g)),
-    "silu": (
-        torch.nn.functional.silu,
-        lambda g, x: partial(aten.silu_backward.grad_input, g, x, grad_input=g),
-    ),
+#: In place.
+FORWARD: dict[str, Callable[[torch.Tensor], object]] = {
+    "relu": torch.relu_,
+    "elu": torch.nn.functional.elu_,
+    "tanh": torch.tanh_,
+}
+#: From (gradient, saved) the call that turns the output's gradient into the input's, in place.
+BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor], Step]] = {
+    "relu": lambda g, y: partial(aten.threshold_backward.grad_input, g, y, 0, grad_input=g),
+    "elu": lambda g, y: partial(aten.elu_backward.grad_input, g, 1.0, 1.0, 1.0, True, y, grad_input=g),
+    "tanh": lambda g, y: partial(aten.tanh_backward.grad_input, g, y, grad_input=g),
+    "silu": lambda g, x: partial(aten.silu_backward.grad_input, g, x, grad_input=g),
 }

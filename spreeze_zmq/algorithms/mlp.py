@@ -251,7 +251,7 @@ class Mlp:
         built: list[Layer] = []
         due: torch.Tensor | None = None  # a bias that the next layer adds
         kinds = ["", *(layer["kind"] for layer in self._description), ""]
-        for layer, before, after in zip(self._description, kinds, kinds[2:], strict=False):
+        for layer, before, after in zip(self._description, kinds[:-2], kinds[2:], strict=True):
             buffer = self._buffer(len(built), which)
             if layer["kind"] not in ("linear", "layer_norm"):
                 applied = before == "layer_norm" and layer["kind"] in STORED
