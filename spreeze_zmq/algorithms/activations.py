@@ -56,7 +56,13 @@ class Activation:
 
     def backward(self, gradient: torch.Tensor, buffer: Buffer) -> tuple[torch.Tensor, list[Step]]:
         """In the gradient's own place."""
-        return gradient, [self._backward(gradient, self._saved)]
+        return gradient, [self._backward(gradient, self._saved, gradient)]
+
+    def backward_of_row(self, row: torch.Tensor) -> tuple[torch.Tensor, list[Step]]:
+        """From the gradient ``row`` ``[E, 1, size]``, which is that of every row of the output; in the place
+        of what was saved for it.
+        """
+        return self._saved, [self._backward(row.expand_as(self._saved), self._saved, self._saved)]
 
 
 def takes_bias(kind: str, like: torch.Tensor) -> bool:
@@ -83,9 +89,9 @@ def _is_of_bits(x: torch.Tensor) -> bool:
     return x.dtype == torch.bfloat16 and x.device.type == "cpu"
 
 
-def _relu_bits_backward(gradient: torch.Tensor, saved: torch.Tensor) -> Step:
-    bits = gradient.view(torch.int16)
-    return partial(aten.threshold_backward.grad_input, bits, saved.view(torch.int16), 0, grad_input=bits)
+def _relu_bits_backward(gradient: torch.Tensor, saved: torch.Tensor, result: torch.Tensor) -> Step:
+    bits, saved, result = (tensor.view(torch.int16) for tensor in (gradient, saved, result))
+    return partial(aten.threshold_backward.grad_input, bits, saved, 0, grad_input=result)
 
 
 #: In place.
@@ -94,10 +100,10 @@ FORWARD: dict[str, Callable[[torch.Tensor], object]] = {
     "elu": torch.nn.functional.elu_,
     "tanh": torch.tanh_,
 }
-#: From (gradient, saved) the call that turns the output's gradient into the input's, in place.
-BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor], Step]] = {
-    "relu": lambda g, y: partial(aten.threshold_backward.grad_input, g, y, 0, grad_input=g),
-    "elu": lambda g, y: partial(aten.elu_backward.grad_input, g, 1.0, 1.0, 1.0, True, y, grad_input=g),
-    "tanh": lambda g, y: partial(aten.tanh_backward.grad_input, g, y, grad_input=g),
-    "silu": lambda g, x: partial(aten.silu_backward.grad_input, g, x, grad_input=g),
+#: From (gradient, saved, result) the call that fills ``result`` with the input's gradient.
+BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Step]] = {
+    "relu": lambda g, y, r: partial(aten.threshold_backward.grad_input, g, y, 0, grad_input=r),
+    "elu": lambda g, y, r: partial(aten.elu_backward.grad_input, g, 1.0, 1.0, 1.0, True, y, grad_input=r),
+    "tanh": lambda g, y, r: partial(aten.tanh_backward.grad_input, g, y, grad_input=r),
+    "silu": lambda g, x, r: partial(aten.silu_backward.grad_input, g, x, grad_input=r),
 }

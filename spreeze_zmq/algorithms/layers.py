@@ -69,14 +69,15 @@ class Linear:
         by_output: bool = False,
     ):
         self._x, self._gradients, self._temporary = x, gradients, temporary
-        self._weight, bias = parameters
+        #: ``[E, out, in]``.
+        self.weight, bias = parameters
         if not isinstance(output, torch.Tensor):
-            output = output(x.shape[0], x.shape[1], self._weight.shape[1])
+            output = output(x.shape[0], x.shape[1], self.weight.shape[1])
         self.output = output
-        turned = self._weight.transpose(1, 2)
+        turned = self.weight.transpose(1, 2)
         if by_output:
             rows = output.transpose(1, 2)
-            product = _product(self._weight, x.transpose(1, 2), rows)
+            product = _product(self.weight, x.transpose(1, 2), rows)
             self.forward: list[Step] = [product, partial(torch.add, rows, bias.unsqueeze(2), out=rows)]
         elif bias_follows:
             self.forward = [_product(x, turned, output)]
@@ -90,7 +91,8 @@ class Linear:
         # The bias first: the gradient has just been written and is still in the cache.
         of_bias = _sum_of_rows(gradient, bias, add)
         _, num_rows, num_inputs = self._x.shape
-        if _in_cached_code(gradient) and num_rows >= TURNED_ROWS and 2 * num_inputs <= gradient.shape[2]:
+        wide = 2 * num_inputs <= gradient.shape[2]
+        if _in_cached_code(gradient) and gradient.is_contiguous() and num_rows >= TURNED_ROWS and wide:
             turned = self._temporary(*weight.transpose(1, 2).shape)
             store = weight.add_ if add else weight.copy_
             product = _product(self._x.transpose(1, 2), gradient, turned)
@@ -100,26 +102,34 @@ class Linear:
     def backward(self, gradient: torch.Tensor, buffer: Buffer) -> tuple[torch.Tensor, list[Step]]:
         """As the protocol says."""
         result = buffer(*self._x.shape)
-        if gradient.shape[2] == 1 and not _in_cached_code(gradient):
-            return result, [partial(torch.mul, gradient, self._weight, out=result)]
-        return result, [_product(gradient, self._weight, result)]
+        return result, [_product(gradient, self.weight, result)]
 
     def input_gradient(
-        self, gradient: torch.Tensor, total: torch.Tensor, columns: slice, add: bool
+        self,
+        gradient: torch.Tensor,
+        factor: torch.Tensor | None,
+        total: torch.Tensor,
+        columns: slice,
+        add: bool,
     ) -> list[Step]:
         """Of some columns of rows that all networks share: the sum over the networks fills ``total`` ``[B,
-        columns]`` or is added to it.
+        columns]`` or is added to it. The gradient is times ``factor`` ``[E, B, 1]``, if there is one.
         """
-        weight = self._weight[:, :, columns]
+        weight = self.weight[:, :, columns]
         if len(gradient) == 1 and gradient.dtype == total.dtype:
+            part = self._temporary(1, *total.shape) if add else total.unsqueeze(0)
+            product = _product(gradient, weight, part)
+            if factor is None:
+                return [product, partial(torch.add, total, part[0], out=total)] if add else [product]
             if not add:
-                return [_product(gradient, weight, total.unsqueeze(0))]
-            part = self._temporary(1, *total.shape)
-            return [_product(gradient, weight, part), partial(torch.add, total, part[0], out=total)]
+                return [product, partial(torch.mul, total, factor[0], out=total)]
+            return [product, partial(torch.addcmul, total, part[0], factor[0], out=total)]
         assert not add
         each = self._temporary(len(gradient), *total.shape)
+        scaled = [] if factor is None else [partial(torch.mul, each, factor, out=each)]
         return [
             partial(torch.bmm, gradient, weight, out=each),
+            *scaled,
             partial(torch.sum, each, 0, dtype=total.dtype, out=total),
         ]
 

@@ -19,7 +19,7 @@ import torch
 from spreeze_zmq.algorithms.activations import STORED, Activation, stored, takes_bias
 from spreeze_zmq.algorithms.layers import Buffer, Layer, LayerNorm, Linear, Step, run
 from spreeze_zmq.algorithms.packing import LayerDescription, views
-from spreeze_zmq.algorithms.scratch import LAYOUTS_KEPT, Scratch, Spares
+from spreeze_zmq.algorithms.scratch import LAYOUTS_KEPT, Scratch, Spares, turned
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,14 @@ class Mlp:
         apart = dtype == torch.float32 and parameters.device.type == "cpu"
         self._at_once = 1 if apart else num_networks
         self._by_output = apart and (by_output or layers[-1]["out"] == 1)
+        # Activations as ``[E, size, B]`` in memory: products with turned weights become plain ones, and those
+        # of few outputs take half the time. A layer norm's kernel wants each row in one place.
+        self._by_unit = apart and all(layer["kind"] != "layer_norm" for layer in layers)
         self._forward_only = forward_only
         self._wants_input_gradient = gradient is None and not forward_only
         self._scratch = scratch = partial(Scratch, dtype, parameters.device)
-        self._spares = spares or Spares(dtype, parameters.device)
-        self._temporary = scratch()
+        self._spares = self._laid(spares or Spares(dtype, parameters.device))
+        self._temporary = self._laid(scratch())
         self._wide = Spares(torch.float32, parameters.device)
         # Of each layer of the networks that are evaluated at once.
         self._kept: defaultdict[tuple[int, int], Scratch] = defaultdict(scratch)
@@ -148,7 +151,8 @@ class Mlp:
         return layout.output
 
     def backward(self, gradient: torch.Tensor, add: bool = False) -> None:
-        """Fill ``self.gradient`` from that of the last ``forward``'s output ``[1, B, out]``, or add to it.
+        """Fill ``self.gradient`` from that of the last ``forward``'s output ``[1, B, out]``, or add to it;
+        once after each ``forward``.
 
         Only for one network: of several, all but the last have lost their activations. See ``fit``.
         """
@@ -160,13 +164,13 @@ class Mlp:
 
     def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient of the last ``forward``'s input, ``[B, len(columns)]``, from that of its output ``[E,
-        B, out]``; only of networks without gradients of their own.
+        B, out]``; only of networks without gradients of their own, and once after each ``forward``.
         """
         assert self.gradient is None
         layout = self._layout(gradient.shape[1])
         if gradient is not layout.output_gradient:
             layout.output_gradient.copy_(gradient)
-        for one in layout.passes:
+        for one in reversed(layout.passes):  # what forward has left in the core's cache comes first
             run(one.backward)
         return layout.input_gradient
 
@@ -200,7 +204,7 @@ class Mlp:
         rows = self._input_of(num_rows) if self._input_of else self._scratch()(num_rows, first["in"])
         output, output_gradient = (self._outputs(num_rows, last["out"]) for _ in range(2))
         columns = range(first["in"])[self._columns] if self._wants_input_gradient else ()
-        input_gradient = torch.empty(num_rows, len(columns), device=rows.device)
+        input_gradient = self._laid(partial(torch.empty, device=rows.device))(1, num_rows, len(columns))[0]
         layout = Layout(rows, output, output_gradient, input_gradient, [])
         step = self._block_rows or max(num_rows, 1)
         for network in range(0, self.num_networks, self._at_once):
@@ -211,7 +215,7 @@ class Mlp:
 
     def _outputs(self, num_rows: int, num_outputs: int) -> torch.Tensor:
         if self._by_output:
-            return self._scratch()(self.num_networks, num_outputs, num_rows).transpose(1, 2)
+            return turned(self._scratch(), self.num_networks, num_rows, num_outputs)
         return self._scratch()(self.num_networks, num_rows, num_outputs)
 
     def _pass(self, layout: Layout, which: slice, rows: slice) -> Pass:
@@ -222,19 +226,29 @@ class Mlp:
         add: list[Step] = []
         backward: list[Step] = []
         gradient = output_gradient
+        # That of a single output is but a factor of each row, which costs the less the later it comes in.
+        factor = output_gradient if output.shape[2] == 1 and len(layers) > 1 else None
         for layer in reversed(layers):
             if self.gradient is not None:
                 fill += layer.parameter_gradients(gradient, add=False)
                 add += layer.parameter_gradients(gradient, add=True)
-            if layer is not layers[0]:
+            if layer is layers[0] or (layer is layers[-1] and factor is not None):
+                continue
+            if layer is layers[-2] and factor is not None:
+                gradient, steps = _through_one_output(layers)
+                if self.gradient is not None:
+                    steps.append(partial(torch.mul, gradient, factor, out=gradient))
+            else:
                 gradient, steps = layer.backward(gradient, self._spares)
-                backward += steps
-                fill += steps
-                add += steps
+            backward += steps
+            fill += steps
+            add += steps
         if self._wants_input_gradient:
-            first = layers[0]
+            first, total = layers[0], layout.input_gradient
             assert isinstance(first, Linear)
-            backward += first.input_gradient(gradient, layout.input_gradient, self._columns, which.start > 0)
+            backward += first.input_gradient(
+                gradient, factor, total, self._columns, which.stop < self.num_networks
+            )
         forward = [step for layer in layers for step in layer.forward]
         return Pass(rows, output, output_gradient, forward, fill, add, backward)
 
@@ -274,4 +288,16 @@ class Mlp:
         if self._forward_only:
             return self._spares
         # Networks that are trained go backward before the next goes forward.
-        return self._kept[place, 0 if self.gradient is not None else which.start]
+        return self._laid(self._kept[place, 0 if self.gradient is not None else which.start])
+
+    def _laid(self, buffer: Buffer) -> Buffer:
+        """As the activations lie in memory."""
+        return partial(turned, buffer) if self._by_unit else buffer
+
+
+def _through_one_output(layers: Sequence[Layer]) -> tuple[torch.Tensor, list[Step]]:
+    """From a gradient of 1 for every row's output, that of what the last activation is applied to."""
+    *_, activation, last = layers
+    assert isinstance(activation, Activation)
+    assert isinstance(last, Linear)
+    return activation.backward_of_row(last.weight)

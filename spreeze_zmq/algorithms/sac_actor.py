@@ -48,6 +48,7 @@ class SACActor:
         self._gradient = torch.zeros_like(self._flat)
         weights, gradient = self._flat[: self._size], self._gradient[: self._size]
         self._log_temperature = self._flat[self._size :]
+        self._temperature = torch.empty_like(self._log_temperature)  # of the last update
         self._temperature_gradient = self._gradient[self._size :].view(1, 1)
         self._adam = networks.adam(options, self._flat, self._gradient, self._size)
         critics = networks.first_critics(options, spaces, seed).to(self._device)
@@ -61,7 +62,7 @@ class SACActor:
         self._parts = Scratch(torch.float32, self._device)
         self._twins, self._twin_parts = ViewOf(torch.unbind), ViewOf(torch.unbind)
         self._numbers = Numbers(self._device)
-        self._only, self._alone = ViewOf(lambda output: output[0]), ViewOf(lambda rows: rows.unsqueeze(0))
+        self._only = ViewOf(lambda output: output[0])
         self._distribution = networks.distribution(options, spaces, self._device)
         entropy = options.target_entropy
         target_entropy = -float(spaces.num_actions) if entropy == "auto" else float(entropy)
@@ -104,13 +105,12 @@ class SACActor:
     def _update(self, obs: torch.Tensor) -> LazyMetrics:
         """What happens on the device, and nothing else."""
         size = obs.shape[0]
-        temperature = torch.exp(self._log_temperature)  # [1]
+        temperature = torch.exp(self._log_temperature, out=self._temperature)
         entropy_gradient = temperature * self._numbers(-1.0 / size)
         step = self._block_rows or size
         for start in range(0, size, step):
             rows = slice(start, min(start + step, size))
-            draw, output, gradient = self._improve(cut(obs, rows), size, entropy_gradient)
-            self._policy.backward(gradient, add=start > 0)
+            draw, output = self._improve(cut(obs, rows), size, entropy_gradient, start > 0)
             if self._options.learn_temperature:
                 so_far = self._temperature_gradient if start else self._minus_target_entropy
                 self._distribution.add_entropy(draw, 1.0 / size, so_far, self._temperature_gradient)
@@ -132,10 +132,12 @@ class SACActor:
         )
 
     def _improve(
-        self, obs: torch.Tensor, size: int, entropy_gradient: torch.Tensor
-    ) -> tuple[Draw, torch.Tensor, torch.Tensor]:
-        """Actions for ``b`` rows of a batch of ``size``, the critics' output for them, and the gradient ``[1,
-        b, 2 A]`` of the mean of temperature * log prob - value by the policy's output.
+        self, obs: torch.Tensor, size: int, entropy_gradient: torch.Tensor, add: bool
+    ) -> tuple[Draw, torch.Tensor]:
+        """The gradient of the mean of temperature * log prob - value for some rows of a batch of ``size``.
+
+        Returns:
+            The actions, and the critics' output for them.
         """
         num_rows = obs.shape[0]
         observations = self._input.observations(num_rows)
@@ -145,7 +147,10 @@ class SACActor:
         gradient = self._critics.output_gradient(num_rows)
         self._value.expected_gradient(output, self._chosen, self._numbers(-1.0 / size), gradient)
         action = self._critics.input_gradient(gradient)
-        return draw, output, self._alone(self._distribution.backward(draw, action, entropy_gradient))
+        gradient = self._policy.output_gradient(num_rows)
+        self._distribution.backward(draw, action, entropy_gradient, self._only(gradient))
+        self._policy.backward(gradient, add)
+        return draw, output
 
     def _chosen(self, values: torch.Tensor) -> torch.Tensor:
         """``[2, b]``: each critic's part in the value of an action; holds until the next call."""

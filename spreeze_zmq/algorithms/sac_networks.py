@@ -107,7 +107,7 @@ def critic_layers(options: SACOptions, spaces: Spaces) -> list[LayerDescription]
 def critic_value(options: SACOptions, device: torch.device) -> Value:
     """What the critics' outputs stand for."""
     if options.num_atoms == 1:
-        return ScalarValue(options.twin_critics)
+        return ScalarValue(options.twin_critics, device)
     return CategoricalValue(options.twin_critics, options.num_atoms, options.v_min, options.v_max, device)
 
 

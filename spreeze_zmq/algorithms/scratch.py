@@ -12,8 +12,8 @@ import torch
 ViewT = TypeVar("ViewT")
 #: Numbers of rows that memory stays laid out for: batches of some sizes, blocks of them, and their rests.
 LAYOUTS_KEPT = 8
-#: Of a ``ViewOf``: the networks of an update, with as many rows and with the rest of a batch.
-VIEWS_KEPT = 4
+#: Of a ``ViewOf``: what an update asks for, with the rows of a block and with the rest of a batch.
+VIEWS_KEPT = 8
 
 
 class Scratch:
@@ -50,6 +50,12 @@ class Spares:
     def __call__(self, *shape: int) -> torch.Tensor:
         """An uninitialised tensor of ``shape``, not in the place of the one that was given out last."""
         return next(self._turn)(*shape)
+
+
+def turned(buffer: Callable[..., torch.Tensor], *shape: int) -> torch.Tensor:
+    """A tensor of ``shape`` ``[E, B, size]`` that lies as ``[E, size, B]`` in memory."""
+    networks, rows, size = shape
+    return buffer(networks, size, rows).transpose(1, 2)
 
 
 class ViewOf(Generic[ViewT]):

@@ -28,20 +28,24 @@ class Draw:
         def buffer(num_numbers: int) -> torch.Tensor:
             return torch.empty(num_numbers, num_rows, dtype=dtype, device=device)
 
+        #: The policy's output, and later its gradient, where either does not lie so itself.
         self.output = buffer(2 * num_actions)
-        self.std, self.noise, self.bounded, self.spare = (buffer(num_actions) for _ in range(4))
+        self.bounded, self.spare = buffer(num_actions), buffer(num_actions)
+        std_and_noise, numbers = buffer(2 * num_actions), buffer(5 * num_actions + 1)
+        self.std, self.noise = torch.split(std_and_noise, num_actions)
+        #: Noise times the standard deviation, and its square; and what they are the products of it with.
+        self.scaled, *parts, ones = torch.split(numbers, num_actions)
+        self.noise_squared, self.unbounded, self.softplus, self.squashed = parts
+        shape = (2, num_actions, num_rows)
+        self.products, self.factors = numbers[: 2 * num_actions].view(shape), std_and_noise.view(shape)
         #: Of which the log density is a weighted sum; see ``TanhNormal``.
-        self.terms = buffer(4 * num_actions + 1)
-        *parts, ones = torch.split(self.terms, num_actions)
-        self.unbounded, self.softplus, self.noise_squared, self.squashed = parts
+        self.terms = numbers[num_actions:]
         self.ones = ones.fill_(1.0).T
         #: ``[B, A]``, in [-1, 1].
         self.action = self.bounded.T
         self.log_prob_row = buffer(1)
         #: ``[B]``, of the density of ``action``.
         self.log_prob = self.log_prob_row[0]
-        self.gradient = buffer(2 * num_actions)
-        self.mean_gradient, self.raw_gradient = torch.split(self.gradient, num_actions)
 
 
 class TanhNormal:
@@ -75,11 +79,10 @@ class TanhNormal:
         # Of each action: -noise^2/2 - log std - log sqrt(2 pi) - 2 (log 2 - u - softplus(-2 u)), where the
         # softplus of sharpness -2 is -softplus(-2 u) / 2.
         constant = -num_actions * (centre + 2.0 * math.log(2.0) + LOG_SQRT_2PI)
-        weights = [weight for weight in (2.0, -4.0, -0.5, -self._half) for _ in range(num_actions)]
+        weights = [weight for weight in (-0.5, 2.0, -4.0, -self._half) for _ in range(num_actions)]
         self._weights = torch.tensor([[*weights, constant]], dtype=dtype, device=device)
         self._draws: dict[int, Draw] = {}
         self._turned = ViewOf(lambda output: output.T)
-        self._whole = ViewOf(lambda gradient: gradient.T)
         self._parts = ViewOf(lambda rows: torch.split(rows, num_actions))
 
     def draw(self, output: torch.Tensor, generator: torch.Generator) -> Draw:
@@ -102,10 +105,10 @@ class TanhNormal:
         torch.add(self._centre, draw.squashed, alpha=self._half, out=draw.std)
         torch.exp(draw.std, out=draw.std)
         draw.noise.normal_(generator=generator)
-        torch.addcmul(mean, draw.std, draw.noise, out=draw.unbounded)
+        torch.mul(draw.factors, draw.noise, out=draw.products)
+        torch.add(mean, draw.scaled, out=draw.unbounded)
         torch.tanh(draw.unbounded, out=draw.bounded)
         softplus(draw.unbounded, -2.0, 20.0, out=draw.softplus)  # type: ignore[call-arg]
-        torch.mul(draw.noise, draw.noise, out=draw.noise_squared)
         self._add_up(draw)
         return draw
 
@@ -125,26 +128,32 @@ class TanhNormal:
             torch.sub(start, draw.log_prob_row.sum(1, keepdim=True), alpha=share, out=total)
 
     def backward(
-        self, draw: Draw, action_gradient: torch.Tensor, entropy_gradient: torch.Tensor
-    ) -> torch.Tensor:
-        """The gradient of ``output`` ``[B, 2 A]`` through the reparametrised draw; it lies as ``[2 A, B]``
-        and holds as long as the draw.
+        self,
+        draw: Draw,
+        action_gradient: torch.Tensor,
+        entropy_gradient: torch.Tensor,
+        gradient: torch.Tensor,
+    ) -> None:
+        """Fill the gradient by the output ``[B, 2 A]``, through the reparametrised draw.
 
         Args:
             draw: what ``draw`` returned.
             action_gradient: ``[B, A]``, the loss by the action.
             entropy_gradient: broadcasts to ``[A, B]``, the loss by minus the log density.
+            gradient: quickest where it lies as ``[2 A, B]``.
         """
-        u, raw = draw.mean_gradient, draw.raw_gradient
+        rows = self._turned(gradient)
+        in_place = rows.dtype == self._dtype and rows.is_contiguous()
+        u, raw = self._parts(rows if in_place else draw.output)
         # d action / d u = 1 - action^2, and d log_prob / d u = 2 action.
         self._through_tanh(self._turned(action_gradient), draw.bounded, draw.spare, u)
         torch.addcmul(u, draw.bounded, entropy_gradient, value=-2.0, out=u)
         # d u / d log_std = std noise, and d log_prob / d log_std = -1 beside it.
-        log_std = torch.mul(draw.std, draw.noise, out=draw.spare)
-        torch.addcmul(entropy_gradient, u, log_std, out=log_std)
+        log_std = torch.addcmul(entropy_gradient, u, draw.scaled, out=draw.spare)
         self._through_tanh(log_std, draw.squashed, raw, raw)
         torch.mul(raw, self._half_range, out=raw)
-        return self._whole(draw.gradient)
+        if not in_place:
+            rows.copy_(draw.output)
 
     def _through_tanh(
         self, gradient: torch.Tensor, tanh: torch.Tensor, spare: torch.Tensor, result: torch.Tensor

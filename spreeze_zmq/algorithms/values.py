@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from spreeze_zmq.algorithms.scratch import ViewOf
+from spreeze_zmq.algorithms.scratch import Scratch, ViewOf
 
 #: From expected returns ``[E, B]`` the weight of each, which are not derived; the same shape.
 Weigh = Callable[[torch.Tensor], torch.Tensor]
@@ -70,13 +70,15 @@ class ScalarValue:
 
     Args:
         twins: ``"min"`` bootstraps from the lower critic (arXiv 1802.09477), ``"mean"`` from their average.
+        device: where the critics are.
     """
 
     num_outputs = 1
 
-    def __init__(self, twins: str):
+    def __init__(self, twins: str, device: torch.device):
         self._lowest = twins == "min"
         self._values = ViewOf(lambda output: output.squeeze(2))
+        self._errors, self._target = Scratch(torch.float32, device), Scratch(torch.float32, device)
         self._twins = ViewOf(lambda output: output.squeeze(2).unbind())
 
     def expected(self, output: torch.Tensor) -> torch.Tensor:
@@ -97,9 +99,14 @@ class ScalarValue:
         reward: torch.Tensor,
         discount: torch.Tensor,
     ) -> torch.Tensor:
-        """``[B]``."""
-        value = torch.minimum(*self._twins(output)) if self._lowest else self._values(output).float().mean(0)
-        return torch.addcmul(reward, discount, torch.addcmul(value, log_prob, minus_temperature))
+        """``[B]``; it holds until the next call."""
+        value = self._target(*reward.shape)
+        if self._lowest:
+            torch.minimum(*self._twins(output), out=value)
+        else:
+            torch.mean(self._values(output), 0, dtype=value.dtype, out=value)
+        torch.addcmul(value, log_prob, minus_temperature, out=value)
+        return torch.addcmul(reward, discount, value, out=value)
 
     def expected_target(self, target: torch.Tensor) -> torch.Tensor:
         """The target itself."""
@@ -109,7 +116,9 @@ class ScalarValue:
         self, output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor
     ) -> None:
         """As the protocol says."""
-        torch.mul(self.error(output, target), weight, out=self._values(gradient))
+        values = self._values(output)
+        error = torch.add(values, target, alpha=-1.0, out=self._errors(*values.shape))
+        torch.mul(error, weight, out=self._values(gradient))
 
     def error(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """That of the value."""

@@ -16,9 +16,9 @@ def the_same_numbers():
     torch.manual_seed(0)
 
 
-def make(activation="relu", layer_norm=False, num_networks=2, dtype=torch.float32, **options):
+def make(activation="relu", layer_norm=False, num_networks=2, dtype=torch.float32, num_outputs=3, **options):
     """Networks 5 - 12 - 7 - 3 with parameters of every size, and the same ones in torch's own modules."""
-    layers = describe(5, (12, 7), 3, activation, layer_norm)
+    layers = describe(5, (12, 7), num_outputs, activation, layer_norm)
     flat = initialize(layers, num_networks, torch.Generator().manual_seed(0))
     flat += 0.1 * torch.randn(flat.shape, generator=torch.Generator().manual_seed(1))
     options.setdefault("gradient", torch.zeros_like(flat))
@@ -61,11 +61,15 @@ def fit(network, x, weight):
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("activation", MODULES)
 @pytest.mark.parametrize("num_networks", [1, 2])
-def test_forward_and_backward_equal_autograd(activation, layer_norm, num_networks, options):
+@pytest.mark.parametrize(("num_outputs", "num_rows"), [(3, 6), (1, 6), (1, 1)])
+def test_forward_and_backward_equal_autograd(
+    activation, layer_norm, num_networks, num_outputs, num_rows, options
+):
     """Outputs, gradients of all parameters and gradients of the input."""
-    network, peers = make(activation, layer_norm, num_networks, **options)
-    x = torch.randn(6, 5, requires_grad=True)
-    weight = torch.randn(num_networks, 6, 3)
+    network, peers = make(activation, layer_norm, num_networks, num_outputs=num_outputs, **options)
+    before = network.parameters.clone()
+    x = torch.randn(num_rows, 5, requires_grad=True)
+    weight = torch.randn(num_networks, num_rows, num_outputs)
     outputs = torch.stack([peer(x) for peer in peers])
     torch.testing.assert_close(network.forward(x.detach()), outputs.detach())
     torch.testing.assert_close(fit(network, x.detach(), weight), outputs.detach())
@@ -76,18 +80,21 @@ def test_forward_and_backward_equal_autograd(activation, layer_norm, num_network
         for parameter in parameters
     ]
     torch.testing.assert_close(network.gradient, torch.cat(gradients), rtol=1e-5, atol=1e-6)
-    still, _ = make(activation, layer_norm, num_networks, gradient=None)
+    assert torch.equal(network.parameters, before)
+    still, _ = make(activation, layer_norm, num_networks, num_outputs=num_outputs, gradient=None)
     still.forward(x.detach())
     torch.testing.assert_close(still.input_gradient(weight), x.grad, rtol=1e-5, atol=1e-6)
+    assert torch.equal(still.parameters, before)
 
 
 @pytest.mark.parametrize("activation", MODULES)
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("options", [{}, {"by_output": True}], ids=str)
-def test_one_network_goes_backward_later_and_adds(activation, layer_norm, options):
+@pytest.mark.parametrize("num_outputs", [3, 1])
+def test_one_network_goes_backward_later_and_adds(activation, layer_norm, num_outputs, options):
     """As a policy does, whose gradient comes through the critics, block for block of a batch."""
-    network, peers = make(activation, layer_norm, num_networks=1, **options)
-    x, weight = torch.randn(10, 5), torch.randn(1, 10, 3)
+    network, peers = make(activation, layer_norm, num_networks=1, num_outputs=num_outputs, **options)
+    x, weight = torch.randn(10, 5), torch.randn(1, 10, num_outputs)
     (peers[0](x) * weight[0]).sum().backward()
     for rows in (slice(0, 6), slice(6, 10)):
         network.forward(x[rows])
@@ -116,9 +123,13 @@ def test_the_input_gradient_leaves_the_parameters_alone():
     assert torch.equal(network.parameters, before)
 
 
-def test_weights_of_few_inputs_learn_from_many_rows():
-    """The product is turned there: filled and added to, it gives the gradient of all rows."""
-    layers, x, weight = describe(5, (12,), 3, "relu"), torch.randn(1500, 5), torch.randn(1, 1500, 3)
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_weights_of_few_inputs_learn_from_many_rows(layer_norm):
+    """The product is turned where activations lie row by row: filled and added to, it gives the gradient of
+    all rows.
+    """
+    layers, x = describe(5, (12,), 3, "relu", layer_norm), torch.randn(1500, 5)
+    weight = torch.randn(1, 1500, 3)
     flat = initialize(layers, 1, torch.Generator().manual_seed(0))
     cut, whole = (Mlp(layers, flat, torch.zeros_like(flat), block_rows=rows) for rows in (600, 400))
     for network in (cut, whole):
@@ -142,17 +153,26 @@ def test_what_is_written_in_place_is_not_copied():
 
 
 @pytest.mark.parametrize("activation", MODULES)
-def test_bf16_stays_near_float32(activation):
+@pytest.mark.parametrize("num_outputs", [3, 1])
+def test_bf16_stays_near_float32(activation, num_outputs):
     """Products in bf16 differ by their rounding only; the relu on the bits is a relu."""
     torch.manual_seed(0)
-    exact, _ = make(activation)
-    rounded, _ = make(activation, dtype=torch.bfloat16)
-    x, weight = torch.randn(64, 5), torch.randn(2, 64, 3)
+    exact, _ = make(activation, num_outputs=num_outputs)
+    rounded, _ = make(activation, dtype=torch.bfloat16, num_outputs=num_outputs)
+    x, weight = torch.randn(64, 5), torch.randn(2, 64, num_outputs)
     torch.testing.assert_close(rounded.forward(x).float(), exact.forward(x), rtol=0.03, atol=0.03)
     fit(exact, x, weight)
     fit(rounded, x, weight)
     difference = (rounded.gradient - exact.gradient).norm() / exact.gradient.norm()
     assert difference < 0.03
+    still = [
+        make(activation, dtype=dtype, num_outputs=num_outputs, gradient=None)[0]
+        for dtype in (torch.float32, torch.bfloat16)
+    ]
+    for network in still:
+        network.forward(x)
+    expected, near = (network.input_gradient(weight) for network in still)
+    assert (near - expected).norm() < 0.03 * expected.norm()
 
 
 @pytest.mark.parametrize("activation", ["elu", "silu", "tanh"])

@@ -16,6 +16,8 @@ from spreeze_zmq.algorithms.values import CategoricalValue, ScalarValue
 from spreeze_zmq.errors import InputError, WireError
 from spreeze_zmq.policy import Policy
 
+CPU = torch.device("cpu")
+
 SAC = algorithms.get("sac")
 ENVIRONMENT = SimpleNamespace(
     obs_shape=(3,),
@@ -100,13 +102,11 @@ def test_the_mean_of_two_critics_is_the_bootstrap():
     """reward + discount * (mean of 3 and 7 + bonus); the lower one with ``min``."""
     output = torch.tensor([[[3.0]], [[7.0]]])
     one, half = torch.ones(1), torch.full((1,), 0.5)
-    assert ScalarValue("mean").target(output, -one, -one[0], one, half).item() == 1 + 0.5 * (5 + 1)
-    assert ScalarValue("min").target(output, -one, -one[0], one, half).item() == 1 + 0.5 * (3 + 1)
+    assert ScalarValue("mean", CPU).target(output, -one, -one[0], one, half).item() == 1 + 0.5 * (5 + 1)
+    assert ScalarValue("min", CPU).target(output, -one, -one[0], one, half).item() == 1 + 0.5 * (3 + 1)
 
 
-@pytest.mark.parametrize(
-    "value", [ScalarValue("min"), CategoricalValue("min", 7, -3, 3, torch.device("cpu"))]
-)
+@pytest.mark.parametrize("value", [ScalarValue("min", CPU), CategoricalValue("min", 7, -3, 3, CPU)])
 def test_the_gradients_of_a_value_equal_autograd(value):
     """Of the weighted loss and of the weighted expectation, by the critics' output."""
     source = torch.Generator().manual_seed(1)
