@@ -104,34 +104,9 @@ class Linear:
         result = buffer(*self._x.shape)
         return result, [_product(gradient, self.weight, result)]
 
-    def input_gradient(
-        self,
-        gradient: torch.Tensor,
-        factor: torch.Tensor | None,
-        total: torch.Tensor,
-        columns: slice,
-        add: bool,
-    ) -> list[Step]:
-        """Of some columns of rows that all networks share: the sum over the networks fills ``total`` ``[B,
-        columns]`` or is added to it. The gradient is times ``factor`` ``[E, B, 1]``, if there is one.
-        """
-        weight = self.weight[:, :, columns]
-        if len(gradient) == 1 and gradient.dtype == total.dtype:
-            part = self._temporary(1, *total.shape) if add else total.unsqueeze(0)
-            product = _product(gradient, weight, part)
-            if factor is None:
-                return [product, partial(torch.add, total, part[0], out=total)] if add else [product]
-            if not add:
-                return [product, partial(torch.mul, total, factor[0], out=total)]
-            return [product, partial(torch.addcmul, total, part[0], factor[0], out=total)]
-        assert not add
-        each = self._temporary(len(gradient), *total.shape)
-        scaled = [] if factor is None else [partial(torch.mul, each, factor, out=each)]
-        return [
-            partial(torch.bmm, gradient, weight, out=each),
-            *scaled,
-            partial(torch.sum, each, 0, dtype=total.dtype, out=total),
-        ]
+    def input_gradient(self, gradient: torch.Tensor, columns: slice, result: torch.Tensor) -> Step:
+        """Fill ``result`` ``[E, B, columns]`` with that of some columns of the input."""
+        return _product(gradient, self.weight[:, :, columns], result)
 
 
 class LayerNorm:

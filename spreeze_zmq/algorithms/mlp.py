@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 
@@ -18,35 +17,9 @@ import torch
 
 from spreeze_zmq.algorithms.activations import STORED, Activation, stored, takes_bias
 from spreeze_zmq.algorithms.layers import Buffer, Layer, LayerNorm, Linear, Step, run
+from spreeze_zmq.algorithms.layout import Layout, Pass, adding
 from spreeze_zmq.algorithms.packing import LayerDescription, views
 from spreeze_zmq.algorithms.scratch import LAYOUTS_KEPT, Scratch, Spares, turned
-
-
-@dataclass(frozen=True)
-class Pass:
-    """Calls for some of the networks on some of the rows: ``e`` and ``b`` of them."""
-
-    rows: slice
-    #: ``[e, b, out]``, and the same for its gradient.
-    output: torch.Tensor
-    output_gradient: torch.Tensor
-    forward: list[Step]
-    #: Fill the gradients of the parameters, or add to them.
-    fill: list[Step]
-    add: list[Step]
-    #: Add to the layout's gradient of the input; those of the first networks fill it.
-    backward: list[Step]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Everything for one number of rows ``B``."""
-
-    input: torch.Tensor  # [B, in]
-    output: torch.Tensor  # [E, B, out]
-    output_gradient: torch.Tensor  # the same
-    input_gradient: torch.Tensor  # float32 [B, columns], the sum over the networks
-    passes: list[Pass]
 
 
 class Mlp:
@@ -99,6 +72,8 @@ class Mlp:
         self._input_of = input_of if dtype == torch.float32 else None
         apart = dtype == torch.float32 and parameters.device.type == "cpu"
         self._at_once = 1 if apart else num_networks
+        # Such an output's gradient is but a factor of each row, which costs the less the later it comes in.
+        self._of_one = layers[-1]["out"] == 1 and len(layers) > 1
         self._by_output = apart and (by_output or layers[-1]["out"] == 1)
         # Activations as ``[E, size, B]`` in memory: products with turned weights become plain ones, and those
         # of few outputs take half the time. A layer norm's kernel wants each row in one place.
@@ -170,8 +145,9 @@ class Mlp:
         layout = self._layout(gradient.shape[1])
         if gradient is not layout.output_gradient:
             layout.output_gradient.copy_(gradient)
-        for one in reversed(layout.passes):  # what forward has left in the core's cache comes first
+        for one in layout.passes:
             run(one.backward)
+        run(layout.add_up)
         return layout.input_gradient
 
     def _parameter_gradients(self, one: Pass, add: bool) -> None:
@@ -204,8 +180,14 @@ class Mlp:
         rows = self._input_of(num_rows) if self._input_of else self._scratch()(num_rows, first["in"])
         output, output_gradient = (self._outputs(num_rows, last["out"]) for _ in range(2))
         columns = range(first["in"])[self._columns] if self._wants_input_gradient else ()
-        input_gradient = self._laid(partial(torch.empty, device=rows.device))(1, num_rows, len(columns))[0]
-        layout = Layout(rows, output, output_gradient, input_gradient, [])
+        parts = self._laid(self._scratch())(self.num_networks, num_rows, len(columns))
+        total = self._laid(Scratch(torch.float32, rows.device))(1, num_rows, len(columns))[0]
+        factors = output_gradient if self._of_one else [None] * self.num_networks
+        add_up = [
+            adding(part, factor, total, first=network == 0)
+            for network, (part, factor) in enumerate(zip(parts, factors, strict=True))
+        ]
+        layout = Layout(rows, output, output_gradient, parts, total, add_up, [])
         step = self._block_rows or max(num_rows, 1)
         for network in range(0, self.num_networks, self._at_once):
             which = slice(network, network + self._at_once)
@@ -226,8 +208,7 @@ class Mlp:
         add: list[Step] = []
         backward: list[Step] = []
         gradient = output_gradient
-        # That of a single output is but a factor of each row, which costs the less the later it comes in.
-        factor = output_gradient if output.shape[2] == 1 and len(layers) > 1 else None
+        factor = output_gradient if self._of_one else None
         for layer in reversed(layers):
             if self.gradient is not None:
                 fill += layer.parameter_gradients(gradient, add=False)
@@ -243,13 +224,15 @@ class Mlp:
             backward += steps
             fill += steps
             add += steps
-        if self._wants_input_gradient:
-            first, total = layers[0], layout.input_gradient
-            assert isinstance(first, Linear)
-            backward += first.input_gradient(
-                gradient, factor, total, self._columns, which.stop < self.num_networks
-            )
         forward = [step for layer in layers for step in layer.forward]
+        if self._wants_input_gradient:
+            first = layers[0]
+            assert isinstance(first, Linear)
+            backward.append(
+                first.input_gradient(gradient, self._columns, layout.input_gradients[which, rows])
+            )
+            if factor is not None:  # which is all that is not known yet
+                forward, backward = forward + backward, []
         return Pass(rows, output, output_gradient, forward, fill, add, backward)
 
     def _build(self, x: torch.Tensor, which: slice, output: torch.Tensor) -> list[Layer]:
@@ -287,8 +270,9 @@ class Mlp:
     def _buffer(self, place: int, which: slice) -> Buffer:
         if self._forward_only:
             return self._spares
-        # Networks that are trained go backward before the next goes forward.
-        return self._laid(self._kept[place, 0 if self.gradient is not None else which.start])
+        # Networks of one output and those that are trained go backward before the next goes forward.
+        soon = self.gradient is not None or self._of_one
+        return self._laid(self._kept[place, 0 if soon else which.start])
 
     def _laid(self, buffer: Buffer) -> Buffer:
         """As the activations lie in memory."""

@@ -114,6 +114,15 @@ def test_the_input_gradient_of_some_columns_alone():
     torch.testing.assert_close(part.input_gradient(weight), expected)
 
 
+def test_a_network_without_hidden_layers_has_its_weights_as_input_gradient():
+    """Times the gradient of its one output, once."""
+    flat = torch.tensor([1.0, 2.0, 3.0, 4.0, 0.5, 0.5])  # two of two inputs, then their biases
+    network = Mlp(describe(2, (), 1, "relu"), flat, num_networks=2)
+    assert network.forward(torch.tensor([[1.0, 1.0]])).flatten().tolist() == [3.5, 7.5]
+    weight = torch.tensor([[[2.0]], [[3.0]]])
+    assert network.input_gradient(weight).tolist() == [[2.0 + 9.0, 4.0 + 12.0]]
+
+
 def test_the_input_gradient_leaves_the_parameters_alone():
     """An actor may not move its critics."""
     network, _ = make(gradient=None)
