@@ -73,11 +73,13 @@ def run(env_id: str, seconds: float, batch_sizes: Sequence[int]) -> list[Figure]
         for batch_size in batch_sizes
         for figure in measure_one(spec, precision, batch_size, share_s)
     ]
-    share_s = CONTEXT_SHARE * seconds / (len(batch_sizes) + 1)
+    share_s = CONTEXT_SHARE * seconds / (len(precisions) * len(batch_sizes) + 1)
     for batch_size in batch_sizes:
         critic, actor = make_halves(spec, precisions[-1], batch_size)
         batch, plain = random_batch(spec, batch_size), PlainSAC(**network_widths(spec))
         figures.append(measure_beside_plain(plain, critic, actor, batch, precisions[-1], share_s))
+        if len(precisions) > 1:
+            figures.append(measure_over_fp32(spec, critic, batch, precisions[-1], share_s))
     what = f"{precisions[-1]}, batch {batch_sizes[-1]}"
     return figures + measure_feeding(spec, critic.update, batch, what, share_s)
 
@@ -130,6 +132,22 @@ def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds:
         figure = paired(f"plain both, {what}", "GFLOP/s", limit, reached, 1e-9)
         figures.append(replace(figure, note="eager PyTorch with fused Adam, for comparison"))
     return figures
+
+
+def measure_over_fp32(
+    spec: EnvironmentSpec, critic: CriticHalf, batch: Batch, precision: str, seconds: float
+) -> Figure:
+    """The critics' update in a shorter format, in turn with the same in float32."""
+    batch_size = len(batch.reward)
+    exact, _ = make_halves(spec, "fp32", batch_size)
+    ways: dict[str, Way] = {
+        "exact": lambda turn_s: typical(lambda: exact.update(batch), batch_size, turn_s),
+        "shorter": lambda turn_s: typical(lambda: critic.update(batch), batch_size, turn_s),
+    }
+    rates = in_turn(ways, seconds, ROUNDS, TURN_S)
+    per_s = {way: [rate.per_s for rate in rates[way]] for way in ways}
+    figure = paired(f"over fp32, batch {batch_size}", "transitions/s", per_s["exact"], per_s["shorter"])
+    return replace(figure, note=f"{precision}, critic; limit: the same in fp32")
 
 
 def update_figures(

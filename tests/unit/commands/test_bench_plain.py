@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spreeze_zmq import envs
-from spreeze_zmq.commands.bench_learner import make_halves, network_widths, random_batch
+from spreeze_zmq.commands.bench_learner import make_halves, measure_over_fp32, network_widths, random_batch
 from spreeze_zmq.commands.bench_plain import PlainSAC, measure_beside_plain
 from spreeze_zmq.commands.bench_replay import measure_feeding
 
@@ -45,12 +45,15 @@ def test_the_plain_actor_moves_policy_and_temperature_and_no_critic():
 
 
 def test_the_figures_say_what_was_compared(monkeypatch):
-    """A speed-up over plain PyTorch, and what feeding costs."""
+    """A speed-up over plain PyTorch and over fp32, and what feeding costs."""
     monkeypatch.setattr("spreeze_zmq.commands.bench_replay.CAPACITY", 1000)
     batch, halves = random_batch(SPEC, 32), make_halves(SPEC, "fp32", 32)
     plain = PlainSAC(**network_widths(SPEC))
     figure = measure_beside_plain(plain, *halves, batch, "fp32", 0.2)
     assert (figure.name, figure.unit) == ("over plain, batch 32", "transitions/s")
     assert figure.ratio > 0
+    beside = measure_over_fp32(SPEC, halves[0], batch, "fp32", 0.2)
+    assert (beside.name, beside.unit) == ("over fp32, batch 32", "transitions/s")
+    assert beside.ratio == pytest.approx(1.0, rel=0.5)  # the same beside itself
     fed = measure_feeding(SPEC, halves[0].update, batch, "fp32, batch 32", 0.2)
     assert [each.name for each in fed] == ["ingesting, fp32, batch 32", "sampling, fp32, batch 32"]
