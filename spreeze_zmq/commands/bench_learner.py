@@ -46,8 +46,8 @@ TURN_S = 0.1
 #: Rows of larger batches are multiplied faster so many at a time. The limit of the hidden layer is the better
 #: of the whole batch and the last of these, that of all products the best of these.
 IN_CACHE = (256, 1024)
-#: Of the time, for comparing with plain PyTorch and for feeding the learner from its replay.
-CONTEXT_SHARE = 0.3
+#: Of the time, for comparing with plain PyTorch and with fp32, and for feeding the learner from its replay.
+CONTEXT_SHARE = 0.4
 #: Beyond the time that was asked for, until the process counts as hung.
 TIMEOUT_S = 60.0
 
