@@ -213,14 +213,9 @@ class Mlp:
             if self.gradient is not None:
                 fill += layer.parameter_gradients(gradient, add=False)
                 add += layer.parameter_gradients(gradient, add=True)
-            if layer is layers[0] or (layer is layers[-1] and factor is not None):
-                continue
-            if layer is layers[-2] and factor is not None:
-                gradient, steps = _through_one_output(layers)
-                if self.gradient is not None:
-                    steps.append(partial(torch.mul, gradient, factor, out=gradient))
-            else:
-                gradient, steps = layer.backward(gradient, self._spares)
+            if layer is layers[0]:
+                break
+            gradient, steps = self._through(layer, layers, gradient, factor)
             backward += steps
             fill += steps
             add += steps
@@ -234,6 +229,23 @@ class Mlp:
             if factor is not None:  # which is all that is not known yet
                 forward, backward = forward + backward, []
         return Pass(rows, output, output_gradient, forward, fill, add, backward)
+
+    def _through(
+        self, layer: Layer, layers: Sequence[Layer], gradient: torch.Tensor, factor: torch.Tensor | None
+    ) -> tuple[torch.Tensor, list[Step]]:
+        """Backward through one of the layers; where there is a factor of each row, the last layer leaves the
+        gradient of 1 to the activation below it.
+        """
+        if factor is None or layer not in layers[-2:]:
+            return layer.backward(gradient, self._spares)
+        if layer is layers[-1]:
+            return gradient, []
+        assert isinstance(layer, Activation)
+        assert isinstance(layers[-1], Linear)
+        gradient, steps = layer.backward_of_row(layers[-1].weight)
+        if self.gradient is not None:
+            steps.append(partial(torch.mul, gradient, factor, out=gradient))
+        return gradient, steps
 
     def _build(self, x: torch.Tensor, which: slice, output: torch.Tensor) -> list[Layer]:
         """The layers of some networks for some rows, of which the last writes ``output``."""
@@ -277,11 +289,3 @@ class Mlp:
     def _laid(self, buffer: Buffer) -> Buffer:
         """As the activations lie in memory."""
         return partial(turned, buffer) if self._by_unit else buffer
-
-
-def _through_one_output(layers: Sequence[Layer]) -> tuple[torch.Tensor, list[Step]]:
-    """From a gradient of 1 for every row's output, that of what the last activation is applied to."""
-    *_, activation, last = layers
-    assert isinstance(activation, Activation)
-    assert isinstance(last, Linear)
-    return activation.backward_of_row(last.weight)
