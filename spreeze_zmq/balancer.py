@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import tuning
 from spreeze_zmq.balance import BatchSize, Change, EnvsPerSampler, Forecast, Rebalancer, Window, Windows
@@ -16,6 +16,9 @@ from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import LEARNERS, available_cores
 from spreeze_zmq.tuning import Tuning
+
+if TYPE_CHECKING:
+    from spreeze_zmq.status.fields import Balance
 
 #: After a process has come or gone the rates need this long to be those of the new count.
 SETTLE_S = 1.0
@@ -177,8 +180,8 @@ class Balancer:
         rates = figures["produced_per_s"], figures["trained_per_s"]
         return Tuning(figures["samplers"], *rates, self.envs.present if self.envs.movable else None)
 
-    def status(self) -> dict[str, Any]:
-        """What is shown of it."""
+    def status(self) -> Balance:
+        """What the run's status says of the balance."""
         return {
             "movable": self.movable,
             "settled": self.settled,

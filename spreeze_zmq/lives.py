@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-#: Shares of a process's time that are shown.
-SHARES = ("busy", "blocked", "starved")
+if TYPE_CHECKING:
+    from spreeze_zmq.status.fields import LiveProcess, Workers
 
 
 @dataclass
@@ -36,26 +36,30 @@ class Process:
         self.figures, self.earlier_clock, self.heard_s = figures, clock, now_s
 
 
-def worker_rows(processes: Iterable[Process]) -> dict[str, dict[str, float]]:
+def worker_rows(processes: Iterable[Process]) -> dict[str, Workers]:
     """For each role how many live, the mean shares of their time, and what they take of cores and memory."""
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[str, Workers] = {}
     for process in processes:
         if process.gone:
             continue
-        nothing = {"count": 0, **dict.fromkeys((*SHARES, "cpu_percent", "rss_bytes"), 0.0)}
-        row = rows.setdefault(process.role, nothing)
+        row = rows.setdefault(
+            process.role,
+            {"count": 0, "busy": 0.0, "blocked": 0.0, "starved": 0.0, "cpu_percent": 0.0, "rss_bytes": 0.0},
+        )
         row["count"] += 1
-        for name in SHARES:
-            row[name] += process.shares.get(name, 0.0)
+        row["busy"] += process.shares.get("busy", 0.0)
+        row["blocked"] += process.shares.get("blocked", 0.0)
+        row["starved"] += process.shares.get("starved", 0.0)
         row["cpu_percent"] += 100 * process.shares.get("cpu", 0.0)
         row["rss_bytes"] += process.figures.get("rss_bytes", 0)
     for row in rows.values():
-        for name in SHARES:
-            row[name] /= row["count"]
+        row["busy"] /= row["count"]
+        row["blocked"] /= row["count"]
+        row["starved"] /= row["count"]
     return rows
 
 
-def process_rows(processes: Mapping[str, Process], now_s: float) -> dict[str, dict[str, Any]]:
+def process_rows(processes: Mapping[str, Process], now_s: float) -> dict[str, LiveProcess]:
     """Each process that lives, by its name."""
     return {
         name: {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from spreeze_zmq.account import SampleAccount
 from spreeze_zmq.lives import Process, process_rows, worker_rows
 from spreeze_zmq.metrics import Rates
 from spreeze_zmq.topology.plan import Plan
+
+if TYPE_CHECKING:
+    from spreeze_zmq.status.fields import Balance, Figures, PolicyLag, Score, Status
 
 #: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
 EPISODES_WINDOW = 100
@@ -157,7 +160,7 @@ class RunRecord:
     # --- what follows
 
     @property
-    def policy_lag(self) -> dict[str, float | None]:
+    def policy_lag(self) -> PolicyLag:
         """The maximum and what was dropped over all lives of whoever receives; the quantiles are those of the
         newest lives, and of several the one that was given the oldest samples.
         """
@@ -165,7 +168,8 @@ class RunRecord:
         lags = self.policy_lags.values()
         lately = [lag for life, lag in self.policy_lags.items() if life in newest]
         return {
-            **{name: max((lag[name] for lag in lately), default=0) for name in ("p50", "p99")},
+            "p50": max((lag["p50"] for lag in lately), default=0),
+            "p99": max((lag["p99"] for lag in lately), default=0),
             "max": max((lag["max"] for lag in lags), default=0),
             "stale": sum(lag.get("stale", 0) for lag in lags),
             "bound": self.plan.balance.max_policy_lag,
@@ -197,10 +201,13 @@ class RunRecord:
         """What this run has added to a counter; a resumed one did not begin at 0."""
         return self.counts[name] - self.at_start.get(name, 0)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> Figures:
         """The numbers that status and summary share."""
         return {
-            **{name: int(value) for name, value in self.counts.items()},
+            "env_steps": int(self.counts["env_steps"]),
+            "critic_updates": int(self.counts["critic_updates"]),
+            "actor_updates": int(self.counts["actor_updates"]),
+            "trained_transitions": int(self.counts["trained_transitions"]),
             "replay_ratio": {
                 "target": self.plan.balance.replay_ratio,
                 "measured": self.gauges.get("replay_ratio", 0.0),
@@ -210,33 +217,42 @@ class RunRecord:
             "devices": self.devices,
         }
 
-    def status(self, state: str, now_s: float) -> dict[str, Any]:
+    def status(self, state: str, balance: Balance, now_s: float) -> Status:
         """What a person is shown, and what the launcher acts on."""
         samples = self.accounts["critic_learner"].totals()
         best = max(self.evaluations, key=lambda e: e["mean_return"], default=None)
+        recent = list(self.returns)[-RECENT_EPISODES:]
+        stop = self.plan.run.stop
         return {
             "t_s": now_s,
             "state": state,
             **self.figures(),
-            **{f"{name}_per_s": self.rates.rate(name, now_s) for name in COUNTS},
-            "samples": vars(samples),
+            "env_steps_per_s": self.rates.rate("env_steps", now_s),
+            "critic_updates_per_s": self.rates.rate("critic_updates", now_s),
+            "actor_updates_per_s": self.rates.rate("actor_updates", now_s),
+            "trained_transitions_per_s": self.rates.rate("trained_transitions", now_s),
+            "samples": {
+                "produced": samples.produced,
+                "received": samples.received,
+                "dropped": samples.dropped,
+                "in_flight": samples.in_flight,
+            },
             "workers": worker_rows(self.processes.values()),
             "episodes": {
                 "count": self.num_episodes,
                 "mean_return": float(np.mean(self.returns)) if self.returns else None,
-                "recent_return": float(np.mean(list(self.returns)[-RECENT_EPISODES:]))
-                if self.returns
-                else None,
+                "recent_return": float(np.mean(recent)) if recent else None,
                 "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
             },
-            "evaluation": {"last": self.evaluations[-1] if self.evaluations else None, "best": best},
+            "evaluation": {"last": _score(self.evaluations[-1:]), "best": _score([best] if best else [])},
             "stop": {
-                "return": self.plan.run.stop.mean_return,
-                "env_steps": self.plan.run.stop.env_steps,
-                "trained_transitions": self.plan.run.stop.trained_transitions,
-                "minutes": self.plan.run.stop.minutes,
+                "return": stop.mean_return,
+                "env_steps": stop.env_steps,
+                "trained_transitions": stop.trained_transitions,
+                "minutes": stop.minutes,
             },
             "processes": process_rows(self.processes, now_s),
+            "balance": balance,
         }
 
     def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
@@ -293,3 +309,16 @@ class RunRecord:
         self.failures, self.restarts = state["failures"], state["restarts"]
         for name, (role, incarnation, pid, gone) in state["lives"].items():
             self.processes[name] = Process(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)
+
+
+def _score(evaluations: list[dict[str, Any]]) -> Score | None:
+    """The first of these evaluations as the status has it."""
+    if not evaluations:
+        return None
+    evaluation = evaluations[0]
+    return {
+        "t_s": evaluation["t_s"],
+        "env_steps": evaluation["env_steps"],
+        "mean_return": evaluation["mean_return"],
+        "std_return": evaluation["std_return"],
+    }

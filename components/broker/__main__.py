@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import tuning
 from spreeze_zmq.balance import Change
@@ -18,6 +18,9 @@ from spreeze_zmq.life import run
 from spreeze_zmq.metrics import Journal, TensorBoard, write_json
 from spreeze_zmq.run_record import LEARNERS, RunRecord
 from spreeze_zmq.wire import Message
+
+if TYPE_CHECKING:
+    from spreeze_zmq.status.fields import Status
 
 log = logging.getLogger("spreeze")
 
@@ -218,13 +221,17 @@ class Broker:
         self.last_checkpoint = self.checkpoint() if learning else ""
         self.stop_by_s = self.now_s + LAST_CHECKPOINT_S
 
+    def status(self) -> "Status":
+        """The run as it stands."""
+        return self.record.status(self.state, self.balancer.status(), self.now_s)
+
     def show(self) -> None:
         """Publish the status."""
-        self.say("status", **self.record.status(self.state, self.now_s), balance=self.balancer.status())
+        self.say("status", **self.status())
 
     def write(self, *, final: bool = False) -> None:
         """Bring the run's files up to date."""
-        status = self.record.status(self.state, self.now_s)
+        status = self.status()
         self.journal.write("status", self.now_s, status)
         self.tensorboard.status(status, self.record.gauges)
         reason = self.exit_reason or self.component.stop_reason

@@ -69,7 +69,7 @@ def table(status: Mapping[str, Any]) -> Text:
         *_workers(status["workers"]),
         [],
         *_outcome(status),
-        *_waiting(status.get("processes", {})),
+        *_waiting(status["processes"]),
     ]
     text = Text(no_wrap=True, overflow="ellipsis", end="")
     for number, line in enumerate(lines):
@@ -166,11 +166,11 @@ def _score(score: Mapping[str, Any] | None, style: str) -> list[Piece]:
 
 
 def _waiting(processes: Mapping[str, Mapping[str, Any]]) -> list[list[Piece]]:
-    """Who is not ready or has waited long, and for whom."""
+    """The processes that are not ready or have waited long, and what each waits for."""
     lines: list[list[Piece]] = [
-        [(f"{name} waits for {life['waiting_for'] or 'its own start'}", "yellow")]
-        for name, life in processes.items()
-        if not life["gone"] and (life["waiting_for"] or not life["ready"])
+        [(f"{name} waits for {process['waiting_for'] or 'its own start'}", "yellow")]
+        for name, process in processes.items()
+        if process["waiting_for"] or not process["ready"]
     ]
     return [[], *lines] if lines else []
 

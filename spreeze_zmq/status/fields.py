@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import TypedDict
 
 
 class ReplayRatio(TypedDict):
@@ -13,27 +14,15 @@ class ReplayRatio(TypedDict):
 
 
 class PolicyLag(TypedDict):
-    """Versions that the policy was ahead of the rollouts which were taken in."""
+    """Versions that the policy was ahead of the rollouts which were taken in; transitions dropped as staler
+    than the bound, and the bound itself.
+    """
 
     p50: float
     p99: float
     max: float
-
-
-class Publication(TypedDict):
-    """A learner's: seconds between two, their cost as a share of its updates' time, and bytes of one."""
-
-    interval_s: float
-    cost: float
-    bytes: int
-
-
-class Device(TypedDict):
-    """A learner's GPU: the share of time that its updates take, the memory it holds, what is free."""
-
-    busy: float
-    memory_bytes: int
-    memory_free_bytes: int
+    stale: float
+    bound: int | None
 
 
 class Samples(TypedDict):
@@ -57,10 +46,13 @@ class Workers(TypedDict):
 
 
 class Episodes(TypedDict):
-    """Episodes that ended while samples were collected; means over the last hundred."""
+    """Episodes that ended while samples were collected: means over the last 100, ``recent_return`` over the
+    last 16.
+    """
 
     count: int
     mean_return: float | None
+    recent_return: float | None
     mean_length: float | None
 
 
@@ -92,12 +84,15 @@ Stop = TypedDict(
 )
 
 
-class Life(TypedDict):
-    """One process: whether it is set up, whom it has long waited for, how it left; "" where not."""
+class LiveProcess(TypedDict):
+    """One process that is alive: whether it is set up, seconds since its last report, and what it has waited
+    for longer than a moment ("" for nothing).
+    """
 
+    pid: int
     ready: bool
+    silent_s: float
     waiting_for: str
-    gone: str
 
 
 class Balance(TypedDict):
@@ -110,27 +105,34 @@ class Balance(TypedDict):
     last_change: str
 
 
-class Status(TypedDict):
+class Figures(TypedDict):
+    """What status and summary share."""
+
+    env_steps: int
+    trained_transitions: int
+    critic_updates: int
+    actor_updates: int
+    replay_ratio: ReplayRatio
+    policy_lag: PolicyLag
+    #: For each learner: seconds between two publications, their cost as a share of the updates' time, bytes.
+    publication: Mapping[str, Mapping[str, float]]
+    #: For each learner's GPU: share of time that updates take, memory held, memory free.
+    devices: Mapping[str, Mapping[str, float]]
+
+
+class Status(Figures):
     """A run at ``t_s`` seconds after its start, as its broker publishes it."""
 
     t_s: float
     state: str
-    env_steps: int
     env_steps_per_s: float
-    trained_transitions: int
     trained_transitions_per_s: float
-    critic_updates: int
     critic_updates_per_s: float
-    actor_updates: int
     actor_updates_per_s: float
-    replay_ratio: ReplayRatio
-    policy_lag: PolicyLag
-    publication: NotRequired[dict[str, Publication]]
-    devices: NotRequired[dict[str, Device]]
     samples: Samples
     workers: dict[str, Workers]
     episodes: Episodes
     evaluation: Evaluation
     stop: Stop
-    processes: NotRequired[dict[str, Life]]
-    balance: NotRequired[Balance]
+    processes: dict[str, LiveProcess]
+    balance: Balance

@@ -38,6 +38,7 @@ LAYERS = (
 #: What one room needs of another in the same layer: the plan holds the environment's spec and the algorithm's
 #: options.
 NEIGHBOURS = {
+    ("lives", "status"),
     ("topology", "envs"),
     ("topology", "algorithms"),
     ("topology", "balance"),

@@ -9,6 +9,9 @@ import pytest
 from spreeze_zmq import topology
 from spreeze_zmq.run_record import RunRecord
 
+#: What the status says of the balance; the record only hands it on.
+BALANCE = {"movable": True, "settled": False, "last_change": ""}
+
 
 def record(*overrides):
     """An empty record of the pendulum topology."""
@@ -35,7 +38,7 @@ def test_the_account_joins_what_both_ends_report():
     )
     taken = {"sampler-0/7": {"first": 0, "last": 256, "received": 256, "refused": 0, "lost": 0}}
     run.take_report("critic_learner-0", 8, report("critic_learner", taken=taken), 1.0)
-    samples = run.status("training", 1.0)["samples"]
+    samples = run.status("training", BALANCE, 1.0)["samples"]
     assert samples == {"produced": 512, "received": 256, "dropped": 0, "in_flight": 256}
     run.lose("sampler-0", "was killed by SIGKILL")
     channels = run.summary("", 2.0, final=True)["samples_by_channel"]
@@ -54,7 +57,7 @@ def test_the_shares_of_a_process_are_those_since_its_last_report():
     run.take_report("sampler-0", 7, report("sampler"), 1.0)
     clock = {"busy": 1.5, "blocked": 0.5, "starved": 0.0, "idle": 0.0}
     run.take_report("sampler-0", 7, report("sampler", clock_s=clock, cpu_s=0.75), 2.0)
-    row = run.status("training", 2.0)["workers"]["sampler"]
+    row = run.status("training", BALANCE, 2.0)["workers"]["sampler"]
     assert (row["count"], row["busy"], row["blocked"], row["cpu_percent"]) == (1, 0.5, 0.5, 25.0)
 
 
@@ -68,7 +71,7 @@ def test_the_summary_says_what_each_learner_spends_on_publications():
     run.take_report("evaluator-0", 3, report("evaluator"), 1.0)
     expected = {"critic_learner": dear, "actor_learner": cheap}
     assert run.summary("", 2.0, final=True)["publication"] == expected
-    assert run.status("training", 2.0)["publication"] == expected
+    assert run.status("training", BALANCE, 2.0)["publication"] == expected
 
 
 def test_the_summary_says_what_each_gpu_does():
@@ -158,11 +161,11 @@ def test_another_life_of_a_process_is_another_process():
     """A new incarnation is not ready until it says so; the old one is no longer shown."""
     run = record()
     run.take_hello("sampler-0", 7, {"role": "sampler", "pid": 10}, 1.0)
-    assert run.status("", 1.0)["processes"]["sampler-0"]["ready"]
+    assert run.status("", BALANCE, 1.0)["processes"]["sampler-0"]["ready"]
     run.lose("sampler-0", "was killed by SIGKILL")
-    assert "sampler-0" not in run.status("", 1.0)["processes"]
+    assert "sampler-0" not in run.status("", BALANCE, 1.0)["processes"]
     run.take_report("sampler-0", 8, report("sampler", pid=11), 2.0)
-    process = run.status("", 2.0)["processes"]["sampler-0"]
+    process = run.status("", BALANCE, 2.0)["processes"]["sampler-0"]
     assert (process["pid"], process["ready"]) == (11, False)
 
 

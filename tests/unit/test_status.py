@@ -1,6 +1,7 @@
 """What a person sees: a table of 80 columns in a terminal, greppable lines elsewhere, cheap to draw."""
 
 import io
+import os
 import subprocess
 import sys
 import time
@@ -9,6 +10,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, Group
 
+from spreeze_zmq import topology
+from spreeze_zmq.balancer import Balancer
+from spreeze_zmq.run_record import RunRecord
 from spreeze_zmq.status import PLAIN_INTERVAL_S, Status, StatusView, plain_line, remaining_s, table
 
 
@@ -42,14 +46,22 @@ STARTING: Status = {
     "actor_updates": 0,
     "actor_updates_per_s": 0.0,
     "replay_ratio": {"target": 8.0, "measured": 0.0},
-    "policy_lag": {"p50": 0, "p99": 0, "max": 0},
+    "policy_lag": {"p50": 0, "p99": 0, "max": 0, "stale": 0, "bound": None},
     "samples": {"produced": 0, "received": 0, "dropped": 0, "in_flight": 0},
     "workers": {},
-    "episodes": {"count": 0, "mean_return": None, "mean_length": None},
+    "episodes": {"count": 0, "mean_return": None, "recent_return": None, "mean_length": None},
     "evaluation": {"last": None, "best": None},
     "stop": {"return": None, "env_steps": None, "trained_transitions": None, "minutes": None},
+    "publication": {},
+    "devices": {},
+    "balance": {"movable": True, "settled": False, "last_change": ""},
     "processes": {
-        "actor_learner-0": {"ready": True, "waiting_for": "critic_learner-0: its weights", "gone": ""}
+        "actor_learner-0": {
+            "pid": 4242,
+            "ready": True,
+            "silent_s": 0.2,
+            "waiting_for": "critic_learner-0: its weights",
+        }
     },
 }
 
@@ -66,7 +78,7 @@ LARGE: Status = {
     "actor_updates": 617_000,
     "actor_updates_per_s": 88.17,
     "replay_ratio": {"target": 8.0, "measured": 7.981},
-    "policy_lag": {"p50": 1, "p99": 13, "max": 12_000},
+    "policy_lag": {"p50": 1, "p99": 13, "max": 12_000, "stale": 0, "bound": None},
     "samples": {
         "produced": 1_123_457_289,
         "received": 1_123_456_789,
@@ -78,7 +90,12 @@ LARGE: Status = {
         "critic_learner": workers(1, 0.99, 0.0, 0.01, 99.7, 12.4e9),
         "sampler": workers(128, 0.39, 0.61, 0.0, 4800.0, 290e9),
     },
-    "episodes": {"count": 1_123_456, "mean_return": -1234.567, "mean_length": 1000.0},
+    "episodes": {
+        "count": 1_123_456,
+        "mean_return": -1234.567,
+        "recent_return": -1230.0,
+        "mean_length": 1000.0,
+    },
     "evaluation": {
         "last": score(35_000.0, 1_120_000_000, 5123.44, 88.2),
         "best": score(30_000.0, 1_000_000_000, 6123.44, 8.2),
@@ -89,7 +106,10 @@ LARGE: Status = {
         "trained_transitions": 1_000_000_000_000,
         "minutes": 1000.0,
     },
-    "processes": {"sampler-3": {"ready": True, "waiting_for": "", "gone": "exited with code 0"}},
+    "publication": {},
+    "devices": {},
+    "processes": {"sampler-3": {"pid": 4243, "ready": True, "silent_s": 0.5, "waiting_for": ""}},
+    "balance": {"movable": True, "settled": True, "last_change": "samplers 1 -> 4: starved"},
 }
 
 
@@ -160,9 +180,33 @@ def test_before_anything_has_happened_the_table_says_so():
     assert "actor_learner-0 waits for critic_learner-0: its weights" in shown
 
 
-def test_a_process_that_has_left_waits_for_nobody():
-    """Its last words are no news."""
+def test_a_process_that_waits_for_nothing_takes_no_line():
+    """Only waits are news."""
     assert not any("sampler-3" in line for line in lines(LARGE))
+
+
+def shape(value):
+    """The nested names of a status, without its numbers."""
+    return {name: shape(inner) for name, inner in value.items()} if isinstance(value, dict) else ""
+
+
+def test_the_statuses_of_these_tests_have_the_very_fields_that_the_broker_publishes():
+    """A dict written by hand drifts from its producer: the live view once read a field that nobody sent."""
+    plan = topology.load("pendulum")
+    record, balancer = RunRecord(plan), Balancer(plan)
+    evaluation = {**score(1.0, 512, -200.0, 3.0), "version": 3}
+    record.take_evaluation(evaluation, 1.0)
+    record.take_hello("sampler-3", 7, {"role": "sampler", "pid": os.getpid()}, 1.0)
+    published = shape(record.status("training", balancer.status(), 2.0))
+    for status in (STARTING, LARGE):
+        expected = shape(status)
+        for varying in ("processes", "workers"):
+            rows = {str(row) for row in (*expected.pop(varying).values(), *published[varying].values())}
+            assert len(rows) == 1, varying
+        if status is STARTING:
+            expected["evaluation"] = published["evaluation"]
+        assert expected == {name: published[name] for name in expected}
+        assert published.keys() - expected.keys() == {"processes", "workers"}
 
 
 @pytest.mark.parametrize(
