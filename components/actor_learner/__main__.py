@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.balance import DelayGate, Schedule
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.component import Component
+from spreeze_zmq.component.life import run
+from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
@@ -20,11 +22,9 @@ from spreeze_zmq.learner import (
     learn,
     settle_device,
 )
-from spreeze_zmq.life import run
 from spreeze_zmq.replay import ObservationReplay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
-from spreeze_zmq.weights import Weights
 from spreeze_zmq.wire import Message
 
 #: Rollouts taken in before the next update gets its turn.

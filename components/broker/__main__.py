@@ -8,19 +8,19 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq import tuning
-from spreeze_zmq.balance import Change
-from spreeze_zmq.balancer import Balancer
+from spreeze_zmq.autoscale import tuning
+from spreeze_zmq.autoscale.balancer import Balancer
+from spreeze_zmq.autoscale.rebalance import Change
 from spreeze_zmq.channels import Publisher, Puller
-from spreeze_zmq.checkpoint import Part, complete, prune
-from spreeze_zmq.component import Component
-from spreeze_zmq.life import run
+from spreeze_zmq.component.component import Component
+from spreeze_zmq.component.life import run
 from spreeze_zmq.metrics import Journal, TensorBoard, write_json
-from spreeze_zmq.run_record import LEARNERS, RunRecord
+from spreeze_zmq.run.checkpoint import Part, complete, prune
+from spreeze_zmq.run.record import LEARNERS, RunRecord
 from spreeze_zmq.wire import Message
 
 if TYPE_CHECKING:
-    from spreeze_zmq.status.fields import Status
+    from spreeze_zmq.plan.status import Status
 
 log = logging.getLogger("spreeze")
 

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.balance import RatioGate
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.component import Component
+from spreeze_zmq.component.life import run
+from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
@@ -25,11 +27,9 @@ from spreeze_zmq.learner import (
     share_of,
     updates_of,
 )
-from spreeze_zmq.life import run
 from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
-from spreeze_zmq.weights import Weights
 from spreeze_zmq.wire import Message
 
 
@@ -245,7 +245,7 @@ class CriticLearner:
         """Cumulative figures of every report. Of several each tells its own part, the first also what was
         counted in earlier lives, and the updates, which are the same for all.
         """
-        counted = {"env_steps": self.received, "trained_transitions": self.trained}
+        counted: dict[str, float] = {"env_steps": self.received, "trained_transitions": self.trained}
         return {**counted, "critic_updates": self.half.num_updates} if self.is_first else counted
 
     def policy_lag(self) -> dict[str, float]:

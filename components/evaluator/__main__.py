@@ -11,10 +11,10 @@ import numpy as np
 
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Subscriber
-from spreeze_zmq.component import Component
-from spreeze_zmq.evaluation import EvaluationBudget, Score, play
-from spreeze_zmq.life import run
+from spreeze_zmq.component.component import Component
+from spreeze_zmq.component.life import run
 from spreeze_zmq.policy import Policy
+from spreeze_zmq.run.evaluation import EvaluationBudget, Score, play
 
 #: Steps between two looks at the channels while episodes are played.
 STEPS_BETWEEN_POLLS = 50

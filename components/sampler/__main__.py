@@ -12,11 +12,11 @@ import numpy as np
 
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Pusher
-from spreeze_zmq.component import Component
-from spreeze_zmq.life import run
+from spreeze_zmq.component.component import Component
+from spreeze_zmq.component.life import run
+from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.weights import Weights
 from spreeze_zmq.wire import rollout_message
 
 log = logging.getLogger("spreeze")
@@ -86,7 +86,8 @@ class Collector:
         obs = np.empty((self.num_steps + 1, *self.obs.shape), self.obs_dtype)
         reward = np.empty(shape, np.float32)
         terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
-        actions, final_obs, final_index = [], [], []
+        actions, final_obs = [], []
+        final_index: list[tuple[int, Any]] = []
         obs[0] = self.obs
         for t in range(self.num_steps):
             action = policy.act(obs[t], self.rng)

@@ -117,13 +117,13 @@ def _batch_bytes(options: Any, env: Environment) -> int:
 
 
 def _make_critic(options: Any, env: Environment, device: str, seed: int) -> CriticHalf:
-    from spreeze_zmq.algorithms.sac_critic import SACCritic
+    from spreeze_zmq.algorithms.fast.sac_critic import SACCritic
 
     return SACCritic(options, env, device, seed)
 
 
 def _make_actor(options: Any, env: Environment, device: str, seed: int) -> ActorHalf:
-    from spreeze_zmq.algorithms.sac_actor import SACActor
+    from spreeze_zmq.algorithms.fast.sac_actor import SACActor
 
     return SACActor(options, env, device, seed)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.evaluation import play
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run_folder import RunFolder
+from spreeze_zmq.run.evaluation import play
+from spreeze_zmq.run.folder import RunFolder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from spreeze_zmq import sizing, topology
-from spreeze_zmq.checkpoint import Checkpoint, latest
+from spreeze_zmq import topology
+from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.errors import CheckpointError, SpreezeError
-from spreeze_zmq.launcher import Launch
-from spreeze_zmq.run_folder import RunFolder
+from spreeze_zmq.launcher.launcher import Launch
+from spreeze_zmq.run.checkpoint import Checkpoint, latest
+from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.status import StatusView
 
 

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from spreeze_zmq.balance.knee import climb, doublings, knee
+from spreeze_zmq.autoscale.knee import climb, doublings, knee
+from spreeze_zmq.autoscale.sizing import BATCH_SIZE
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner import algorithm_of
 from spreeze_zmq.learner.rehearsal import CUDA_WARM_UP, STEPS, RandomUpdates
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes
-from spreeze_zmq.sizing import BATCH_SIZE
-from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import LEARNERS
 
 #: Where the climb begins: smaller batches never train more.

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from spreeze_zmq import __version__
-from spreeze_zmq.commands import bench, evaluate, tune
+from spreeze_zmq.bench import bench
+from spreeze_zmq.commands import evaluate, tune
 from spreeze_zmq.errors import SpreezeError
 
 

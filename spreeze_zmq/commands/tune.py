@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import machine_cache, sizing, topology, tuning
+from spreeze_zmq import topology
+from spreeze_zmq.autoscale import machine_cache, sizing, tuning
 from spreeze_zmq.errors import ComponentFailed, InputError
-from spreeze_zmq.launcher import Launch
+from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.metrics import read_journal, write_json
-from spreeze_zmq.run_folder import RunFolder
-from spreeze_zmq.topology.plan import Plan
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import RunFolder
 
 #: A count is right when it has been for this long.
 SETTLED_S = 3.0

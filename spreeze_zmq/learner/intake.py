@@ -6,12 +6,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from spreeze_zmq.account import Receipts
 from spreeze_zmq.channels import Puller
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.run.account import Receipts
 from spreeze_zmq.wire import rollout_from
 
 #: A stopping learner has drained its channel when nothing has come for this long; where samplers go on it

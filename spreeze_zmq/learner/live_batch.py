@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from spreeze_zmq import sizing
-from spreeze_zmq.component import Component
+from spreeze_zmq.autoscale import sizing
+from spreeze_zmq.component.component import Component
 
 log = logging.getLogger("spreeze")
 

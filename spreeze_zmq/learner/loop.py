@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from spreeze_zmq.checkpoint import Checkpoint
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.learner.rehearsal import Rehearsal
 from spreeze_zmq.learner.vault import SavedReplay, Vault
 from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.run.checkpoint import Checkpoint
 
 
 class Learner(Protocol):

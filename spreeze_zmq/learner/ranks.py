@@ -23,10 +23,10 @@ from typing import Any
 import torch
 import torch.distributed
 
-from spreeze_zmq.checkpoint import Checkpoint
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import PeerLost, PeerTimeout, SpreezeError
 from spreeze_zmq.learner.roll import Life, Roll
+from spreeze_zmq.run.checkpoint import Checkpoint
 
 log = logging.getLogger("spreeze")
 #: Much of it is missing in its stubs.

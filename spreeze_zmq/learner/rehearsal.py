@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from spreeze_zmq import tuning
-from spreeze_zmq.component import Component
+from spreeze_zmq.autoscale import tuning
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.device import WARM_UP_CALLS
+from spreeze_zmq.learner.random_rollout import random_rollout
 from spreeze_zmq.learner.setup import algorithm_of
-from spreeze_zmq.random_rollout import random_rollout
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.replay import ObservationReplay, transition_replay
-from spreeze_zmq.topology.plan import Plan
 from spreeze_zmq.topology.resolve import device_of
 
 STEPS = 16

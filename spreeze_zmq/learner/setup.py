@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from spreeze_zmq import algorithms, sizing
+from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
-from spreeze_zmq.component import Component
+from spreeze_zmq.autoscale import sizing
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.learner.publication import Cadence
-from spreeze_zmq.topology.plan import Plan
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.topology.resolve import device_of
 
 log = logging.getLogger("spreeze")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from spreeze_zmq.balance import LagHistogram
+from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.weights import Weights
 
 
 class Staleness:

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import torch
 
 from spreeze_zmq.algorithms import Batch, CriticHalf
-from spreeze_zmq.checkpoint import Checkpoint
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.learner.live_batch import LiveBatch
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.learner.ranks import Ranks, checksum
+from spreeze_zmq.run.checkpoint import Checkpoint
 
 #: A wait for the others' gradients is no longer than this at once: meanwhile no socket is served.
 SLICE_S = 0.005

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import torch
 
-from spreeze_zmq.checkpoint import Checkpoint, write_part
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import CheckpointError
+from spreeze_zmq.run.checkpoint import Checkpoint, write_part
 
 log = logging.getLogger("spreeze")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.errors import TopologyError
+from spreeze_zmq.plan.option import TYPES, Option, Unfit, show
+from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.topology.lines import lines_of
 from spreeze_zmq.topology.mistakes import Mistakes, Places, suggestion
 from spreeze_zmq.topology.options import component_options
-from spreeze_zmq.topology.schema import TYPES, Option, Unfit, show
 from spreeze_zmq.topology.source import flat_tables, parse_toml, read_text, shipped_folder
-from spreeze_zmq.topology.table import CHANNELS, ROLES
 from spreeze_zmq.topology.tables import read_table
 from spreeze_zmq.topology.values import check
 

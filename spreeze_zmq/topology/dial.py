@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.balance import Schedule, updates_per_round
+from spreeze_zmq.plan.plan import BalancePlan, ComponentPlan, Count
 from spreeze_zmq.topology.mistakes import Mistakes
-from spreeze_zmq.topology.plan import BalancePlan, ComponentPlan, Count
 
 #: What each mode stands for; a key that the topology writes itself has what it says.
 MODES: dict[str, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from spreeze_zmq.topology.plan import ChannelPlan, ComponentPlan, Count, Plan
+from spreeze_zmq.plan.plan import ChannelPlan, ComponentPlan, Count, Plan
 
 _ARROWS = {"push_pull": "<==", "pub_sub": "-->"}
 _PATTERNS = {"push_pull": "PUSH/PULL", "pub_sub": "PUB/SUB"}

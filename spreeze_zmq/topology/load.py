@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
+from spreeze_zmq.plan.option import show
+from spreeze_zmq.plan.plan import Plan, RunPlan, StopPlan
 from spreeze_zmq.topology.dial import settle as settle_balance
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
-from spreeze_zmq.topology.plan import Plan, RunPlan, StopPlan
 from spreeze_zmq.topology.processes import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.resolve import available_cores
-from spreeze_zmq.topology.schema import show
 from spreeze_zmq.topology.several import check_several
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import read_table

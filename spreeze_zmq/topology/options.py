@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from spreeze_zmq.topology.schema import Option
+from spreeze_zmq.plan.option import Option
 
 #: The tables of a topology.
 TABLES = ("run", "algorithm", "balance", "components", "channels")

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.plan.option import Option, show
+from spreeze_zmq.plan.plan import ComponentPlan
+from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.topology import resolve
 from spreeze_zmq.topology.component_file import (
     ComponentFile,
@@ -16,9 +19,6 @@ from spreeze_zmq.topology.component_file import (
 )
 from spreeze_zmq.topology.mistakes import Key, Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import component_options
-from spreeze_zmq.topology.plan import ComponentPlan
-from spreeze_zmq.topology.schema import Option, show
-from spreeze_zmq.topology.table import ROLES
 from spreeze_zmq.topology.tables import read_table
 
 #: Roles that have one process, and why.

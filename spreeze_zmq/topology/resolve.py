@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.topology.plan import Count
+from spreeze_zmq.plan.plan import Count
 
 LEARNERS = ("critic_learner", "actor_learner")
 #: "auto" samplers may become so many even on few cores: environments that wait for something need none.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spreeze_zmq.plan.plan import BalancePlan, ChannelPlan, ComponentPlan
 from spreeze_zmq.topology import resolve
 from spreeze_zmq.topology.mistakes import Mistakes
-from spreeze_zmq.topology.plan import BalancePlan, ChannelPlan, ComponentPlan
 
 _ROLE = "critic_learner"
 _COUNT = ("components", _ROLE, "count")

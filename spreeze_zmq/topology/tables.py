@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from spreeze_zmq.plan.option import Option, Unfit, show
 from spreeze_zmq.topology.mistakes import Key, Mistakes, did_you_mean, dotted, suggestion
-from spreeze_zmq.topology.schema import Option, Unfit, show
 from spreeze_zmq.topology.values import check
 
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spreeze_zmq.plan.option import LARGEST_INT, Option, Unfit, show
 from spreeze_zmq.topology.mistakes import did_you_mean, one_of
-from spreeze_zmq.topology.schema import LARGEST_INT, Option, Unfit, show
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")

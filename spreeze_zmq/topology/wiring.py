@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq.plan.option import Unfit, show
+from spreeze_zmq.plan.plan import MAX_IPC_BYTES, ChannelPlan
+from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.topology.mistakes import Key, Mistakes, suggestion
 from spreeze_zmq.topology.options import CHANNEL
-from spreeze_zmq.topology.plan import MAX_IPC_BYTES, ChannelPlan
-from spreeze_zmq.topology.schema import Unfit, show
 from spreeze_zmq.topology.source import flat_tables
-from spreeze_zmq.topology.table import CHANNELS, ROLES
 from spreeze_zmq.topology.tables import read_table
 
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from spreeze_zmq import channels
 from spreeze_zmq.metrics import read_journal
-from spreeze_zmq.topology.plan import Plan
+from spreeze_zmq.plan.plan import Plan
 
 WARM_UP_S = 8.0
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")

@@ -25,7 +25,8 @@ import psutil
 import whole_runs
 from slowed import Slowed
 
-from spreeze_zmq import topology, tuning
+from spreeze_zmq import topology
+from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.metrics import read_journal
 
 HERE = Path(__file__).parent

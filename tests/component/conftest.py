@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq import algorithms, channels, sizing, topology
-from spreeze_zmq.run_folder import RunFolder, settle
+from spreeze_zmq import algorithms, channels, topology
+from spreeze_zmq.autoscale import sizing
+from spreeze_zmq.run.folder import RunFolder, settle
 
 ROOT = Path(__file__).parents[2]
 OTHER_END = {"push": "pull", "pull": "push", "pub": "sub", "sub": "pub"}

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from spreeze_zmq import channels, tuning
+from spreeze_zmq import channels
+from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.metrics import read_journal
 from spreeze_zmq.wire import Message
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq.checkpoint import Part, complete
 from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.run.checkpoint import Part, complete
 from spreeze_zmq.wire import Message, rollout_message
 
 CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"

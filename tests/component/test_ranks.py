@@ -22,9 +22,9 @@ AVERAGES = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from spreeze_zmq.component import Component
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.learner import Ranks
-from spreeze_zmq.topology.plan import Plan
+from spreeze_zmq.plan.plan import Plan
 from tests.component.test_ranks import batch_of, critic_of
 
 plan, index = Plan.read(sys.argv[1]), int(sys.argv[2])

@@ -13,9 +13,9 @@ from golden_messages import MESSAGES
 
 from spreeze_zmq import channels, topology, wire
 from spreeze_zmq.channels import Poller
+from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run_folder import RunFolder, settle
-from spreeze_zmq.topology.table import CHANNELS
+from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.wire import KINDS, Message, rollout_from
 
 ROOT = Path(__file__).parents[2]

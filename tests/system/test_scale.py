@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from spreeze_zmq import topology, tuning
-from spreeze_zmq.launcher import Launch
+from spreeze_zmq import topology
+from spreeze_zmq.autoscale import tuning
+from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.metrics import physical_cores, read_journal
-from spreeze_zmq.run_folder import RunFolder
+from spreeze_zmq.run.folder import RunFolder
 
 
 class Notes:

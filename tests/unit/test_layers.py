@@ -12,39 +12,19 @@ PACKAGE = ROOT / "spreeze_zmq"
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
     {"errors", "rollout"},
-    {"device"},
-    {
-        "wire",
-        "envs",
-        "algorithms",
-        "replay",
-        "policy",
-        "balance",
-        "account",
-        "lives",
-        "topology",
-        "metrics",
-        "checkpoint",
-        "status",
-    },
-    {"channels", "run_record", "machine_cache", "evaluation", "random_rollout"},
-    {"tuning", "sizing"},
-    {"run_folder", "balancer", "weights"},
-    {"component"},
-    {"learner", "supervisor", "life"},
-    {"launcher"},
+    {"device", "metrics"},
+    {"wire", "envs", "replay", "policy", "balance"},
+    {"algorithms"},
+    {"plan"},
+    {"topology", "channels", "status"},
+    {"run", "autoscale"},
+    {"component", "supervisor"},
+    {"learner", "launcher"},
+    {"bench"},
     {"commands"},
 )
-#: What one room needs of another in the same layer: the plan holds the environment's spec and the algorithm's
-#: options.
-NEIGHBOURS = {
-    ("lives", "status"),
-    ("topology", "envs"),
-    ("topology", "algorithms"),
-    ("topology", "balance"),
-    ("algorithms", "policy"),
-    ("learner", "supervisor"),
-}
+#: What one room needs of another in the same layer.
+NEIGHBOURS: set[tuple[str, str]] = set()
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -94,12 +74,12 @@ def test_imports_point_strictly_down(path):
 @pytest.mark.parametrize(
     ("dependency", "rooms"),
     [
-        ("zmq", {"channels", "commands"}),
-        ("torch", {"device", "algorithms", "replay", "learner", "commands"}),
-        ("gymnasium", {"envs", "commands"}),
-        ("mujoco", {"envs", "commands"}),
+        ("zmq", {"channels", "bench"}),
+        ("torch", {"device", "algorithms", "replay", "learner", "bench", "commands"}),
+        ("gymnasium", {"envs", "bench"}),
+        ("mujoco", {"envs", "bench"}),
         ("tensorboard", {"metrics"}),
-        ("rich", {"status", "commands"}),
+        ("rich", {"status", "commands", "bench"}),
     ],
 )
 def test_each_dependency_has_its_room(dependency, rooms):

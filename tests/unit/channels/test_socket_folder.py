@@ -11,7 +11,7 @@ import pytest
 from spreeze_zmq import channels
 from spreeze_zmq.channels import MAX_IPC_BYTES, Claim, Puller, SocketFolder, open_channel
 from spreeze_zmq.errors import ChannelError
-from spreeze_zmq.topology.table import CHANNELS
+from spreeze_zmq.plan.roles import CHANNELS
 
 HOLD_FOLDER = """
 import sys, time

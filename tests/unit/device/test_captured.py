@@ -13,10 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms import sac_actor, sac_critic
-from spreeze_zmq.commands.bench_learner import random_batch
+from spreeze_zmq.algorithms.fast import sac_actor, sac_critic
+from spreeze_zmq.bench.learner import random_batch
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
-from spreeze_zmq.random_rollout import random_rollout
+from spreeze_zmq.learner.random_rollout import random_rollout
 from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -214,7 +214,7 @@ def test_an_update_never_reads_its_device(monkeypatch, options):
     """On torch's meta device nothing can be read back, and nothing on the host can be mixed in: an update
     that did either would make a GPU wait, and could not be recorded.
     """
-    from spreeze_zmq.algorithms import sac_networks
+    from spreeze_zmq.algorithms.fast import sac_networks
 
     monkeypatch.setattr(sac_networks, "generator", lambda *_: torch.Generator())
     made = SAC.options(**OPTIONS, **options)

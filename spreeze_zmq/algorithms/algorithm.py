@@ -1,0 +1,163 @@
+"""What an algorithm is: one class in plain torch, from which the processes of a run are made.
+
+An algorithm declares its options, its networks, a loss for each learner, what follows an update and how the
+policy's output becomes an action. It knows no socket, file, clock or process. The library runs ``critic_loss``
+in the critic-learner and ``policy_loss`` in the actor-learner; an algorithm without a ``policy_loss`` has no
+actor-learner, and its critic-learner publishes the policy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from spreeze_zmq.algorithms.options import RolloutOptions, TrainingOptions
+from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.errors import InvalidEnvironment
+
+if TYPE_CHECKING:
+    import torch
+
+    from spreeze_zmq.algorithms.distributions import Distribution
+
+#: Rollout arrays that hold whole transitions.
+TRANSITION_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index")
+#: The two losses, in the order in which their learners come.
+PARTS = ("critic", "policy")
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The networks of an algorithm, by the names under which it finds them as attributes of itself.
+
+    Attributes:
+        critic: trained by ``critic_loss`` in the critic-learner, sent to the actor-learner.
+        policy: trained by ``policy_loss`` in the actor-learner, sent to everybody.
+        targets: the critic-learner's own; neither trained nor sent, part of its checkpoints.
+        acting: name of the network whose output the ``distribution`` turns into actions.
+    """
+
+    critic: Mapping[str, torch.nn.Module]
+    policy: Mapping[str, torch.nn.Module] = field(default_factory=dict)
+    targets: Mapping[str, torch.nn.Module] = field(default_factory=dict)
+    acting: str = "policy"
+
+
+class Loss(NamedTuple):
+    """What a loss function returns.
+
+    Attributes:
+        loss: the scalar whose gradient is taken.
+        metrics: 0-d tensors by name, for the log.
+        priorities: ``[B]``, each transition's error where the replay is prioritised; never negative.
+    """
+
+    loss: torch.Tensor
+    metrics: Mapping[str, torch.Tensor] = {}
+    priorities: torch.Tensor | None = None
+
+
+class Algorithm(ABC):
+    """Base of every algorithm. Each learner makes one of its own.
+
+    Class attributes:
+        Options: a frozen dataclass that inherits :class:`ReplayOptions` (transitions are kept and drawn many
+            times) or :class:`RolloutOptions` (each rollout serves some epochs and is thrown away).
+        acts_in: the action spaces that it can act in, of ``"box"``, ``"discrete"`` and ``"multi_discrete"``.
+        needs_bounds: whether a box of actions must have finite bounds.
+        critic_fields: rollout arrays that the critic-learner asks the samplers for.
+        policy_fields: those that the actor-learner asks for.
+        tuned: module with hand-derived halves of this very class; its subclasses do not inherit them.
+
+    Attributes:
+        options: an instance of ``Options``.
+        env: the environment's shapes and bounds.
+        env_steps: transitions that the run has sampled, as far as this process knows; for schedules.
+    """
+
+    Options: ClassVar[type[TrainingOptions]]
+    acts_in: ClassVar[tuple[str, ...]] = ("box",)
+    needs_bounds: ClassVar[bool] = True
+    critic_fields: ClassVar[tuple[str, ...]] = TRANSITION_FIELDS
+    policy_fields: ClassVar[tuple[str, ...]] = ("obs",)
+    tuned: ClassVar[str] = ""
+
+    def __init__(self, options: Any, env: EnvironmentSpec) -> None:
+        self.options = options
+        self.env = env
+        self.env_steps = 0
+
+    # --- what its writer fills in
+
+    @abstractmethod
+    def networks(self) -> Networks:
+        """Fresh networks on the CPU, initialised from torch's default generator, which the library seeds."""
+
+    @abstractmethod
+    def critic_loss(self, batch: Any) -> Loss | torch.Tensor:
+        """The loss of the critic-learner on a batch of ``B`` transitions.
+
+        With :class:`ReplayOptions` the batch has ``obs``, ``next_obs`` ``[B, size]``, ``action``, ``reward``,
+        ``discount`` (0 after termination) and ``weight`` (``[B]``, or None); with :class:`RolloutOptions`
+        ``obs``, ``action``, ``log_prob`` and whatever :meth:`targets_of` returned.
+        """
+
+    def policy_loss(self, batch: Any) -> Loss | torch.Tensor:
+        """The loss of the actor-learner; where it is left out there is no actor-learner.
+
+        With :class:`ReplayOptions` the batch has ``obs`` ``[B, size]`` (and what ``policy_fields`` adds), with
+        :class:`RolloutOptions` the same as in :meth:`critic_loss`.
+        """
+        raise NotImplementedError
+
+    def targets_of(self, rollouts: Any) -> Mapping[str, torch.Tensor]:
+        """With :class:`RolloutOptions`: tensors ``[T, N, ...]`` that the losses need for each transition,
+        computed once when the rollouts of a round have come; no gradient is kept.
+        """
+        return {}
+
+    def after_critic_step(self) -> None:
+        """What follows a step of the critic-learner, such as moving targets; no gradient is kept."""
+
+    def after_policy_step(self) -> None:
+        """What follows a step of the actor-learner; no gradient is kept."""
+
+    @abstractmethod
+    def distribution(self) -> Distribution:
+        """How the acting network's output becomes actions; asked again at each publication."""
+
+    # --- what follows from it
+
+    @classmethod
+    def has_policy_loss(cls) -> bool:
+        """Whether an actor-learner trains the policy."""
+        return cls.policy_loss is not Algorithm.policy_loss
+
+    @classmethod
+    def on_policy(cls) -> bool:
+        """Whether it learns from rollouts that are used for some epochs and thrown away."""
+        return issubclass(cls.Options, RolloutOptions)
+
+    @classmethod
+    def fields_of(cls, part: str) -> tuple[str, ...]:
+        """The rollout arrays that the learner of a part (of ``PARTS``) asks for."""
+        if cls.on_policy():
+            return (*TRANSITION_FIELDS, "log_prob")
+        return cls.critic_fields if part == PARTS[0] else cls.policy_fields
+
+    @classmethod
+    def check(cls, env: EnvironmentSpec, options: Any) -> None:
+        """Raise InvalidEnvironment where this algorithm cannot act in ``env``, naming one that could."""
+        if env.action_kind not in cls.acts_in:
+            raise InvalidEnvironment(
+                f"{cls.__name__} acts in {' or '.join(cls.acts_in)} action spaces, this environment's is "
+                f"{env.action_kind}"
+            )
+        if env.action_kind == "box" and cls.needs_bounds and not env.has_bounds:
+            raise InvalidEnvironment(
+                f"{cls.__name__} scales its actions to finite bounds, this environment's are "
+                f"{env.action_low} to {env.action_high}; wrap it with gymnasium.wrappers.RescaleAction or "
+                "give it bounds"
+            )

@@ -1,0 +1,1 @@
+"""Worker counts, environments, batch size and cores, decided from measured rates."""

@@ -1,0 +1,235 @@
+"""The learners' batch size and threads where the topology leaves them to the machine.
+
+Before any process of the run starts, a short program (``commands.measure_updates``) makes real updates on
+random data. What it found is kept in the user's cache, so that the next run of the kind starts at once. The
+plan then holds the numbers, the options that follow from them, and the curves that they were read from.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.algorithms.batch_scaling import scaled
+from spreeze_zmq.autoscale import machine_cache
+from spreeze_zmq.autoscale.knee import knee
+from spreeze_zmq.errors import ComponentFailed, InputError
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.topology.resolve import LEARNERS
+
+log = logging.getLogger("spreeze")
+
+BATCH_SIZE = "algorithm.batch_size"
+THREADS = {role: f"components.{role}.threads" for role in LEARNERS}
+MEASURE = (sys.executable, "-m", "spreeze_zmq.commands.measure_updates")
+#: What a learner's process is started with, and so what is measured. glibc gives large freed blocks back to
+#: the kernel at once, and every update would fault its pages in again.
+KEEP_FREED_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "268435456",
+    "MALLOC_TRIM_THRESHOLD_": "268435456",
+    "MALLOC_TOP_PAD_": "67108864",
+}
+#: It ends of itself within seconds; this is for one that hangs.
+TIMEOUT_S = 120.0
+#: What the speed of an update does not depend on.
+WITHOUT_EFFECT = ("learning_rate", "tau", "reference_batch_size", "gamma", "learning_starts")
+#: The options that follow the batch size.
+FOLLOWING = ("learning_rate", "tau")
+#: Why there is no larger batch in a curve, in words.
+ENDS = {
+    "flat": "more gains nothing",
+    "time": "measuring may take no longer",
+    "last": "max_batch_size and replay_capacity allow no more",
+    "memory": "the memory takes no more",
+}
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What was measured: transitions that the critic half trains on a second, nothing else running.
+
+    Attributes:
+        batch_sizes: batch size -> rate, with ``threads_used`` threads; empty where the batch is given.
+        ended: why there is no larger batch, a key of ``ENDS``.
+        threads: number of threads -> rate, at the batch that the run has; empty where the threads are given.
+        took_s: how long it took, the program's start included.
+    """
+
+    batch_sizes: dict[int, float]
+    ended: str
+    threads: dict[int, float]
+    took_s: float
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Curves:
+        """From JSON, where sizes are texts. Raises ValueError, KeyError, TypeError."""
+        batch_sizes, threads = (_curve(values[name]) for name in ("batch_sizes", "threads"))
+        if not (batch_sizes or threads) or values["ended"] not in ENDS:
+            raise ValueError("it holds no curve")
+        return cls(batch_sizes, values["ended"], threads, float(values["took_s"]))
+
+
+def _curve(values: Any) -> dict[int, float]:
+    if not isinstance(values, dict):
+        raise TypeError(f"{values!r} is no curve")
+    curve = {int(size): float(rate) for size, rate in values.items()}
+    for size, rate in curve.items():
+        if size < 1 or not 0.0 < rate < math.inf:
+            raise ValueError(f"{rate!r} transitions a second with {size}")
+    return curve
+
+
+def settle(plan: Plan, *, anew: bool = False, say: Callable[[str], None] = log.info) -> Plan:
+    """The plan with nothing left to measure.
+
+    ``plan.measured`` then holds, of what was left open: ``batch_size`` {chosen, reaches, curve, ended},
+    ``scaling`` {reference_batch_size, kappa, learning_rate, tau}, ``threads`` {chosen, reaches, curve}, and
+    ``source``, where the curves come from.
+
+    Args:
+        plan: as the topology gives it.
+        anew: measure although the cache knows.
+        say: told in a line what is being done, and what came of it.
+
+    Raises:
+        InputError: no batch fits into the memory.
+        ComponentFailed: measuring failed.
+    """
+    if not plan.to_measure:
+        return plan
+    subject = subject_of(plan)
+    curves = None if anew else machine_cache.recall(subject, Curves.read)
+    source = "as measured on this machine before"
+    if curves is None:
+        say(f"{' and '.join(plan.to_measure)}: measuring the updates of this machine")
+        curves = measure(plan)
+        source = f"measured in {curves.took_s:.1f} s"
+        if curves.ended != "memory":  # what is free now says nothing of the next run
+            machine_cache.remember(subject, asdict(curves))
+    settled = resolved(plan, curves, source)
+    for line in lines(settled.measured):
+        say(line)
+    return settled
+
+
+def measure(plan: Plan) -> Curves:
+    """Run the program that measures, on the learner's device and with the threads that it may have.
+
+    Raises:
+        InputError, ComponentFailed: see ``settle``.
+    """
+    threads = str(plan.components["critic_learner"].threads)
+    environment = {**os.environ, **KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    what = " and ".join(plan.to_measure)
+    began_s = time.monotonic()
+    try:
+        done = subprocess.run(
+            MEASURE, input=plan.to_json(), env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        problem = f"measuring took longer than {TIMEOUT_S:.0f} s; write a number"
+        raise ComponentFailed(f"{what}: {problem}") from None
+    words = done.stderr.strip()
+    if done.returncode == InputError.exit_code:
+        raise InputError(words)
+    if done.returncode != 0:
+        raise ComponentFailed(f"{what}: measuring failed; a number needs none\n{words}")
+    return Curves.read({**json.loads(done.stdout), "took_s": time.monotonic() - began_s})
+
+
+def resolved(plan: Plan, curves: Curves, source: str) -> Plan:
+    """The plan with the numbers that the curves ask for. Pure."""
+    algorithm, components = dict(plan.algorithm), dict(plan.components)
+    measured: dict[str, Any] = {"source": source}
+    if BATCH_SIZE in plan.to_measure:
+        batch_size = knee(curves.batch_sizes)
+        algorithm |= {"batch_size": batch_size, **scaled(plan.algorithm, batch_size)}
+        measured["batch_size"] = {**_choice(curves.batch_sizes), "ended": curves.ended}
+        measured["scaling"] = scaling_of(plan.algorithm, batch_size)
+    for role in [role for role, key in THREADS.items() if key in plan.to_measure]:
+        components[role] = replace(components[role], threads=knee(curves.threads))
+        measured["threads"] = _choice(curves.threads)
+    return replace(plan, algorithm=algorithm, components=components, to_measure=(), measured=measured)
+
+
+def scaling_of(options: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
+    """What a batch size makes of the options that follow it; ``options`` as they are stated."""
+    reference = options["reference_batch_size"]
+    follows = scaled(options, batch_size)
+    return {
+        "reference_batch_size": reference,
+        "kappa": batch_size / reference,
+        **{name: {"stated": options[name], "scaled": value} for name, value in follows.items()},
+    }
+
+
+def stated(plan: Plan) -> dict[str, Any]:
+    """The algorithm's options as the topology states them, before a measured batch has scaled any."""
+    scaling = plan.measured["scaling"]
+    return {**plan.algorithm, **{name: scaling[name]["stated"] for name in FOLLOWING if name in scaling}}
+
+
+def _choice(curve: Mapping[int, float]) -> dict[str, Any]:
+    chosen = knee(curve)
+    pairs = [[size, round(rate, 1)] for size, rate in sorted(curve.items())]
+    return {"chosen": chosen, "reaches": round(curve[chosen] / max(curve.values()), 3), "curve": pairs}
+
+
+def lines(measured: Mapping[str, Any]) -> list[str]:
+    """What was chosen and why, for a log."""
+    said: list[str] = []
+    for name in ("batch_size", "threads"):
+        if name in measured:
+            found = measured[name]
+            curve = ", ".join(f"{size:,}: {rate:,.0f}" for size, rate in found["curve"])
+            ended = f"; {ENDS[found['ended']]}" if "ended" in found else ""
+            said.append(
+                f"{name} {found['chosen']:,} trains {100 * found['reaches']:.0f} % of the most transitions a "
+                f"second ({curve}{ended}), {measured['source']}"
+            )
+    if "scaling" in measured:
+        said.append(scaling_line(measured["scaling"]))
+    return said
+
+
+def scaling_line(scaling: Mapping[str, Any]) -> str:
+    """The rule with its figures."""
+    kappa = scaling["kappa"]
+    rules = {
+        "learning_rate": f"{{stated:g}} x sqrt({kappa:g}) = {{scaled:.4g}} (arXiv 2205.10287)",
+        "tau": f"1 - (1 - {{stated:g}})^{kappa:g} = {{scaled:.4g}} (arXiv 2307.13813)",
+    }
+    parts = [f"{name} {rule.format(**scaling[name])}" for name, rule in rules.items() if name in scaling]
+    return f"for {kappa:g} times the batch of {scaling['reference_batch_size']}: {', '.join(parts)}"
+
+
+def subject_of(plan: Plan) -> dict[str, Any]:
+    """Everything that the curves depend on, in JSON's own types."""
+    learner = plan.components["critic_learner"]
+    environment = plan.environment.to_dict()
+    shapes = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "num_actions")
+    subject = {
+        "what": "updates by batch size and threads",
+        "machine": machine_cache.machine(),
+        "measured": plan.to_measure,
+        "environment": {name: environment[name] for name in shapes},
+        "algorithm": {name: value for name, value in plan.algorithm.items() if name not in WITHOUT_EFFECT},
+        "device": learner.options.get("device", "cpu"),
+        "threads": learner.threads,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(subject))
+    return plain
+
+
+def file_of(plan: Plan) -> Path:
+    """Where the cache keeps the curves of a plan that is not settled yet."""
+    return machine_cache.file_of(subject_of(plan))

@@ -1,0 +1,1 @@
+"""This machine's limits, and what the system reaches beside them."""

@@ -1,0 +1,7 @@
+"""The life of a component's process: join, connect, poll, report, stop."""
+
+from spreeze_zmq.component.component import Component
+from spreeze_zmq.component.life import run
+from spreeze_zmq.component.weights import Weights
+
+__all__ = ["Component", "Weights", "run"]

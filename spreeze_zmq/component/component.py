@@ -1,0 +1,312 @@
+"""The life of a process of the run: join, connect, poll, handle, report, stop. Every component is written on
+top of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import secrets
+import socket
+import time
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import psutil
+
+from spreeze_zmq import channels
+from spreeze_zmq.errors import ChannelError, InputError
+from spreeze_zmq.metrics import Family
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.checkpoint import Checkpoint, latest
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.wire import PROTOCOL_VERSION, Message
+
+REPORT_INTERVAL_S = 0.5
+#: After this long without what it waits for, a component says so in its log and in its reports.
+PATIENCE_S = 5.0
+
+log = logging.getLogger("spreeze")
+
+Charge = Literal["blocked", "starved", "idle"]
+
+
+class Component:
+    """One life of one process: its plan, its channels, its figures, and whether it should go on.
+
+    Attributes:
+        role: which job of the topology this is.
+        name: ``ROLE-INDEX``.
+        incarnation: which life of that name; random, below 2**53.
+        plan: the resolved run.
+        folder: the run's folder.
+        environment: spaces and limits of the run's environment.
+        options: this role's own options.
+        figures: what travels in every report besides the figures of the process itself, computed when it is
+        sent:
+            ``counters``, ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``,
+            ``device`` (see PROTOCOL.md).
+        clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take), ``starved`` (a peer does not
+        give), ``idle``.
+        stop_reason: why it should stop; empty while it should go on.
+        stopping_roles: roles that have been told to stop.
+    """
+
+    def __init__(self, role: str, plan: Plan, index: int | None = None) -> None:
+        self.role = role
+        self.plan = plan
+        self.folder = RunFolder(Path(plan.run_dir))
+        self.environment = plan.environment
+        self.options: Mapping[str, Any] = plan.components[role].options
+        self.index, self._name_lock = _claim_name(role, index, Path(plan.socket_dir))
+        self.name = f"{role}-{self.index}"
+        self.incarnation = secrets.randbelow(2**53 - 1) + 1
+        self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        self.reports_dropped = 0
+        self.clock_s = {"busy": 0.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}
+        self.stop_reason = ""
+        self.stopping_roles: set[str] = set()
+        self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {"stop": self._on_stop}
+        self._channels: dict[str, Any] = {}
+        self._publishers: list[channels.Publisher] = []
+        self._poller = channels.Poller()
+        self._process = psutil.Process()
+        self._family = Family(self._process)
+        self._awake_s = time.monotonic()
+        self._next_report_s = self._awake_s + REPORT_INTERVAL_S
+        self._waiting_for, self._waiting_since_s, self._complained = "", 0.0, False
+        self._control: channels.Subscriber | None = self.open("control") if role != "broker" else None
+        self._outbox: channels.Pusher | None = self.open("report") if role != "broker" else None
+
+    # --- channels
+
+    def open(self, channel: str) -> Any:
+        """This process's end of a channel of the plan (a Publisher, Subscriber, Pusher or Puller), opened
+        once.
+        """
+        if channel not in self._channels:
+            end = self.plan.components[self.role].channels[channel]
+            opened = channels.open_channel(
+                self.plan.channels[channel], end, self.name, self.incarnation, self.index
+            )
+            self._channels[channel] = opened
+            if isinstance(opened, channels.Publisher):
+                self._publishers.append(opened)
+        return self._channels[channel]
+
+    def channels_named(self, prefix: str) -> list[str]:
+        """The channels of this process whose name begins with ``prefix``."""
+        return [name for name in self.plan.components[self.role].channels if name.startswith(prefix)]
+
+    def seed_sequence(self) -> np.random.SeedSequence:
+        """This process's seeds: of the run's, its name, and what is resumed, lest that repeats itself."""
+        own = f"{self.name} {self.plan.run.resume_from or ''}"
+        return np.random.SeedSequence([self.plan.run.seed, zlib.crc32(own.encode())])
+
+    def on(self, kind: str, handler: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call ``handler(fields)`` for each control message of this kind."""
+        self._handlers[kind] = handler
+
+    def report(self, kind: str, fields: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> None:
+        """Send one message to the broker; one that finds no place is dropped and counted."""
+        message = Message(kind, dict(fields), dict(arrays or {}), self.name, self.incarnation)
+        if self._outbox is None:
+            self.hear_own(message)
+        elif not self._outbox.try_push(message):
+            self.reports_dropped += 1
+
+    def report_failure(self, summary: str, traceback: str) -> None:
+        """Tell the broker of something that failed and was mended; it is among the run's failures."""
+        self.report("failure", {"name": self.name, "summary": summary, "traceback": traceback})
+
+    def hear_own(self, message: Message) -> None:
+        """Where the broker's reports about itself go; the broker puts its own handler here."""
+
+    # --- life
+
+    @property
+    def running(self) -> bool:
+        """Whether nobody has told it to stop."""
+        return not self.stop_reason
+
+    @property
+    def uptime_s(self) -> float:
+        """Seconds since this process was started."""
+        return time.time() - float(self._process.create_time())
+
+    def stop(self, reason: str) -> None:
+        """Stop at the next opportunity; the first reason counts."""
+        self.stop_reason = self.stop_reason or reason
+
+    def ready(self) -> None:
+        """Tell the broker that everything is set up."""
+        log.info("ready after %.1f s (pid %d, incarnation %d)", self.uptime_s, os.getpid(), self.incarnation)
+        self.report(
+            "hello",
+            {
+                "role": self.role,
+                "name": self.name,
+                "pid": os.getpid(),
+                "protocol": PROTOCOL_VERSION,
+                "host": socket.gethostname(),
+            },
+        )
+        self.send_report()
+
+    def poll(
+        self,
+        readable: Collection[Any] = (),
+        writable: Collection[Any] = (),
+        *,
+        timeout_s: float = 0.0,
+        charge: Charge = "idle",
+        waiting_for: str = "",
+        draining: bool = False,
+    ) -> set[Any]:
+        """Wait on this process's channels, serving control and reports meanwhile.
+
+        Args:
+            readable: channels to wait for a message on.
+            writable: pushers to wait for a place in.
+            timeout_s: longest wait; 0 only looks.
+            charge: which clock the wait is charged to.
+            waiting_for: who owes what; said aloud when it takes long.
+            draining: wait on although told to stop.
+
+        Returns:
+            Those of the channels that are ready; empty at the timeout or when told to stop.
+        """
+        began_s = now_s = time.monotonic()
+        self.clock_s["busy"] += began_s - self._awake_s
+        self._family.rest()
+        own = [*self._publishers, self._control] if self._control is not None else self._publishers
+        listening = [*readable, *own]
+        while True:
+            until_s = min(began_s + timeout_s, self._next_report_s)
+            ready: set[Any] = self._poller.wait(listening, writable, timeout_s=max(0.0, until_s - now_s))
+            if ready:
+                self._serve(ready)
+                ready.difference_update(own)
+            now_s = time.monotonic()
+            if now_s >= self._next_report_s:
+                self.send_report()
+            if ready or now_s >= began_s + timeout_s or (self.stop_reason and not draining):
+                break
+        self.clock_s[charge] += now_s - began_s
+        self._awake_s = now_s
+        self._family.work()
+        if waiting_for:
+            self._note_wait("" if ready else waiting_for, began_s)
+        return ready
+
+    def wait_elsewhere(self, wait: Callable[[], bool], *, charge: Charge, waiting_for: str) -> bool:
+        """A wait on something that is no channel: ``wait()`` says whether it came, and returns soon in any
+        case, since control and reports wait meanwhile.
+        """
+        began_s = time.monotonic()
+        self.clock_s["busy"] += began_s - self._awake_s
+        came = wait()
+        self._awake_s = time.monotonic()
+        self.clock_s[charge] += self._awake_s - began_s
+        self._note_wait("" if came else waiting_for, began_s)
+        return came
+
+    def breathe(self) -> None:
+        """Serve control and reports where a report is due; for within long work, since it costs next to
+        nothing where none is.
+        """
+        if time.monotonic() >= self._next_report_s:
+            self.poll()
+
+    def send_report(self) -> None:
+        """Send the figures of this life so far; all cumulative, so that a lost report loses nothing."""
+        self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
+        self.report("report", self.own_report())
+
+    def own_report(self) -> dict[str, Any]:
+        """The fields of a report."""
+        figures = {name: dict(value()) for name, value in self.figures.items()}
+        counters = {"reports_dropped": self.reports_dropped, **figures.pop("counters", {})}
+        return {
+            "role": self.role,
+            "name": self.name,
+            "pid": os.getpid(),
+            "time_s": time.time(),
+            "uptime_s": self.uptime_s,
+            "cpu_s": self._family.cpu_s(),
+            "rss_bytes": self._process.memory_info().rss,
+            "switches": self._family.switches(),
+            "clock_s": dict(self.clock_s),
+            "counters": counters,
+            "gauges": {},
+            "waiting_for": self._waiting_for if self._complained else "",
+            **figures,
+        }
+
+    def close(self, reason: str) -> None:
+        """Say goodbye and close every channel, giving what was pushed a bounded time to leave."""
+        self.report("bye", {**self.own_report(), "reason": reason})
+        for channel in self._channels.values():
+            channel.close()
+        channels.terminate()
+
+    def restore_point(self) -> Checkpoint | None:
+        """Where a new life goes on from: this run's last complete checkpoint, or the one that the run
+        resumes.
+        """
+        own = latest(self.folder.checkpoints)
+        for passed_over in own.skipped if own is not None else ():
+            log.warning("checkpoint passed over: %s", passed_over)
+        if own is not None or self.plan.run.resume_from is None:
+            return own
+        return Checkpoint.read(Path(self.plan.run.resume_from))
+
+    def _serve(self, ready: set[Any]) -> None:
+        for publisher in self._publishers:
+            if publisher in ready:
+                publisher.serve()
+        if self._control is not None and self._control in ready:
+            while (message := self._control.receive()) is not None:
+                handler = self._handlers.get(message.kind)
+                if handler is not None:
+                    handler(message.fields)
+
+    def _on_stop(self, fields: Mapping[str, Any]) -> None:
+        roles = set(fields["roles"])
+        self.stopping_roles |= roles
+        if self.role in roles or "*" in roles:
+            self.stop(fields["reason"])
+
+    def _note_wait(self, waiting_for: str, began_s: float) -> None:
+        if waiting_for != self._waiting_for:
+            if self._complained:
+                log.info("no longer waiting for %s", self._waiting_for)
+            self._waiting_for, self._waiting_since_s, self._complained = waiting_for, began_s, False
+        elif waiting_for and not self._complained and time.monotonic() - self._waiting_since_s > PATIENCE_S:
+            self._complained = True
+            log.warning("%s has waited %.0f s for %s", self.name, PATIENCE_S, waiting_for)
+
+
+def _claim_name(role: str, index: int | None, sockets: Path) -> tuple[int, channels.Claim]:
+    """Hold ``ROLE-INDEX`` for this life, by a lock that dies with it; without an index the first free one.
+
+    Raises:
+        InputError: the run is over.
+        ChannelError: another process lives under that name.
+    """
+    if not sockets.is_dir():
+        raise InputError(
+            f"the run is over: its socket folder {sockets} is gone; "
+            "start it again, or give a topology instead"
+        )
+    if index is not None:
+        return index, channels.Claim.take(sockets / f"{role}-{index}")
+    for free in itertools.count():
+        with contextlib.suppress(ChannelError):
+            return free, channels.Claim.take(sockets / f"{role}-{free}")
+    raise AssertionError("unreachable")

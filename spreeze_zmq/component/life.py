@@ -1,0 +1,79 @@
+"""One life of a component's process, from its command line to its exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from spreeze_zmq import channels, topology
+from spreeze_zmq.autoscale import sizing
+from spreeze_zmq.component.component import Component
+from spreeze_zmq.errors import InputError, PeerLost, SpreezeError
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import RunFolder, settle
+
+log = logging.getLogger("spreeze")
+
+
+def run(role: str, main: Callable[[Component], None]) -> int:
+    """Live one life: ``main(component)`` between joining and leaving. Ends the process.
+
+    ``PROGRAM RUN_FILE [INDEX]`` joins a live run; with a topology in the place of the run file the process
+    stands up endpoints of its own and waits for peers.
+    """
+    logging.basicConfig(
+        level=os.environ.get("SPREEZE_LOG", "INFO"),
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    component: Component | None = None
+    code = 0
+    try:
+        component, sockets = _join(role, sys.argv[1:])
+        signal.signal(signal.SIGTERM, lambda *_: component.stop("SIGTERM"))
+        signal.signal(signal.SIGINT, lambda *_: component.stop("interrupted"))
+        main(component)
+        log.info("stopped: %s", component.stop_reason or "done")
+        component.close(component.stop_reason or "done")
+        if sockets is not None:
+            sockets.remove()
+    except InputError as error:
+        print(f"{role}: {error}", file=sys.stderr)
+        code = error.exit_code
+    except PeerLost as error:
+        assert component is not None
+        log.warning("%s", error)
+        component.close(str(error))
+        code = error.exit_code
+    except Exception as error:
+        log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
+        if component is not None:
+            component.close(f"failed: {type(error).__name__}: {error}")
+        code = error.exit_code if isinstance(error, SpreezeError) else 1
+    logging.shutdown()
+    sys.stdout.flush()
+    # Taking down an interpreter with torch in it costs 0.3 s of every stop, for nothing; and where an
+    # all-reduce is under way it would wait for that.
+    os._exit(code)
+
+
+def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFolder | None]:
+    if not 1 <= len(arguments) <= 2 or (len(arguments) == 2 and not arguments[1].isdecimal()):
+        raise InputError(
+            f"usage: {role} RUN_FILE [INDEX]; RUN_FILE is the run.json of a live run, "
+            "or a topology to stand alone with"
+        )
+    index = int(arguments[1]) if len(arguments) == 2 else None
+    if arguments[0].endswith(".json"):
+        return Component(role, Plan.read(Path(arguments[0])), index), None
+    plan = sizing.settle(topology.load(arguments[0]))
+    plan, sockets = settle(plan, RunFolder.create(plan.name))
+    log.info(
+        "standing alone; others join with: python components/ROLE %s", RunFolder(Path(plan.run_dir)).run_file
+    )
+    return Component(role, plan, index), sockets

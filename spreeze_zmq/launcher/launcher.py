@@ -1,0 +1,320 @@
+"""A run's launcher: starts every process, supervises, shows, obeys the broker, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from spreeze_zmq import channels
+from spreeze_zmq.autoscale import tuning
+from spreeze_zmq.autoscale.pinning import Pinning, pin
+from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
+from spreeze_zmq.metrics import physical_cores
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
+from spreeze_zmq.topology.resolve import LEARNERS, available_cores
+from spreeze_zmq.wire import Message
+
+#: How long the broker may take from a request to end the run until it says so (it waits for the last
+#: checkpoint).
+BROKER_ANSWERS_S = 8.0
+#: Stopped together, in this order: who produces first, who keeps the books last.
+STOP_ORDER = (("sampler", "evaluator"), ("actor_learner", "critic_learner"), ("broker",))
+
+
+class View(Protocol):
+    """Whom the launcher tells how the run goes."""
+
+    def update(self, status: Mapping[str, Any]) -> None:
+        """The broker's newest status."""
+
+    def note(self, line: str) -> None:
+        """Something that happened."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+class Launch:
+    """One run: its processes, and the launcher's own two channels.
+
+    Args:
+        plan: settled by ``sizing``.
+        folder: the run's, new.
+        view: is told how it goes.
+        anew: find out how many samplers are right although the cache knows.
+    """
+
+    def __init__(self, plan: Plan, folder: RunFolder, view: View, *, anew: bool = False) -> None:
+        self.folder, self.view = folder, view
+        plan, self.remembered = (plan, "") if anew else tuning.begin(plan)
+        self.pinning = pinned(plan, physical_cores(os.sched_getaffinity(0)))
+        plan = replace(plan, pinning={"cpus": self.pinning.cpus, "reason": self.pinning.reason})
+        self.plan, self.sockets = settle(plan, folder)
+        self.incarnation = secrets.randbelow(2**53 - 1) + 1
+        self.supervisor = Supervisor()
+        self.status: dict[str, Any] = {}
+        self.control: Any = channels.open_channel(
+            self.plan.channels["control"], "sub", "launcher", self.incarnation
+        )
+        self.reports: Any = channels.open_channel(
+            self.plan.channels["report"], "push", "launcher", self.incarnation
+        )
+        self.poller = channels.Poller()
+        self.counts: dict[str, int] = {}
+        self.missing: list[str] = []
+        self.started_s: dict[str, float] = {}
+        self.waits: dict[str, str] = {}
+        self.stop_reason = ""
+        self.failures: list[tuple[str, str]] = []
+        self.gave_up = False
+        self.interrupts = 0
+        self.heartbeat_timeout_s: float = self.plan.components["broker"].options["heartbeat_timeout_s"]
+
+    # --- starting
+
+    def start(self) -> None:
+        """Start every process; nobody waits for another to be ready, their sockets do."""
+        if self.pinning.cpus or self.plan.balance.pin == "always":
+            self.view.note(self.pinning.reason)
+        for role in ROLES:
+            component = self.plan.components.get(role)
+            if component is None or not component.launched:
+                self.view.note(
+                    f"{role}: its place is left free; join with: "
+                    f"python components/{role} {self.folder.run_file}"
+                )
+                continue
+            self.scale(role, component.count.initial, self.why(role))
+
+    def why(self, role: str) -> str:
+        """Where a role's first count comes from."""
+        count = self.plan.components[role].count
+        if role != "sampler" or count.minimum == count.maximum:
+            return "as the topology says"
+        why = self.remembered or "by a rule from the number of cores"
+        if tuning.measures(self.plan):
+            why += " until they have been measured"
+        threads = {self.plan.components[learner].threads for learner in LEARNERS}
+        self.view.note(
+            f"{available_cores()} cores: samplers begin with {count.initial} of {count.minimum} to "
+            f"{count.maximum}, {why}; learners have {max(threads)} thread{'s' * (max(threads) > 1)} each"
+        )
+        return why
+
+    def scale(self, role: str, count: int, reason: str) -> None:
+        """Bring the number of processes of a role to ``count``; the last ones leave first."""
+        before = self.counts.get(role, 0)
+        leaving = [f"{role}-{index}" for index in range(count, before)]
+        self.supervisor.stop(leaving)
+        self.missing = [name for name in self.missing if name not in leaving]
+        self.missing += [f"{role}-{index}" for index in range(before, count)]
+        self.counts[role] = count
+        self.fill()
+        self.tell("workers", role=role, count=count, reason=reason)
+
+    def fill(self) -> None:
+        """Start whoever is missing, except under a name whose last life is still leaving."""
+        for name in [name for name in self.missing if not self.supervisor.alive([name])]:
+            role, _, index = name.rpartition("-")
+            self.supervisor.start(self.spec(role, int(index)))
+            self.missing.remove(name)
+            self.started_s[name] = time.monotonic()
+
+    def obey(self, role: str, count: int, reason: str) -> None:
+        """Carry out what the broker has decided, within the range of the topology."""
+        component = self.plan.components.get(role)
+        if component is None or not component.launched:
+            self.view.note(f"{role}: the broker asks for {count}, but nothing of this role is launched here")
+            return
+        count = min(max(count, component.count.minimum), component.count.maximum)
+        if count != self.counts.get(role):
+            self.view.note(reason)
+            self.scale(role, count, reason)
+
+    def spec(self, role: str, index: int) -> ProcessSpec:
+        """How a process of this role is started."""
+        component = self.plan.components[role]
+        name = f"{role}-{index}"
+        return ProcessSpec(
+            name=name,
+            role=role,
+            command=(*component.command, str(self.folder.run_file), str(index)),
+            environment=KEEP_FREED_MEMORY if role.endswith("learner") else {},
+            log_path=self.folder.logs / f"{name}.log",
+            nice=component.nice,
+            threads=component.threads,
+            stop_grace_s=component.stop_grace_s,
+            max_restarts=component.max_restarts,
+            restart_window_s=component.restart_window_s,
+            parent_death_signal=signal.SIGTERM if role == "broker" else signal.SIGKILL,
+            cpus=self.pinning.of(name),
+        )
+
+    # --- the run
+
+    def run(self) -> int:
+        """Until a stop condition, the user, or a failure ends it; returns the exit code."""
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        try:
+            self.start()
+            while not self.stop_reason:
+                self.pump(0.1)
+                self.watch()
+                if self.interrupts:
+                    self.ask_to_stop("interrupted by the user")
+        finally:
+            self.finish()
+        return 1 if self.gave_up else 0
+
+    def pump(self, timeout_s: float) -> None:
+        """Hear the broker, show its status, carry out what it decides."""
+        self.poller.wait([self.control], [], timeout_s=timeout_s)
+        while (message := self.control.receive()) is not None:
+            if message.kind == "status":
+                self.status = message.fields
+                self.view.update(message.fields)
+            elif message.kind == "stop" and "launcher" in message.fields["roles"]:
+                self.stop_reason = self.stop_reason or message.fields["reason"]
+            elif message.kind == "scale":
+                self.obey(message.fields["role"], message.fields["count"], message.fields["reason"])
+            elif message.kind == "set" and message.fields.get("reason"):
+                self.view.note(message.fields["reason"])
+
+    def watch(self) -> None:
+        """Restart what crashed, end the run when something crashes too often or never gets ready."""
+        for event in self.supervisor.poll():
+            self.on_event(event)
+        self.fill()
+        heard = self.status.get("processes", {})
+        for name, pid in self.supervisor.pids().items():
+            process = heard.get(name, {})
+            if process.get("pid") != pid:  # the broker has not heard of this life yet
+                process = {}
+            self.watch_one(name, process)
+
+    def watch_one(self, name: str, process: Mapping[str, Any]) -> None:
+        """Kill, and so restart, a process that does not get ready or does not report any more."""
+        if process.get("ready"):
+            self.started_s.pop(name, None)
+        waiting_for = process.get("waiting_for", "")
+        if waiting_for and waiting_for != self.waits.get(name):
+            self.view.note(f"{name} waits for {waiting_for}")
+        self.waits[name] = waiting_for
+        if not self.status and name != "broker-0":
+            return  # nobody has said anything of anybody yet, and where the broker is left out nobody will
+        waited_s = time.monotonic() - self.started_s.get(name, math.inf)
+        start_timeout_s = self.plan.components[name.rpartition("-")[0]].start_timeout_s
+        if waited_s > start_timeout_s:
+            what = f"not ready after {waited_s:.0f} s; it waits for {waiting_for or 'something untold'}"
+        elif process.get("silent_s", 0.0) > self.heartbeat_timeout_s:
+            what = f"has not reported for {process['silent_s']:.0f} s, longer than heartbeat_timeout_s"
+        else:
+            return
+        self.started_s[name] = time.monotonic()
+        self.fail(name, what)
+        self.supervisor.kill(name)
+
+    def on_event(self, event: Event) -> None:
+        """Tell the broker and the user what happened to a process."""
+        if isinstance(event, Exited) and event.follows:
+            self.tell("exited", name=event.name, how=event.how, restarting=event.restarting, follows=True)
+            self.started_s[event.name] = time.monotonic()
+            self.view.note(f"{event.name}: left, to begin anew with the process that it has lost")
+        elif isinstance(event, Exited) and not event.expected:
+            self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
+            self.started_s[event.name] = time.monotonic()
+            self.fail(event.name, f"{event.how}\n{event.words}")
+        elif isinstance(event, Exited):
+            self.tell("exited", name=event.name, how=event.how, restarting=False)
+        elif isinstance(event, GaveUp):
+            self.gave_up, self.stop_reason = True, str(event)
+            self.tell("stop_request", reason=self.stop_reason)
+
+    def fail(self, name: str, what: str) -> None:
+        """Note one failure; the first one is what the user reads last."""
+        log = self.folder.logs / f"{name}.log"
+        summary = what.splitlines()[0]
+        self.failures.append((name, what))
+        self.tell("failure", name=name, summary=summary, traceback=what)
+        self.view.note(f"{name}: {summary} ({log})")
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """One message to the broker; it queues while the broker starts."""
+        self.reports.try_push(Message(kind, fields))
+
+    # --- the end
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Let the broker end the run in its own way: last checkpoint, then the stop. Not for ever, though."""
+        self.view.note(f"stopping: {reason} (once more to stop at once)")
+        self.tell("stop_request", reason=reason)
+        deadline_s = time.monotonic() + BROKER_ANSWERS_S
+        while not self.stop_reason and time.monotonic() < deadline_s and self.interrupts < 2:
+            self.pump(0.1)
+            self.watch()
+        self.stop_reason = self.stop_reason or reason
+
+    def finish(self) -> None:
+        """Stop everybody in reverse order, remove the sockets, and say how it went."""
+        self.supervisor.end_restarts()
+        for group in STOP_ORDER:
+            names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
+            if "broker" not in group:
+                self.tell("stopping", roles=list(group))
+            self.supervisor.stop(names)
+            while self.supervisor.alive(names):
+                self.pump(0.02)
+                for event in self.supervisor.poll():
+                    self.on_event(event)
+                if self.interrupts > 1:
+                    for name in names:
+                        self.supervisor.kill(name)
+        self.supervisor.close()
+        self.view.close()
+        self.control.close()
+        self.reports.close()
+        channels.terminate()
+        self.sockets.remove()
+
+    def report_end(self) -> None:
+        """The last lines: what was reached, where it lies, and the first failure."""
+        summary: dict[str, Any] = {}
+        if self.folder.summary.exists():
+            summary = json.loads(self.folder.summary.read_text())
+        best = summary.get("best_return")
+        reached = f"best return {best:.1f}" if best is not None else "nothing evaluated"
+        print(
+            f"{self.stop_reason or 'failed'}: {reached} after {summary.get('wall_s', 0):.1f} s",
+            file=sys.stderr,
+        )
+        print(f"run folder: {self.folder.path}", file=sys.stderr)
+        if self.failures:
+            name, what = self.failures[0]
+            print(f"the first failure was {name}: {what}", file=sys.stderr)
+            print(f"its log: {self.folder.logs / name}.log", file=sys.stderr)
+
+    def _on_signal(self, *_: object) -> None:
+        self.interrupts += 1
+
+
+def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
+    """Where the processes of a plan may run on these physical cores."""
+    learners = {
+        f"{role}-{index}": plan.components[role].threads
+        for role in LEARNERS
+        if plan.components[role].launched
+        for index in range(plan.components[role].count.initial)
+    }
+    return pin(cores, learners, plan.balance.pin)

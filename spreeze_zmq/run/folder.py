@@ -1,0 +1,100 @@
+"""The folder of one run on disk, and the settling of a plan in it: every path and endpoint explicit, written
+to run.json.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from spreeze_zmq.channels import SocketFolder
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where everything of one run lies."""
+
+    path: Path
+
+    @property
+    def run_file(self) -> Path:
+        """The resolved plan that every component is started with."""
+        return self.path / "run.json"
+
+    @property
+    def summary(self) -> Path:
+        """The figures of the run, written anew while it lives."""
+        return self.path / "summary.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line for everything that was measured."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def broker_state(self) -> Path:
+        """What a restarted broker goes on from."""
+        return self.path / "broker.json"
+
+    @property
+    def logs(self) -> Path:
+        """One log for each process."""
+        return self.path / "logs"
+
+    @property
+    def checkpoints(self) -> Path:
+        """One folder for each checkpoint."""
+        return self.path / "checkpoints"
+
+    @property
+    def learning(self) -> Path:
+        """For each learner that publishes by count: its losses at each publication, no time in it."""
+        return self.path / "learning"
+
+    @property
+    def best_policy(self) -> Path:
+        """The best policy by evaluation, with everything needed to act."""
+        return self.path / "policy.safetensors"
+
+    @classmethod
+    def create(cls, name: str, chosen: str | None = None) -> RunFolder:
+        """A new folder: ``chosen``, or ``runs/<name>-<time>`` below the current directory.
+
+        Raises:
+            InputError: the chosen folder holds something already, or cannot be written.
+        """
+        path = Path(chosen) if chosen else _unused(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        try:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise InputError(
+                    f"--run-dir {path} holds something already; choose a new folder, "
+                    f"or go on from it with --resume {path}"
+                )
+            (path / "logs").mkdir(parents=True, exist_ok=True)
+            (path / "checkpoints").mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"run folder {path}: {error.strerror}; choose another with --run-dir") from error
+        return cls(path.resolve())
+
+
+def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
+    """Give the plan its folders and endpoints, and write run.json. The caller owns the socket folder."""
+    SocketFolder.sweep()
+    sockets = SocketFolder.create(plan.name)
+    placed = plan.placed(folder.path, sockets.path)
+    temporary = folder.run_file.with_suffix(".tmp")
+    temporary.write_text(placed.to_json())
+    os.replace(temporary, folder.run_file)
+    return placed, sockets
+
+
+def _unused(parent: Path, stem: str) -> Path:
+    """Two runs of one second get different folders."""
+    path, count = parent / stem, 2
+    while path.exists():
+        path, count = parent / f"{stem}-{count}", count + 1
+    return path

@@ -1,0 +1,324 @@
+"""What the broker knows of a run: every process's figures, the account of samples, the evaluations, and what
+follows from them.
+
+Pure bookkeeping: messages and times go in; status, summary and stop conditions come out. It holds no socket
+and reads no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.metrics import Rates
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.account import SampleAccount
+from spreeze_zmq.run.lives import Process, process_rows, worker_rows
+
+if TYPE_CHECKING:
+    from spreeze_zmq.plan.status import Balance, Figures, PolicyLag, Score, Status
+
+#: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
+EPISODES_WINDOW = 100
+#: Episodes that tell how the policy does now; the evaluator hurries by them.
+RECENT_EPISODES = 16
+#: Seconds that a displayed rate covers.
+RATE_WINDOW_S = 5.0
+
+#: The counters of the learners that are shown, with their rates.
+COUNTS = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
+LEARNERS = ("critic_learner", "actor_learner")
+
+
+class RunRecord:
+    """The run as its broker sees it. Every time is in seconds since the run began."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.processes: dict[str, Process] = {}
+        self.accounts = {
+            role: SampleAccount(shared=plan.components[role].count.initial > 1) for role in LEARNERS
+        }
+        self.counters: dict[str, dict[str, float]] = {}
+        self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
+        self.at_start: dict[str, float] = {}
+        self.gauges: dict[str, float] = {}
+        self.publication: dict[str, dict[str, float]] = {}
+        self.devices: dict[str, dict[str, float]] = {}
+        self.policy_lags: dict[str, Mapping[str, float]] = {}
+        self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
+        self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
+        self.num_episodes = 0
+        self.evaluations: list[dict[str, Any]] = []
+        self.workers: dict[str, list[list[Any]]] = {}
+        self.moves: dict[str, list[list[Any]]] = {}
+        self.failures: list[dict[str, Any]] = []
+        self.restarts = 0
+        self.rates = Rates(RATE_WINDOW_S)
+
+    # --- what comes in
+
+    def take_report(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Enter the figures of one process (``hello``, ``report`` and ``bye`` alike)."""
+        process = self.processes.get(sender)
+        if process is None or process.incarnation != incarnation:
+            process = self.processes[sender] = Process(fields["role"], incarnation, fields["pid"], now_s)
+            self._forget_the_gone(fields["role"])
+        if "clock_s" in fields:
+            process.take(fields, now_s)
+            self._take_figures(sender, incarnation, fields, now_s)
+
+    def take_hello(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """A process is set up."""
+        self.take_report(sender, incarnation, fields, now_s)
+        self.processes[sender].ready_s = now_s
+
+    def take_bye(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """A process leaves by itself; its last figures come with it."""
+        self.take_report(sender, incarnation, fields, now_s)
+        self.lose(sender, fields["reason"])
+
+    def lose(self, name: str, how: str) -> None:
+        """A process is gone, told by itself or by the launcher."""
+        process = self.processes.get(name)
+        if process is None or process.gone:
+            return
+        process.gone = how
+        for account in self.accounts.values():
+            account.close(f"{name}/{process.incarnation}")
+
+    def take_episodes(self, returns: NDArray[np.float32], lengths: NDArray[np.int32]) -> None:
+        """Episodes that ended while samples were collected."""
+        self.returns.extend(returns.tolist())
+        self.lengths.extend(lengths.tolist())
+        self.num_episodes += len(returns)
+
+    def take_evaluation(self, fields: Mapping[str, Any], now_s: float) -> None:
+        """The returns of one evaluation."""
+        self.evaluations.append({"t_s": now_s, **fields})
+
+    def take_failure(self, fields: Mapping[str, Any], now_s: float) -> None:
+        """Something failed; the first one is what the user is told in the end."""
+        self.failures.append({"t_s": now_s, **fields})
+
+    def take_workers(self, role: str, count: int, reason: str, now_s: float) -> None:
+        """The number of processes of a role has changed."""
+        history = self.workers.setdefault(role, [])
+        if not history or history[-1][1] != count:
+            history.append([round(now_s, 3), count, reason])
+
+    def num_workers(self, role: str) -> int:
+        """How many processes of a role the launcher keeps; 0 where it has not said so."""
+        history = self.workers.get(role)
+        return int(history[-1][1]) if history else 0
+
+    def _forget_the_gone(self, role: str) -> None:
+        """A new life of a role goes on from a checkpoint, and what was counted since is undone: those that
+        share its work have left with the one that it succeeds.
+        """
+        for name in [name for name, process in self.processes.items() if process.gone]:
+            if self.processes[name].role == role:
+                self.counters.pop(name, None)
+
+    def take_move(self, role: str, option: str, value: int, reason: str, now_s: float) -> None:
+        """An option of a role has another value from now on."""
+        self.moves.setdefault(f"{role}.{option}", []).append([round(now_s, 3), value, reason])
+
+    def moved(self, role: str, option: str) -> int | None:
+        """What an option was set to last; None where nobody has moved it."""
+        history = self.moves.get(f"{role}.{option}")
+        return int(history[-1][1]) if history else None
+
+    def _take_figures(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Enter what a process counts. Several of one role count their own parts, and the run has the sum."""
+        life, role = f"{sender}/{incarnation}", fields["role"]
+        for learner, transitions in fields.get("pushed", {}).items():
+            self.accounts[learner].report_pushed(life, transitions)
+        if "taken" in fields:
+            self.accounts[role].report_taken(life, fields["taken"])
+        if "policy_lag" in fields:
+            self.policy_lags[life] = fields["policy_lag"]
+        if "publication" in fields:
+            self.publication[role] = fields["publication"]
+        if fields.get("device"):
+            self.devices[sender] = fields["device"]
+        self.gauges.update(fields["gauges"])
+        self.counters[sender] = fields["counters"]
+        parts = [counters for name, counters in self.counters.items() if self.processes[name].role == role]
+        if len(parts) < self.plan.components[role].count.minimum:
+            return  # not all have spoken: the sum would be less
+        for name in COUNTS:
+            if any(name in part for part in parts):
+                self.counts[name] = sum(part.get(name, 0) for part in parts)
+                self.at_start.setdefault(name, self.counts[name])
+                self.rates.add(name, self.counts[name], now_s)
+
+    # --- what follows
+
+    @property
+    def policy_lag(self) -> PolicyLag:
+        """The maximum and what was dropped over all lives of whoever receives; the quantiles are those of the
+        newest lives, and of several the one that was given the oldest samples.
+        """
+        newest = {f"{name}/{process.incarnation}" for name, process in self.processes.items()}
+        lags = self.policy_lags.values()
+        lately = [lag for life, lag in self.policy_lags.items() if life in newest]
+        return {
+            "p50": max((lag["p50"] for lag in lately), default=0),
+            "p99": max((lag["p99"] for lag in lately), default=0),
+            "max": max((lag["max"] for lag in lags), default=0),
+            "stale": sum(lag.get("stale", 0) for lag in lags),
+            "bound": self.plan.balance.max_policy_lag,
+        }
+
+    @property
+    def best_return(self) -> float | None:
+        """The best evaluated mean return."""
+        return max((e["mean_return"] for e in self.evaluations), default=None)
+
+    def stop_condition(self, now_s: float) -> str:
+        """Which stop condition of the topology holds, in words; empty while none does."""
+        stop = self.plan.run.stop
+        if stop.mean_return is not None and self.evaluations:
+            reached = self.evaluations[-1]["mean_return"]
+            if reached >= stop.mean_return:
+                return f"return {reached:.1f} >= {stop.mean_return:g}"
+        for name, enough in (
+            ("env_steps", stop.env_steps),
+            ("trained_transitions", stop.trained_transitions),
+        ):
+            if enough is not None and self.counts[name] >= enough:
+                return f"{name} {self.counts[name]:.0f} >= {enough}"
+        if stop.minutes is not None and now_s >= 60 * stop.minutes:
+            return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
+        return ""
+
+    def gained(self, name: str) -> float:
+        """What this run has added to a counter; a resumed one did not begin at 0."""
+        return self.counts[name] - self.at_start.get(name, 0)
+
+    def figures(self) -> Figures:
+        """The numbers that status and summary share."""
+        return {
+            "env_steps": int(self.counts["env_steps"]),
+            "critic_updates": int(self.counts["critic_updates"]),
+            "actor_updates": int(self.counts["actor_updates"]),
+            "trained_transitions": int(self.counts["trained_transitions"]),
+            "replay_ratio": {
+                "target": self.plan.balance.replay_ratio,
+                "measured": self.gauges.get("replay_ratio", 0.0),
+            },
+            "policy_lag": self.policy_lag,
+            "publication": self.publication,
+            "devices": self.devices,
+        }
+
+    def status(self, state: str, balance: Balance, now_s: float) -> Status:
+        """What a person is shown, and what the launcher acts on."""
+        samples = self.accounts["critic_learner"].totals()
+        best = max(self.evaluations, key=lambda e: e["mean_return"], default=None)
+        recent = list(self.returns)[-RECENT_EPISODES:]
+        stop = self.plan.run.stop
+        return {
+            "t_s": now_s,
+            "state": state,
+            **self.figures(),
+            "env_steps_per_s": self.rates.rate("env_steps", now_s),
+            "critic_updates_per_s": self.rates.rate("critic_updates", now_s),
+            "actor_updates_per_s": self.rates.rate("actor_updates", now_s),
+            "trained_transitions_per_s": self.rates.rate("trained_transitions", now_s),
+            "samples": {
+                "produced": samples.produced,
+                "received": samples.received,
+                "dropped": samples.dropped,
+                "in_flight": samples.in_flight,
+            },
+            "workers": worker_rows(self.processes.values()),
+            "episodes": {
+                "count": self.num_episodes,
+                "mean_return": float(np.mean(self.returns)) if self.returns else None,
+                "recent_return": float(np.mean(recent)) if recent else None,
+                "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
+            },
+            "evaluation": {"last": _score(self.evaluations[-1:]), "best": _score([best] if best else [])},
+            "stop": {
+                "return": stop.mean_return,
+                "env_steps": stop.env_steps,
+                "trained_transitions": stop.trained_transitions,
+                "minutes": stop.minutes,
+            },
+            "processes": process_rows(self.processes, now_s),
+            "balance": balance,
+        }
+
+    def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
+        """The contents of summary.json."""
+        totals = {role: account.totals(final=final) for role, account in self.accounts.items()}
+        return {
+            "exit_reason": exit_reason,
+            "wall_s": now_s,
+            "env": self.plan.run.env,
+            "algorithm": self.plan.run.algorithm,
+            "seed": self.plan.run.seed,
+            **self.figures(),
+            **{f"{name}_per_s": self.gained(name) / now_s if now_s > 0 else 0.0 for name in COUNTS},
+            "samples": vars(totals["critic_learner"]),
+            "samples_by_channel": {f"experience.{role}": vars(t) for role, t in totals.items()},
+            "workers": self.workers,
+            "moves": self.moves,
+            "pinning": self.plan.pinning,
+            "auto": self.plan.measured,
+            "evaluations": [
+                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]
+                for e in self.evaluations
+            ],
+            "best_return": self.best_return,
+            "episodes": self.num_episodes,
+            "restarts": self.restarts,
+            "failures": self.failures,
+        }
+
+    # --- a broker that is restarted
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; what reports cannot bring back."""
+        return {
+            "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
+            "policy_lags": self.policy_lags,
+            "num_episodes": self.num_episodes,
+            "evaluations": self.evaluations,
+            "workers": self.workers,
+            "moves": self.moves,
+            "failures": self.failures,
+            "restarts": self.restarts,
+            "lives": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any], now_s: float) -> None:
+        """Inverse of :meth:`to_dict`."""
+        self.accounts = {
+            role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
+        }
+        self.policy_lags = state["policy_lags"]
+        self.num_episodes, self.evaluations = state["num_episodes"], state["evaluations"]
+        self.workers, self.moves = state["workers"], state["moves"]
+        self.failures, self.restarts = state["failures"], state["restarts"]
+        for name, (role, incarnation, pid, gone) in state["lives"].items():
+            self.processes[name] = Process(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)
+
+
+def _score(evaluations: list[dict[str, Any]]) -> Score | None:
+    """The first of these evaluations as the status has it."""
+    if not evaluations:
+        return None
+    evaluation = evaluations[0]
+    return {
+        "t_s": evaluation["t_s"],
+        "env_steps": evaluation["env_steps"],
+        "mean_return": evaluation["mean_return"],
+        "std_return": evaluation["std_return"],
+    }

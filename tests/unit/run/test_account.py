@@ -1,0 +1,132 @@
+"""The account of samples: produced = received + dropped + in flight, each term found on its own."""
+
+import json
+import random
+
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.run.account import Receipts, SampleAccount, Totals
+
+
+def rollout(produced, sampler="sampler-0", incarnation=1, transitions=10):
+    """A rollout of ``transitions`` steps of one environment that ends at position ``produced``."""
+    sequence = produced // transitions - 1
+    return Rollout(sampler, incarnation, sequence, produced, 1, transitions, 1)
+
+
+def test_a_gap_in_the_stream_is_a_loss():
+    """Positions 10 to 30 never came."""
+    receipts = Receipts()
+    receipts.take(rollout(10))
+    receipts.take(rollout(40))
+    assert receipts.to_dict() == {
+        "sampler-0/1": {"first": 0, "last": 40, "received": 20, "refused": 0, "lost": 20}
+    }
+
+
+def test_a_refused_rollout_is_dropped_and_no_gap():
+    """Too stale a rollout is counted once."""
+    receipts = Receipts()
+    receipts.take(rollout(10), refused=True)
+    account = SampleAccount()
+    account.report_pushed("sampler-0/1", 10)
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    assert account.totals() == Totals(produced=10, received=0, dropped=10, in_flight=0)
+
+
+def test_what_is_pushed_and_not_taken_is_in_flight():
+    """Until the run is over and its sampler gone; then it is lost with it."""
+    receipts, account = Receipts(), SampleAccount()
+    receipts.take(rollout(10))
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    account.report_pushed("sampler-0/1", 50)
+    assert account.totals() == Totals(50, 10, 0, 40)
+    account.close("sampler-0/1")
+    assert account.totals() == Totals(50, 10, 0, 40)
+    assert account.totals(final=True) == Totals(50, 10, 40, 0)
+
+
+def test_a_sampler_killed_before_its_report_is_counted_from_its_rollouts():
+    """Its rollouts say how much it had produced."""
+    receipts, account = Receipts(), SampleAccount()
+    receipts.take(rollout(10))
+    receipts.take(rollout(20))
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    assert account.totals() == Totals(20, 20, 0, 0)
+
+
+def test_what_a_killed_learner_held_is_dropped():
+    """The next incarnation sees the stream begin further on."""
+    account, first, second = SampleAccount(), Receipts(), Receipts()
+    first.take(rollout(10))
+    account.report_taken("critic_learner-0/7", first.to_dict())
+    second.take(rollout(40))
+    account.report_taken("critic_learner-0/8", second.to_dict())
+    account.report_pushed("sampler-0/1", 50)
+    assert account.totals() == Totals(produced=50, received=20, dropped=20, in_flight=10)
+
+
+def test_a_double_count_shows():
+    """No term is the remainder of the others: a receipt that counted a rollout twice does not add up."""
+    account = SampleAccount()
+    account.report_taken(
+        "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 20, "refused": 0, "lost": 0}}
+    )
+    account.report_pushed("sampler-0/1", 10)
+    assert not account.totals().adds_up
+
+
+def test_what_one_of_two_learners_misses_the_other_has():
+    """Each sees holes; together there are none but what nobody has, which is lost only in the end."""
+    account, ranks = SampleAccount(shared=True), (Receipts(), Receipts())
+    for produced, rank, refused in ((10, 0, False), (20, 1, False), (40, 0, False), (50, 1, True)):
+        ranks[rank].take(rollout(produced), refused=refused)
+    for index, receipts in enumerate(ranks):
+        account.report_taken(f"critic_learner-{index}/7", receipts.to_dict())
+    account.report_pushed("sampler-0/1", 60)
+    assert account.totals() == Totals(produced=60, received=30, dropped=10, in_flight=20)
+    account.close("sampler-0/1")
+    assert account.totals(final=True) == Totals(produced=60, received=30, dropped=30, in_flight=0)
+    again = SampleAccount.from_dict(json.loads(json.dumps(account.to_dict())))
+    assert again.totals() == account.totals()
+
+
+def test_what_two_learners_both_count_shows():
+    """The same rollout in both receipts does not add up."""
+    account, receipts = SampleAccount(shared=True), Receipts()
+    receipts.take(rollout(10))
+    for index in range(2):
+        account.report_taken(f"critic_learner-{index}/7", receipts.to_dict())
+    assert not account.totals().adds_up
+
+
+def test_it_adds_up_over_random_losses_and_restarts():
+    """Rollouts lost, refused, held by killed learners and left under way, over restarts of both ends."""
+    rng = random.Random(3)
+    for _ in range(50):
+        account, receipts, learner = SampleAccount(), Receipts(), 0
+        for incarnation in range(3):
+            position = 0
+            for _ in range(rng.randrange(1, 30)):
+                position += 10
+                account.report_pushed(f"sampler-0/{incarnation}", position)
+                fate = rng.random()
+                if fate < 0.7:
+                    receipts.take(rollout(position, incarnation=incarnation), refused=fate < 0.1)
+                account.report_taken(f"critic_learner-0/{learner}", receipts.to_dict())
+                if fate > 0.95:
+                    learner, receipts = learner + 1, Receipts()
+            account.close(f"sampler-0/{incarnation}")
+        assert account.totals().adds_up
+        assert account.totals(final=True).in_flight == 0
+
+
+def test_a_restarted_broker_knows_the_account():
+    """It survives a JSON file."""
+    account = SampleAccount()
+    account.report_taken(
+        "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 10, "refused": 0, "lost": 0}}
+    )
+    account.report_pushed("sampler-0/1", 30)
+    account.close("sampler-0/1")
+    again = SampleAccount.from_dict(json.loads(json.dumps(account.to_dict())))
+    assert again.totals(final=True) == account.totals(final=True) == Totals(30, 10, 20, 0)

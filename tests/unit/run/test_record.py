@@ -1,0 +1,220 @@
+"""What the broker makes of reports: counters, the account, stop conditions, and what a restart keeps."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import topology
+from spreeze_zmq.run.record import RunRecord
+
+#: What the status says of the balance; the record only hands it on.
+BALANCE = {"movable": True, "settled": False, "last_change": ""}
+
+
+def record(*overrides):
+    """An empty record of the pendulum topology."""
+    return RunRecord(topology.load("pendulum", overrides))
+
+
+def report(role, pid=1, **figures):
+    """The fields of a report."""
+    clock = {"busy": 1.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}
+    base = {"role": role, "name": f"{role}-0", "pid": pid, "time_s": 0.0, "uptime_s": 1.0, "cpu_s": 0.5}
+    return {**base, "rss_bytes": 1000, "clock_s": clock, "counters": {}, "gauges": {}, **figures}
+
+
+def evaluation(mean):
+    """The fields of an evaluation."""
+    return {"version": 1, "env_steps": 500, "mean_return": mean, "std_return": 1.0}
+
+
+def test_the_account_joins_what_both_ends_report():
+    """A sampler's count and a learner's receipts, of each channel its own."""
+    run = record()
+    run.take_report(
+        "sampler-0", 7, report("sampler", pushed={"critic_learner": 512, "actor_learner": 256}), 1.0
+    )
+    taken = {"sampler-0/7": {"first": 0, "last": 256, "received": 256, "refused": 0, "lost": 0}}
+    run.take_report("critic_learner-0", 8, report("critic_learner", taken=taken), 1.0)
+    samples = run.status("training", BALANCE, 1.0)["samples"]
+    assert samples == {"produced": 512, "received": 256, "dropped": 0, "in_flight": 256}
+    run.lose("sampler-0", "was killed by SIGKILL")
+    channels = run.summary("", 2.0, final=True)["samples_by_channel"]
+    assert channels["experience.critic_learner"] == {
+        "produced": 512,
+        "received": 256,
+        "dropped": 256,
+        "in_flight": 0,
+    }
+    assert channels["experience.actor_learner"]["produced"] == 256
+
+
+def test_the_shares_of_a_process_are_those_since_its_last_report():
+    """Half a second blocked of a whole one is 50 %, whatever came before."""
+    run = record()
+    run.take_report("sampler-0", 7, report("sampler"), 1.0)
+    clock = {"busy": 1.5, "blocked": 0.5, "starved": 0.0, "idle": 0.0}
+    run.take_report("sampler-0", 7, report("sampler", clock_s=clock, cpu_s=0.75), 2.0)
+    row = run.status("training", BALANCE, 2.0)["workers"]["sampler"]
+    assert (row["count"], row["busy"], row["blocked"], row["cpu_percent"]) == (1, 0.5, 0.5, 25.0)
+
+
+def test_the_summary_says_what_each_learner_spends_on_publications():
+    """Under its role, in the status too."""
+    run = record()
+    dear = {"interval_s": 0.25, "cost": 0.02, "bytes": 1_000_000}
+    cheap = {"interval_s": 0.05, "cost": 0.01, "bytes": 1000}
+    run.take_report("critic_learner-0", 1, report("critic_learner", publication=dear), 1.0)
+    run.take_report("actor_learner-0", 2, report("actor_learner", publication=cheap), 1.0)
+    run.take_report("evaluator-0", 3, report("evaluator"), 1.0)
+    expected = {"critic_learner": dear, "actor_learner": cheap}
+    assert run.summary("", 2.0, final=True)["publication"] == expected
+    assert run.status("training", BALANCE, 2.0)["publication"] == expected
+
+
+def test_the_summary_says_what_each_gpu_does():
+    """By the process that uses it; who has none is not there."""
+    run = record()
+    gpu = {"busy": 0.95, "memory_bytes": 2_000_000_000, "memory_free_bytes": 10_000_000_000}
+    run.take_report("critic_learner-1", 1, report("critic_learner", device=gpu), 1.0)
+    run.take_report("actor_learner-0", 2, report("actor_learner", device={}), 1.0)
+    assert run.summary("", 2.0, final=True)["devices"] == {"critic_learner-1": gpu}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["run.stop.return=-200"], "return -150.0 >= -200"),
+        (["run.stop.return=0", "run.stop.env_steps=1000"], "env_steps 1200 >= 1000"),
+        (
+            ["run.stop.return=0", "run.stop.env_steps=1201", "run.stop.trained_transitions=9_000"],
+            "trained_transitions 9600 >= 9000",
+        ),
+        (["run.stop.return=0", "run.stop.trained_transitions=9_601"], ""),
+        (["run.stop.return=0", "run.stop.minutes=1"], "minutes 1.50 >= 1"),
+        (["run.stop.return=0", "run.stop.minutes=2"], ""),
+    ],
+)
+def test_a_run_ends_when_a_stop_condition_holds(overrides, reason):
+    """Evaluated at -150, 1,200 steps, each trained on eight times, ninety seconds."""
+    run = record(*overrides)
+    assert run.stop_condition(0.0) == ""
+    run.take_evaluation(evaluation(-150.0), 60.0)
+    counters = {"env_steps": 1200, "trained_transitions": 9600}
+    run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 90.0)
+    assert run.stop_condition(90.0) == reason
+
+
+def test_rates_of_a_resumed_run_leave_out_what_came_before():
+    """It began at 10,000 steps and is at 12,000 after ten seconds: 200 a second."""
+    run = record()
+    for now_s, steps in ((0.0, 10_000), (10.0, 12_000)):
+        run.take_report("critic_learner-0", 1, report("critic_learner", counters={"env_steps": steps}), now_s)
+    summary = run.summary("", 10.0, final=False)
+    assert summary["env_steps"] == 12_000
+    assert summary["env_steps_per_s"] == 200
+
+
+def test_a_count_is_noted_once_with_its_reason():
+    """The history of a role is when, how many and why."""
+    run = record()
+    run.take_workers("sampler", 1, "as the topology says", 0.5)
+    run.take_workers("sampler", 1, "again", 0.7)
+    run.take_workers("sampler", 2, "starved 60 %", 9.0)
+    history = run.summary("", 10.0, final=False)["workers"]["sampler"]
+    assert history == [[0.5, 1, "as the topology says"], [9.0, 2, "starved 60 %"]]
+
+
+def test_a_restarted_broker_goes_on_with_the_record():
+    """Evaluations, failures, the account and the counts survive a JSON file; reports bring the rest."""
+    run = record()
+    run.take_report("sampler-0", 7, report("sampler", pushed={"critic_learner": 512}), 1.0)
+    run.take_evaluation(evaluation(-300.0), 2.0)
+    run.take_failure({"name": "sampler-0", "summary": "was killed", "traceback": ""}, 3.0)
+    run.take_episodes(np.array([-900.0], np.float32), np.array([200], np.int32))
+    run.take_move("sampler", "envs", 32, "environments in each sampler 16 -> 32: because", 3.5)
+    run.restarts = 1
+    again = record()
+    again.restore(json.loads(json.dumps(run.to_dict())), 4.0)
+    before, after = (r.summary("", 5.0, final=True) for r in (run, again))
+    assert before == after
+    assert after["moves"] == {"sampler.envs": [[3.5, 32, "environments in each sampler 16 -> 32: because"]]}
+    assert (again.moved("sampler", "envs"), again.moved("sampler", "workers")) == (32, None)
+
+
+def test_the_greatest_lag_and_what_was_dropped_as_stale_are_those_of_all_lives():
+    """A restarted critic-learner counts from 0, and so does one that a restarted broker hears."""
+    run = record()
+    for life, p99, stale in ((7, 5, 512), (7, 6, 768), (8, 0, 0), (8, 2, 256)):
+        lag = {"p50": 1, "p99": p99, "max": p99, "stale": stale}
+        run.take_report("critic_learner-0", life, report("critic_learner", policy_lag=lag), 1.0)
+    again = record()
+    again.restore(json.loads(json.dumps(run.to_dict())), 2.0)
+    for one in (run, again):
+        lag = one.summary("", 3.0, final=True)["policy_lag"]
+        assert lag == {"p50": 1, "p99": 2, "max": 6, "stale": 1024, "bound": None}
+
+
+def test_another_life_of_a_process_is_another_process():
+    """A new incarnation is not ready until it says so; the old one is no longer shown."""
+    run = record()
+    run.take_hello("sampler-0", 7, {"role": "sampler", "pid": 10}, 1.0)
+    assert run.status("", BALANCE, 1.0)["processes"]["sampler-0"]["ready"]
+    run.lose("sampler-0", "was killed by SIGKILL")
+    assert "sampler-0" not in run.status("", BALANCE, 1.0)["processes"]
+    run.take_report("sampler-0", 8, report("sampler", pid=11), 2.0)
+    process = run.status("", BALANCE, 2.0)["processes"]["sampler-0"]
+    assert (process["pid"], process["ready"]) == (11, False)
+
+
+def test_what_was_measured_for_the_plan_is_in_the_summary():
+    """Nothing, where the topology fixes everything."""
+    run = record()
+    assert run.summary("", 1.0, final=True)["auto"] == {}
+    run.plan = replace(run.plan, measured={"batch_size": {"chosen": 512}})
+    assert run.summary("", 1.0, final=True)["auto"] == {"batch_size": {"chosen": 512}}
+
+
+def shares(run, env_steps, now_s, incarnation=1):
+    """Two critic-learners report their parts; the first one knows the updates."""
+    for index, received in enumerate(env_steps):
+        counters = {"env_steps": received, "trained_transitions": 8 * received}
+        if index == 0:
+            counters["critic_updates"] = 70
+        lag = {"p50": index, "p99": 4 - index, "max": 4, "stale": 10}
+        fields = report("critic_learner", counters=counters, policy_lag=lag)
+        run.take_report(f"critic_learner-{index}", incarnation, fields, now_s)
+
+
+def test_what_several_learners_count_is_summed():
+    """Env steps and trained transitions; updates are those of all. The lag is of whoever has it worst."""
+    run = record("components.critic_learner.count=2", "run.stop.env_steps=1000")
+    shares(run, (600, 300), 1.0)
+    figures = run.figures()
+    assert (figures["env_steps"], figures["critic_updates"], figures["trained_transitions"]) == (
+        900,
+        70,
+        7200,
+    )
+    assert figures["policy_lag"] == {"p50": 1, "p99": 4, "max": 4, "stale": 20, "bound": None}
+    assert run.stop_condition(1.0) == ""
+    shares(run, (650, 350), 2.0)
+    assert run.stop_condition(2.0) == "env_steps 1000 >= 1000"
+
+
+def test_a_new_life_of_several_learners_does_not_count_twice():
+    """The first one's new life counts for both old ones; until both have spoken the old sum stands."""
+    run = record("components.critic_learner.count=2")
+    shares(run, (600, 300), 1.0)
+    for index in range(2):
+        run.lose(f"critic_learner-{index}", "is gone")
+    counters = {"env_steps": 850, "critic_updates": 60, "trained_transitions": 6800}
+    run.take_report("critic_learner-0", 2, report("critic_learner", counters=counters), 2.0)
+    assert run.figures()["env_steps"] == 900
+    counters = {"env_steps": 10, "trained_transitions": 80}
+    run.take_report("critic_learner-1", 2, report("critic_learner", counters=counters), 2.0)
+    assert run.figures()["env_steps"] == 860
+    run.lose("critic_learner-1", "done")
+    assert run.summary("", 3.0, final=True)["env_steps"] == 860
