@@ -216,7 +216,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     """Everything that the curves depend on, in JSON's own types."""
     learner = plan.components["critic_learner"]
     environment = plan.environment.to_dict()
-    shapes = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "num_actions")
+    shapes = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes")
     subject = {
         "what": "updates by batch size and threads",
         "machine": machine_cache.machine(),

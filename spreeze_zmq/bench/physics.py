@@ -27,8 +27,8 @@ def random_actions(spec: EnvironmentSpec, num_envs: int) -> list[NDArray[Any]]:
     """``NUM_ACTIONS`` batches ``[num_envs, *action]``, uniform within the bounds."""
     rng = np.random.default_rng(0)
     shape = (NUM_ACTIONS, num_envs, *spec.action_shape)
-    if spec.num_actions is not None:
-        return list(rng.integers(spec.num_actions, size=shape))
+    if spec.action_kind != "box":
+        return list(rng.integers(spec.action_sizes, size=shape))
     assert spec.action_low is not None, "a box has bounds"
     assert spec.action_high is not None
     return list(rng.uniform(spec.action_low, spec.action_high, shape).astype(np.float32))

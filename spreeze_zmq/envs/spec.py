@@ -1,4 +1,4 @@
-"""What the rest of the system knows of an environment: plain data that travels in a plan."""
+"""The description of an environment that travels in a plan: shapes, dtypes, bounds and the time limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidEnvironment
+from spreeze_zmq.errors import InvalidEnvironment
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,15 +17,16 @@ class EnvironmentSpec:
     """One environment as learners, samplers and the launcher need to know it.
 
     Attributes:
-        id: the name it was asked for by, such as ``HalfCheetah-v5`` or ``my_package.my_module:Reach-v0``.
+        id: the name in the topology, such as ``HalfCheetah-v5`` or ``my_package.my_module:Reach-v0``.
         kwargs: keyword arguments of its constructor.
-        obs_shape: shape of one observation.
+        obs_shape: shape of one observation; Dict and Tuple observations are flattened to one vector.
         obs_dtype: ``"uint8"`` where the environment gives uint8, else ``"float32"``, to which rollouts cast.
-        action_kind: ``"box"`` or ``"discrete"``.
-        action_shape: shape of one action; ``()`` for discrete ones.
-        action_low: ``action_shape`` float32, finite; ``None`` for discrete ones.
+        action_kind: ``"box"``, ``"discrete"`` or ``"multi_discrete"``.
+        action_shape: shape of one action: ``(A,)``; ``()`` for discrete ones.
+        action_low: ``[A]`` float32 of a box whose bounds are all finite, else ``None``.
         action_high: likewise.
-        num_actions: how many discrete actions; ``None`` for box.
+        action_sizes: number of choices of each discrete action: one entry for ``"discrete"``, ``A`` for
+            ``"multi_discrete"``, none for a box. Actions count from 0.
         max_episode_steps: the time limit at which episodes are truncated; ``None`` where there is none.
     """
 
@@ -33,15 +34,25 @@ class EnvironmentSpec:
     kwargs: Mapping[str, Any]
     obs_shape: tuple[int, ...]
     obs_dtype: Literal["float32", "uint8"]
-    action_kind: Literal["box", "discrete"]
+    action_kind: Literal["box", "discrete", "multi_discrete"]
     action_shape: tuple[int, ...] = ()
     action_low: NDArray[np.float32] | None = None
     action_high: NDArray[np.float32] | None = None
-    num_actions: int | None = None
+    action_sizes: tuple[int, ...] = ()
     max_episode_steps: int | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvironmentSpec) and self.to_dict() == other.to_dict()
+
+    @property
+    def num_actions(self) -> int | None:
+        """Number of choices of a ``"discrete"`` action; ``None`` for the other kinds."""
+        return self.action_sizes[0] if self.action_kind == "discrete" else None
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether actions are a box with finite bounds."""
+        return self.action_low is not None and self.action_high is not None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that JSON and msgpack can hold; ``from_dict`` is its inverse."""
@@ -54,19 +65,19 @@ class EnvironmentSpec:
             "action_shape": list(self.action_shape),
             "action_low": None if self.action_low is None else self.action_low.tolist(),
             "action_high": None if self.action_high is None else self.action_high.tolist(),
-            "num_actions": self.num_actions,
+            "action_sizes": list(self.action_sizes),
             "max_episode_steps": self.max_episode_steps,
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentSpec:
         """The spec that ``to_dict`` described."""
-        shapes = {name: tuple(data[name]) for name in ("obs_shape", "action_shape")}
+        tuples = {name: tuple(data[name]) for name in ("obs_shape", "action_shape", "action_sizes")}
         bounds = {
             name: None if data[name] is None else np.asarray(data[name], np.float32)
             for name in ("action_low", "action_high")
         }
-        return cls(**{**data, **shapes, **bounds})
+        return cls(**{**data, **tuples, **bounds})
 
 
 def spec_of(
@@ -75,7 +86,7 @@ def spec_of(
     """The spec of an environment with these Gymnasium spaces.
 
     Raises:
-        InvalidEnvironment: spaces that no policy here can act in, and what mends it.
+        InvalidEnvironment: no policy can act in these spaces; names the wrapper that mends it.
     """
     shape, dtype = _observation(env_id, observation_space)
     return EnvironmentSpec(
@@ -94,9 +105,9 @@ def _observation(env_id: str, space: Any) -> tuple[tuple[int, ...], Literal["flo
     if not isinstance(space, spaces.Box):
         raise InvalidEnvironment(
             f"{env_id}: its observations are a {type(space).__name__}, but policies here take a Box"
-            " (wrap it with gymnasium.wrappers.FlattenObservation)"
+            " (convert them with gymnasium.wrappers.TransformObservation)"
         )
-    if space.shape is None or 0 in space.shape or space.shape == ():
+    if 0 in space.shape or space.shape == ():
         raise InvalidEnvironment(
             f"{env_id}: its observations have the shape {space.shape}, but at least one number is needed"
             " (reshape it with gymnasium.wrappers.ReshapeObservation)"
@@ -105,38 +116,48 @@ def _observation(env_id: str, space: Any) -> tuple[tuple[int, ...], Literal["flo
 
 
 def _action(env_id: str, space: Any) -> dict[str, Any]:
+    """The spec's fields about actions."""
     from gymnasium import spaces
 
-    if isinstance(space, spaces.Discrete):
-        if space.start != 0:
-            raise InvalidEnvironment(
-                f"{env_id}: its discrete actions count from {int(space.start)}, but policies here from 0"
-                " (shift them with gymnasium.wrappers.TransformAction)"
-            )
-        return {"action_kind": "discrete", "num_actions": int(space.n)}
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return _discrete(env_id, space)
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise InvalidEnvironment(
-            f"{env_id}: its actions are {space}, but policies here act in a Box of floats or a Discrete"
-            " (convert them with gymnasium.wrappers.TransformAction)"
+            f"{env_id}: its actions are {space}, but policies here act in a Box of floats, a Discrete or a"
+            " MultiDiscrete (convert them with gymnasium.wrappers.TransformAction)"
         )
-    if len(space.shape) != 1 or space.shape[0] == 0:
-        raise InvalidEnvironment(
-            f"{env_id}: its actions have the shape {space.shape}, but policies here give a vector"
-            " (flatten them with gymnasium.wrappers.TransformAction)"
-        )
+    fields = {"action_kind": "box", "action_shape": _vector(env_id, space.shape)}
     low, high = space.low.astype(np.float32), space.high.astype(np.float32)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise InvalidEnvironment(
-            f"{env_id}: its actions are not bounded (low {low.tolist()}, high {high.tolist()}), but policies"
-            " here scale to the bounds (give the environment an action_space with finite low and high)"
-        )
+        return fields
     if not (low < high).all():
         raise InvalidEnvironment(
             f"{env_id}: its lowest actions {low.tolist()} are not all below its highest {high.tolist()}"
         )
+    return {**fields, "action_low": low, "action_high": high}
+
+
+def _discrete(env_id: str, space: Any) -> dict[str, Any]:
+    if np.any(space.start):
+        raise InvalidEnvironment(
+            f"{env_id}: its discrete actions count from {np.asarray(space.start).tolist()}, but policies here"
+            " from 0 (shift them with gymnasium.wrappers.TransformAction)"
+        )
+    if space.shape == ():
+        return {"action_kind": "discrete", "action_sizes": (int(space.n),)}
+    shape = _vector(env_id, space.shape)
     return {
-        "action_kind": "box",
-        "action_shape": tuple(int(n) for n in space.shape),
-        "action_low": low,
-        "action_high": high,
+        "action_kind": "multi_discrete",
+        "action_shape": shape,
+        "action_sizes": tuple(int(n) for n in space.nvec),
     }
+
+
+def _vector(env_id: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """``shape`` where it is that of a vector with at least one number."""
+    if len(shape) != 1 or shape[0] == 0:
+        raise InvalidEnvironment(
+            f"{env_id}: its actions have the shape {shape}, but policies here give a vector"
+            " (flatten them with gymnasium.wrappers.TransformAction)"
+        )
+    return (int(shape[0]),)

@@ -17,10 +17,13 @@ def random_rollout(env: EnvironmentSpec, num_steps: int = 16, num_envs: int = 16
     rng, steps = np.random.default_rng(1), (num_steps, num_envs)
     shape = (num_steps + 1, num_envs, *env.obs_shape)
     obs = rng.integers(0, 256, shape, np.uint8) if env.obs_dtype == "uint8" else rng.standard_normal(shape)
-    if env.action_low is None or env.action_high is None:
-        action: Any = rng.integers(0, env.num_actions or 1, steps)
+    shape = (*steps, *env.action_shape)
+    if env.action_kind != "box":
+        action: Any = rng.integers(0, env.action_sizes, shape)
+    elif env.action_low is None or env.action_high is None:
+        action = rng.standard_normal(shape).astype(np.float32)
     else:
-        action = rng.uniform(env.action_low, env.action_high, (*steps, *env.action_shape)).astype(np.float32)
+        action = rng.uniform(env.action_low, env.action_high, shape).astype(np.float32)
     return Rollout(
         *("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs),
         obs=obs.astype(env.obs_dtype, copy=False),

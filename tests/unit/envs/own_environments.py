@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from spreeze_zmq.envs.mujoco_task import MujocoTask
 
@@ -84,6 +84,13 @@ def matrix_actions():
     """Its actions are a matrix."""
     env = Count()
     env.action_space = Box(-1.0, 1.0, (2, 2), np.float32)
+    return env
+
+
+def several_actions():
+    """Two discrete actions at once."""
+    env = Count()
+    env.action_space = MultiDiscrete([3, 4])
     return env
 
 
