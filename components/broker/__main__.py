@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.balancer import Balancer
-from spreeze_zmq.autoscale.rebalance import Change
+from spreeze_zmq.autoscale.rule import Change
 from spreeze_zmq.channels import Publisher, Puller
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
@@ -56,7 +56,6 @@ class Broker:
         self.launcher = os.getppid()
         self.goes_on_from = component.folder.broker_state
         if self.goes_on_from.exists():
-            self.balancer.forecast = None
             earlier = json.loads(self.goes_on_from.read_text())
             self.record.restore(earlier["record"], self.now_s)
             self.exit_reason = earlier["exit_reason"]

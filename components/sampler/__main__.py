@@ -44,9 +44,7 @@ class Collector:
         self.returns: list[float] = []
         self.lengths: list[int] = []
         self.cut = False
-        self.stepped = 0
         component.on("set", self.on_set)
-        component.figures["counters"] = lambda: {"stepped_transitions": self.stepped}
 
     def made(self, num_envs: int, seeds: np.random.SeedSequence) -> Any:
         """A batch of so many environments."""
@@ -100,7 +98,6 @@ class Collector:
                 whole = ended[~info["failed"][ended]] if "failed" in info else ended
                 self.returns.extend(info["episode"]["r"][whole])
                 self.lengths.extend(info["episode"]["l"][whole])
-            self.stepped += self.num_envs
             self.component.breathe()
         self.obs = obs[-1]
         self.cut = self.wanted_envs != self.num_envs

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.autoscale import tuning
-from spreeze_zmq.autoscale.batch_size import BatchSize
-from spreeze_zmq.autoscale.envs_per_sampler import EnvsPerSampler
-from spreeze_zmq.autoscale.forecast import Forecast
-from spreeze_zmq.autoscale.rebalance import Change, Rebalancer
-from spreeze_zmq.autoscale.spell import Window
+from spreeze_zmq.autoscale.knobs import SMALLEST_BATCH, BatchSize, Envs, Knob, Samplers
+from spreeze_zmq.autoscale.rule import Change, Rule
 from spreeze_zmq.autoscale.tuning import Tuning
 from spreeze_zmq.autoscale.windows import Windows
 from spreeze_zmq.metrics import Gpus, busy_cpu_s
@@ -27,8 +23,6 @@ if TYPE_CHECKING:
 
 #: After a process has come or gone the rates need this long to be those of the new count.
 SETTLE_S = 1.0
-#: From when all processes are there, what each does is looked at for this long before the first decision.
-FORECAST_S = 1.0
 #: What the journal says of each process covers this long.
 JOURNAL_S = 4.0
 
@@ -38,49 +32,33 @@ class Balancer:
     should change.
 
     Attributes:
-        rebalancer: decides; where the topology or the mode leaves nothing to decide it keeps figures.
-        envs: decides how many environments each sampler steps together.
-        batch_size: decides how large the learners' batches are; None where the topology says it.
-        forecast: decides once, at the start; None where the run does not begin by measuring, and afterwards.
+        samplers: the number of them.
+        envs: environments in each sampler.
+        batch_size: of the learners; None where the topology says it.
+        rule: tries values, and keeps them or goes back.
         windows: of the reports.
     """
 
     def __init__(self, plan: Plan) -> None:
-        count = plan.components["sampler"].count
-        self.cores = available_cores()
-        lanes = {"sampler": max(1, plan.components["sampler"].options.get("workers", 0))}
-        critics = plan.components["critic_learner"].count.initial
-        self.windows = Windows(plan.balance.replay_ratio, 1.0, self.cores, lanes, critics)
-        limits = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
-        self.rebalancer = Rebalancer(*limits)
-        sampler = plan.components["sampler"]
-        envs = int(sampler.options.get("envs", 1))
-        least, most = sampler.ranges.get("envs", (envs, envs))
-        self.envs = EnvsPerSampler(least, most, envs, self.rebalancer.restraint)
-        choice, shared = plan.measured.get("batch_size"), self.rebalancer.restraint
-        self.batch_size = BatchSize.measured(choice, shared) if choice else None
-        self._granule_of = partial(_granule, plan)
-        self.go_on_with(envs=envs)
-        self.forecast = _forecast(plan) if tuning.measures(plan) else None
-        self.first_figures: dict[str, Any] = {}
-        self.gpus = Gpus()
+        self.plan, self.cores, self.gpus = plan, available_cores(), Gpus()
+        self.learners = [role for role in LEARNERS if role in plan.components]
+        first, *others = self.learners
+        critics = [f"{first}-{index}" for index in range(plan.components[first].count.initial)]
+        followers = [f"{role}-0" for role in others]
+        self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers)
+        self.samplers, self.envs, self.batch_size = _samplers(plan), _envs(plan), _batch_size(plan)
+        knobs: list[Knob | None] = [self.samplers, self.envs, self.batch_size]
+        self.rule = Rule([knob for knob in knobs if knob is not None and knob.movable])
         self.last_change = ""
-        self._since_s = self._met_s = 0.0
+        self._decision: dict[str, Any] = {}
+        self._since_s = 0.0
         self._training = False
-        self._incarnations: dict[str, int] = {}
 
     def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter a report; the first one of a life tells how long its start took."""
-        self.windows.take(sender, incarnation, fields, now_s)
-        if self.forecast is not None:
-            self.forecast.take(sender, fields.get("rehearsal", {}))
-        if self._incarnations.get(sender) != incarnation:
-            self._incarnations[sender] = incarnation
-            if fields["role"] in ("sampler", *LEARNERS):
-                self.disturb(now_s)
-                self._met_s = now_s
-            if fields["role"] == "sampler":
-                self.rebalancer.restraint.start_s = fields["uptime_s"]
+        """Enter a report."""
+        begins = self.windows.take(sender, incarnation, fields, now_s)
+        if begins and fields["role"] in ("sampler", *self.learners):
+            self.disturb(now_s)
 
     def lose(self, sender: str, now_s: float) -> None:
         """A process is gone."""
@@ -91,6 +69,13 @@ class Balancer:
         """Something changed: what was measured until now and a little longer says nothing of what comes."""
         self._since_s = now_s + SETTLE_S
 
+    def go_on_with(self, envs: int | None = None, batch_size: int | None = None) -> None:
+        """So many environments are in each sampler now, or batches are so large."""
+        if envs is not None:
+            self.envs.present = envs
+        if batch_size is not None and self.batch_size is not None:
+            self.batch_size.present = batch_size
+
     def step(self, num_samplers: int, now_s: float, *, training: bool) -> Change | None:
         """Look at the machine and decide; to be called about once a second.
 
@@ -100,96 +85,41 @@ class Balancer:
             training: the learners are at work.
         """
         self.windows.take_busy(busy_cpu_s(), now_s)
-        if training and not self._training:
+        if training != self._training:
+            self._training = training
             self.disturb(now_s)
-        self._training = training
         if num_samplers == 0:
             return None
-        change = self._begin(num_samplers, now_s)
-        if change is None and training:
-            window = self.windows.window(num_samplers, self._since_s, now_s)
-            change = self._decide(window, now_s) if window is not None else None
+        self.samplers.present = num_samplers
+        window = self.windows.window(num_samplers, self._granule(), self._since_s, now_s)
+        if window is None:
+            return None
+        change = self.rule.decide(window, now_s) if training else self.rule.begin(window)
+        steady = window.steady and training
+        self._decision = self.rule.figures(window) if steady else {**self._decision, "steady": False}
         if change is not None:
             self.last_change = change.reason
             self.disturb(now_s)
-        return change
-
-    def _begin(self, num_samplers: int, now_s: float) -> Change | None:
-        """The change that the forecast asks for, once all are there and have told enough; not any more once
-        a window of the run itself is known.
-        """
-        if self.forecast is None or now_s < self._met_s + FORECAST_S:
-            return None
-        if self.rebalancer.figures.get("steady"):
-            self.forecast = None
-            return None
-        limits = self.rebalancer.minimum, self.rebalancer.maximum
-        spells, busy = self.windows.spells(self._met_s, now_s), self.windows.busy_cores(self._met_s, now_s)
-        change = self.forecast.decide(spells, num_samplers, limits, self.cores, busy)
-        if self.forecast.figures:
-            self.first_figures, self.forecast = self.forecast.figures, None
-        if change is not None:
-            self.rebalancer.restraint.note(now_s)
-        return change
-
-    def go_on_with(self, envs: int | None = None, batch_size: int | None = None) -> None:
-        """So many environments are in each sampler now, or batches are so large."""
-        if envs is not None:
-            self.envs.present = envs
-        if batch_size is not None and self.batch_size is not None:
-            self.batch_size.present = batch_size
-        present = self.batch_size.present if self.batch_size is not None else None
-        self.windows.granule = self._granule_of(self.envs.present, present)
-
-    def _decide(self, window: Window, now_s: float) -> Change | None:
-        """The number of samplers first; where that is right, the environments in each; where these are too,
-        the batch of the learners.
-        """
-        change = self.rebalancer.decide(window, now_s)
-        if change is not None:
-            self.envs.forget()
-        elif self.rebalancer.settled:
-            change = self.envs.decide(window, now_s)
-            if change is not None:
-                self.rebalancer.forget()
-                self.go_on_with(envs=change.count)
-            elif self.envs.settled and self.batch_size is not None:
-                return self._decide_batch(self.batch_size, window, now_s)
-        if change is not None and self.batch_size is not None:
-            self.batch_size.forget()
-        return change
-
-    def _decide_batch(self, batch_size: BatchSize, window: Window, now_s: float) -> Change | None:
-        change = batch_size.decide(window, now_s)
-        if change is not None:
-            self.rebalancer.forget()
-            self.envs.forget()
-            self.go_on_with(batch_size=change.count)
+            self.go_on_with(**{change.option: change.count} if change.option else {})
         return change
 
     @property
     def movable(self) -> bool:
-        """Whether there is anything that it may move."""
-        return self.rebalancer.movable or self.envs.movable
-
-    @property
-    def settled(self) -> bool:
-        """The count is what the last steady window asked for."""
-        return self.rebalancer.settled
+        """Whether samplers, or the environments in each, are this machine's to choose."""
+        return self.samplers.movable or self.envs.movable
 
     def found(self) -> Tuning | None:
         """What is worth knowing for the next run; None where the count is fixed or has not settled."""
-        if not self.movable or not self.rebalancer.settled:
+        if not (self.movable and self.rule.settled):
             return None
-        figures = self.rebalancer.figures
-        rates = figures["produced_per_s"], figures["trained_per_s"]
-        return Tuning(figures["samplers"], *rates, self.envs.present if self.envs.movable else None)
+        rates = self._decision["produced_per_s"], self._decision["trained_per_s"]
+        return Tuning(self._decision["samplers"], *rates, self.envs.present if self.envs.movable else None)
 
     def status(self) -> Balance:
         """What the run's status says of the balance."""
         return {
             "movable": self.movable,
-            "settled": self.settled,
+            "settled": self.rule.settled,
             "last_change": self.last_change,
         }
 
@@ -201,30 +131,34 @@ class Balancer:
             "busy_cores": self.windows.busy_cores(now_s - JOURNAL_S, now_s),
             "gpus": self.gpus.figures(),
             "processes": {name: asdict(spell) for name, spell in spells.items()},
-            "decision": {
-                **({"at_the_start": self.first_figures} if self.first_figures else {}),
-                **self.rebalancer.figures,
-                **(self.envs.figures() if self.envs.movable else {}),
-                **(self.batch_size.figures if self.batch_size is not None else {}),
-            },
+            "decision": self._decision,
             **self.status(),
         }
 
+    def _granule(self) -> float:
+        """Transitions that come or are asked for at once: those of a rollout, or of what one update needs."""
+        rollout = self.plan.components["sampler"].options.get("rollout_steps", 1) * self.envs.present
+        batch = self.batch_size.present if self.batch_size else self.plan.algorithm.get("batch_size", 1)
+        update = len(self.windows.critics) * batch / self.plan.balance.replay_ratio
+        return max(1.0, float(rollout), update)
 
-def _forecast(plan: Plan) -> Forecast:
-    """The first decision of a plan."""
-    critic = plan.components["critic_learner"]
-    on_cpu = critic.options.get("device", "cpu") == "cpu"
-    delay = int(plan.algorithm.get("policy_delay", 1))
-    return Forecast(critic.count.initial, plan.balance.replay_ratio, delay, on_cpu)
+
+def _samplers(plan: Plan) -> Samplers:
+    count = plan.components["sampler"].count
+    least, most = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
+    return Samplers(count.initial, least, most)
 
 
-def _granule(plan: Plan, envs: int, batch_size: int | None) -> float:
-    """Transitions that come or are asked for at once, with so many environments in each sampler, and batches
-    of ``batch_size``, or of what the plan says.
-    """
-    rollout = plan.components["sampler"].options.get("rollout_steps", 1) * envs
-    batch_size = batch_size or plan.algorithm.get("batch_size", 1)
-    critics = plan.components["critic_learner"].count.initial
-    update = critics * batch_size / plan.balance.replay_ratio if isinstance(batch_size, int) else 1.0
-    return max(1.0, float(rollout), update)
+def _envs(plan: Plan) -> Envs:
+    sampler = plan.components["sampler"]
+    envs = int(sampler.options.get("envs", 1))
+    least, most = sampler.ranges.get("envs", (envs, envs))
+    return Envs(envs, least, most)
+
+
+def _batch_size(plan: Plan) -> BatchSize | None:
+    """From what was measured before the run: {chosen, curve: [[size, rate], ...]}."""
+    if (choice := plan.measured.get("batch_size")) is None:
+        return None
+    curve, chosen = {int(size): float(rate) for size, rate in choice["curve"]}, int(choice["chosen"])
+    return BatchSize(chosen, SMALLEST_BATCH, chosen, curve=curve)

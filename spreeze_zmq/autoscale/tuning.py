@@ -12,6 +12,7 @@ from typing import Any
 
 from spreeze_zmq.autoscale import machine_cache
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.topology.resolve import LEARNERS
 
 #: No machine runs more processes than this of one role.
 MOST = 100_000
@@ -64,15 +65,6 @@ def begin(plan: Plan) -> tuple[Plan, str]:
     return replace(plan, components={**plan.components, "sampler": sampler}, measured=measured), why
 
 
-def measures(plan: Plan) -> bool:
-    """Whether the run begins by measuring how many samplers are right: where nobody knows it yet, and where
-    these wait for nothing but their learners.
-    """
-    known = "samplers" in plan.measured or plan.run.resume_from is not None
-    by_the_clock = plan.balance.max_policy_lag is None and plan.balance.publish_every_updates == 0
-    return movable(plan) and by_the_clock and not known
-
-
 def movable(plan: Plan) -> bool:
     """Whether the number of samplers is this machine's to choose: the topology gives a range, the launcher
     starts them, and the run need not repeat itself exactly.
@@ -109,7 +101,7 @@ def _read(found: Any) -> Tuning:
 
 def _subject(plan: Plan) -> dict[str, Any]:
     """Everything that the right count depends on, in JSON's own types."""
-    roles = ("sampler", "critic_learner", "actor_learner")
+    roles = [role for role in ("sampler", *LEARNERS) if role in plan.components]
     subject = {
         "what": "number of samplers",
         "machine": machine_cache.machine(),
@@ -122,7 +114,7 @@ def _subject(plan: Plan) -> dict[str, Any]:
             "pin": plan.balance.pin,
         },
         "components": {role: _about(plan, role) for role in roles},
-        "critic_learners": plan.components["critic_learner"].count.initial,
+        "learners": {role: plan.components[role].count.initial for role in roles[1:]},
     }
     plain: dict[str, Any] = json.loads(json.dumps(subject))
     return plain

@@ -1,20 +1,14 @@
-"""From the reports of processes to what each of them did over the same last seconds.
-
-Pure bookkeeping: reports and times go in. A window is as short as the run allows: where rollouts and updates
-are large and rare it grows until it holds enough of them for its rates to mean something.
-"""
+"""From the reports of processes to what each of them did over the same last seconds; pure bookkeeping."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from spreeze_zmq.autoscale.spell import Spell, Window
-
-#: Lengths that a window may have, in seconds; the first that holds ``MIN_GRANULES`` is taken.
-LENGTHS_S = (4.0, 8.0, 16.0, 30.0)
+#: Seconds of a window: the first length that holds ``MIN_GRANULES`` rollouts, or updates.
+LENGTHS_S = (5.0, 10.0, 20.0, 30.0)
 MIN_GRANULES = 8
 #: The share of a window that a process's reports must span.
 COVERED = 0.6
@@ -23,205 +17,253 @@ DRIFT, OFF_RATIO = 0.25, 0.15
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """One report's cumulative figures; ``heard_s`` is the broker's time, the rest the process's own."""
+class Spell:
+    """What one process did between two reports, over its own clock; rates are transitions/s.
 
-    heard_s: float
-    clock_s: Mapping[str, float]
-    cpu_s: float
-    rss_bytes: int
-    produced: float
-    received: float
-    refused: float
-    trained: float
-    stepped: float
-    voluntary: float
-    involuntary: float
+    Attributes:
+        role: its job.
+        index: its number among those of its role.
+        span_s: seconds of its clock.
+        busy: share of them in which it worked, or wanted to.
+        blocked: share in which a peer did not take.
+        starved: share in which a peer did not give.
+        cpu: cores that it used.
+        produced_per_s: pushed.
+        received_per_s: taken in.
+        refused_per_s: dropped, such as those that were too old.
+        trained_per_s: trained on.
+    """
 
-    @classmethod
-    def of(cls, fields: Mapping[str, Any], now_s: float) -> Snapshot:
-        """From the fields of a report."""
-        pushed, taken = fields.get("pushed", {}), fields.get("taken", {}).values()
-        switches = fields.get("switches", {})
-        return cls(
-            heard_s=now_s,
-            clock_s=fields["clock_s"],
-            cpu_s=fields["cpu_s"],
-            rss_bytes=fields["rss_bytes"],
-            produced=pushed.get("critic_learner", max(pushed.values(), default=0)),
-            received=sum(stream["received"] for stream in taken),
-            refused=sum(stream["refused"] for stream in taken),
-            trained=fields["counters"].get("trained_transitions", 0),
-            stepped=fields["counters"].get("stepped_transitions", 0),
-            voluntary=switches.get("voluntary", 0),
-            involuntary=switches.get("involuntary", 0),
-        )
+    role: str
+    index: int
+    span_s: float
+    busy: float
+    blocked: float
+    starved: float
+    cpu: float
+    produced_per_s: float = 0.0
+    received_per_s: float = 0.0
+    refused_per_s: float = 0.0
+    trained_per_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Window:
+    """All processes over the same seconds, and the machine under them.
+
+    Attributes:
+        samplers: by index, from 0.
+        critics: the learners whose updates the ratio counts; several train as one.
+        followers: the other learners.
+        replay_ratio: the target.
+        cores: those that the run may use.
+        busy_cores: how many of them were busy, for this run or for anybody else.
+        steady: rates did not drift in it and kept the ratio, so that decisions may rest on it.
+    """
+
+    samplers: tuple[Spell, ...]
+    critics: tuple[Spell, ...]
+    followers: tuple[Spell, ...]
+    replay_ratio: float
+    cores: int
+    busy_cores: float
+    steady: bool = True
+
+    @property
+    def groups(self) -> tuple[tuple[Spell, ...], ...]:
+        """Everybody who is measured here."""
+        return self.samplers, self.critics, self.followers
+
+    @property
+    def trained_per_s(self) -> float:
+        """What every change is judged by."""
+        return total(self.critics, "trained_per_s")
+
+    @property
+    def received_per_s(self) -> float:
+        """What the critic-learners took in."""
+        return total(self.critics, "received_per_s")
+
+    @property
+    def produced_per_s(self) -> float:
+        """Of all samplers together."""
+        return total(self.samplers, "produced_per_s")
+
+    @property
+    def starved(self) -> float:
+        """Mean share of the critic-learners' time."""
+        return mean(self.critics, "starved")
+
+    @property
+    def blocked(self) -> float:
+        """Mean share of the samplers' time."""
+        return mean(self.samplers, "blocked")
+
+    @property
+    def short_of_policies(self) -> float:
+        """Mean share of their time in which samplers waited for a newer policy."""
+        return mean(self.samplers, "starved")
+
+    @property
+    def useful(self) -> float:
+        """The share of what arrives that is kept; the rest is refused, as too old."""
+        arrived = self.received_per_s + total(self.critics, "refused_per_s")
+        return self.received_per_s / arrived if arrived > 0 else 1.0
+
+    @property
+    def measured_ratio(self) -> float:
+        """Transitions trained on for each one received; 0 where none was."""
+        return self.trained_per_s / self.received_per_s if self.received_per_s > 0 else 0.0
+
+    @property
+    def makes_per_s(self) -> list[float]:
+        """Samples/s of each sampler while nobody blocks it, of which ``useful`` count."""
+        return [self.useful * spell.produced_per_s / max(spell.busy, 0.01) for spell in self.samplers]
+
+    @property
+    def takes_per_s(self) -> float:
+        """Samples/s that the critic-learners take when they never starve."""
+        return self.trained_per_s / max(mean(self.critics, "busy"), 0.01) / self.replay_ratio
+
+
+def total(spells: Sequence[Spell], name: str) -> float:
+    """Sum of one figure over processes."""
+    return float(sum(getattr(spell, name) for spell in spells))
+
+
+def mean(spells: Sequence[Spell], name: str) -> float:
+    """Mean of one figure over processes."""
+    return total(spells, name) / max(1, len(spells))
 
 
 class Windows:
-    """The last snapshots of every process that lives.
+    """The last reports of every process that lives.
 
     Args:
         replay_ratio: the target.
-        granule: transitions that arrive or are asked for at once: the greater of a rollout and of what one
-            update needs.
         cores: those that the run may use.
-        lanes: role -> processes or threads that do the work of one of its processes, where they are several.
-        num_critics: critic-learners, which train together.
+        critics: names of the processes whose updates the ratio counts.
+        followers: names of the other learners' processes.
     """
 
     def __init__(
-        self,
-        replay_ratio: float,
-        granule: float,
-        cores: int,
-        lanes: Mapping[str, int] | None = None,
-        num_critics: int = 1,
+        self, replay_ratio: float, cores: int, critics: Sequence[str], followers: Sequence[str] = ()
     ) -> None:
-        self.replay_ratio, self.granule, self.cores = replay_ratio, granule, cores
-        self.lanes, self.num_critics = lanes or {}, num_critics
-        self._lives: dict[str, tuple[str, int, deque[Snapshot]]] = {}
+        self.replay_ratio, self.cores = replay_ratio, cores
+        self.critics, self.followers = critics, followers
+        self._lives: dict[str, tuple[str, int]] = {}
+        self._reports: dict[str, deque[tuple[float, dict[str, float]]]] = defaultdict(deque)
         self._busy: deque[tuple[float, float]] = deque()
 
-    def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter a report; another incarnation begins anew."""
-        life = self._lives.get(sender)
-        if life is None or life[1] != incarnation:
-            life = self._lives[sender] = (fields["role"], incarnation, deque())
-        _append(life[2], Snapshot.of(fields, now_s), now_s)
+    def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> bool:
+        """Enter a report; whether it is the first of a life."""
+        life = (fields["role"], incarnation)
+        begins = self._lives.get(sender) != life
+        if begins:
+            self.lose(sender)
+            self._lives[sender] = life
+        _append(self._reports[sender], _figures(fields), now_s)
+        return begins
 
     def take_busy(self, cpu_s: float, now_s: float) -> None:
         """Enter the CPU seconds that everybody has used on the run's cores so far."""
-        self._busy.append((now_s, cpu_s))
-        while self._busy[0][0] < now_s - LENGTHS_S[-1]:
-            self._busy.popleft()
+        _append(self._busy, cpu_s, now_s)
 
     def lose(self, sender: str) -> None:
         """A process is gone."""
         self._lives.pop(sender, None)
+        self._reports.pop(sender, None)
 
     def spells(self, from_s: float, to_s: float) -> dict[str, Spell]:
-        """What each process did, as far as its reports tell."""
+        """What each process did, as far as its reports cover the time."""
         found = {}
-        for name, (role, _, _) in self._lives.items():
+        for name, (role, _) in self._lives.items():
             within = self._within(name, from_s, to_s)
-            if len(within) > 1 and within[-1].heard_s - within[0].heard_s >= COVERED * (to_s - from_s):
-                spell = _spell(role, _index(name), within[0], within[-1])
-                found[name] = replace(spell, lanes=self.lanes.get(role, 1))
+            if len(within) > 1 and within[-1][0] - within[0][0] >= COVERED * (to_s - from_s):
+                found[name] = _spell(role, name, within[0][1], within[-1][1])
         return found
 
     def busy_cores(self, from_s: float, to_s: float) -> float:
-        """How many of the run's cores were busy; 0 where it is not known."""
-        within = [point for point in self._busy if from_s <= point[0] <= to_s]
-        if len(within) < 2 or within[-1][0] <= within[0][0]:
+        """Cores that were busy, whoever used them; 0 where that is not known."""
+        within = [entry for entry in self._busy if from_s <= entry[0] <= to_s]
+        if len(within) < 2:
             return 0.0
-        return max(0.0, within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
+        (began_s, before_s), (ended_s, after_s) = within[0], within[-1]
+        return min(float(self.cores), max(0.0, after_s - before_s) / (ended_s - began_s))
 
-    def window(self, num_samplers: int, since_s: float, now_s: float) -> Window | None:
+    def window(self, num_samplers: int, granule: float, since_s: float, now_s: float) -> Window | None:
         """The shortest telling window that ends now.
 
         Args:
             num_samplers: how many there should be; where others are there, nothing is said.
+            granule: transitions that arrive or are asked for at once.
             since_s: when the run last changed.
             now_s: the end of the window.
         """
         for length_s in LENGTHS_S:
             if now_s - length_s < since_s:
                 return None
-            window = self._window(num_samplers, now_s - length_s, now_s)
-            if window is None:
-                return None
-            granules = window.critic.received_per_s * window.critic.span_s / self.granule
-            if granules >= MIN_GRANULES or length_s == LENGTHS_S[-1]:
+            window = self._window(num_samplers, granule, now_s - length_s, now_s)
+            if window is None or window.received_per_s * length_s >= MIN_GRANULES * granule:
                 return window
-        return None
+        return window
 
-    def _window(self, num_samplers: int, from_s: float, to_s: float) -> Window | None:
+    def _window(self, num_samplers: int, granule: float, from_s: float, to_s: float) -> Window | None:
         spells = self.spells(from_s, to_s)
-        samplers = sorted((s for s in spells.values() if s.role == "sampler"), key=lambda spell: spell.index)
-        critic, actor = self._critics(spells), spells.get("actor_learner-0")
-        indices = [sampler.index for sampler in samplers]
-        if critic is None or actor is None or indices != list(range(num_samplers)) or not indices:
+        there = {name for name, spell in spells.items() if spell.role == "sampler"}
+        names = [f"sampler-{index}" for index in range(num_samplers)]
+        if there != set(names) or not names or not {*self.critics, *self.followers} <= spells.keys():
             return None
-        busy = self.busy_cores(from_s, to_s)
-        return Window(
-            samplers=tuple(samplers),
-            critic=critic,
-            actor=actor,
-            replay_ratio=self.replay_ratio,
-            cores=self.cores,
-            busy_cores=min(float(self.cores), busy or sum(spell.cpu for spell in spells.values())),
-            steady=self._is_steady(critic, from_s, to_s),
+        samplers, critics, followers = (
+            tuple(spells[name] for name in group) for group in (names, self.critics, self.followers)
         )
+        busy = self.busy_cores(from_s, to_s)
+        window = Window(samplers, critics, followers, self.replay_ratio, self.cores, busy)
+        steady = self._is_steady(window, granule, from_s, to_s)
+        return Window(samplers, critics, followers, self.replay_ratio, self.cores, busy, steady)
 
-    def _critics(self, spells: Mapping[str, Spell]) -> Spell | None:
-        """All critic-learners as one; None where one has not told enough."""
-        found = [spells.get(f"critic_learner-{index}") for index in range(self.num_critics)]
-        there = [spell for spell in found if spell is not None]
-        return Spell.together(there) if len(there) == len(found) else None
-
-    def _is_steady(self, critic: Spell, from_s: float, to_s: float) -> bool:
+    def _is_steady(self, window: Window, granule: float, from_s: float, to_s: float) -> bool:
         """Whether the ratio was kept and both halves agree, as nearly as whole rollouts allow."""
-        received = critic.received_per_s * critic.span_s
-        if received <= 0 or critic.trained_per_s <= 0:
+        if min(window.received_per_s, window.trained_per_s, window.produced_per_s) <= 0:
             return False
-        grain = 2 * self.granule / received
-        ratio = critic.trained_per_s / critic.received_per_s
-        if abs(ratio / self.replay_ratio - 1) > OFF_RATIO + grain:
-            return False
-        rates = self._halves(from_s, to_s)
-        return bool(rates) and max(rates) - min(rates) <= (DRIFT + grain) * critic.trained_per_s
+        grain = 2 * granule / (window.received_per_s * (to_s - from_s))
+        off_ratio = abs(window.measured_ratio / self.replay_ratio - 1)
+        halves = [0.0, 0.0]
+        for name in self.critics:
+            within = self._within(name, from_s, to_s)
+            middle = len(within) // 2
+            for half, (first, last) in enumerate(((0, middle), (middle, -1))):
+                halves[half] += _spell("", name, within[first][1], within[last][1]).trained_per_s
+        apart = abs(halves[0] - halves[1]) / window.trained_per_s
+        return off_ratio <= OFF_RATIO + grain and apart <= DRIFT + grain
 
-    def _halves(self, from_s: float, to_s: float) -> list[float]:
-        """Trained transitions/s of all critic-learners before and after the middle of a window; none where
-        one has told too little. A half ends at the report next to the middle, not at a time: however reports
-        and looks at them fall together, there is one.
-        """
-        rates = [0.0, 0.0]
-        for index in range(self.num_critics):
-            within = self._within(f"critic_learner-{index}", from_s, to_s)
-            if len(within) < 3:
-                return []
-            middle_s = (within[0].heard_s + within[-1].heard_s) / 2
-            middle = min(within[1:-1], key=lambda snapshot: abs(snapshot.heard_s - middle_s))
-            for half, ends in enumerate(((within[0], middle), (middle, within[-1]))):
-                rates[half] += _spell("critic_learner", index, *ends).trained_per_s
-        return rates
-
-    def _within(self, name: str, from_s: float, to_s: float) -> list[Snapshot]:
-        return [snapshot for snapshot in self._lives[name][2] if from_s <= snapshot.heard_s <= to_s]
+    def _within(self, name: str, from_s: float, to_s: float) -> list[tuple[float, dict[str, float]]]:
+        return [entry for entry in self._reports[name] if from_s <= entry[0] <= to_s]
 
 
-def _index(name: str) -> int:
-    """Of ``ROLE-INDEX``; -1 for a name that a stranger chose."""
+def _append(entries: deque[Any], entry: Any, now_s: float) -> None:
+    entries.append((now_s, entry))
+    while entries[0][0] < now_s - LENGTHS_S[-1]:
+        entries.popleft()
+
+
+def _figures(fields: Mapping[str, Any]) -> dict[str, float]:
+    """The cumulative figures of a report, by the names that a spell has for their rates."""
+    clock_s, taken = fields["clock_s"], list(fields.get("taken", {}).values())
+    return {
+        "span_s": sum(clock_s.values()),
+        **{name: clock_s.get(name, 0.0) for name in ("busy", "blocked", "starved")},
+        "cpu": fields["cpu_s"],
+        "produced_per_s": max(fields.get("pushed", {}).values(), default=0),
+        "received_per_s": sum(stream["received"] for stream in taken),
+        "refused_per_s": sum(stream["refused"] for stream in taken),
+        "trained_per_s": fields["counters"].get("trained_transitions", 0),
+    }
+
+
+def _spell(role: str, name: str, first: Mapping[str, float], last: Mapping[str, float]) -> Spell:
+    """The shares and rates between two reports; a name that a stranger chose has the index -1."""
     index = name.rpartition("-")[2]
-    return int(index) if index.isdecimal() else -1
-
-
-def _append(snapshots: deque[Snapshot], snapshot: Snapshot, now_s: float) -> None:
-    snapshots.append(snapshot)
-    while snapshots[0].heard_s < now_s - LENGTHS_S[-1]:
-        snapshots.popleft()
-
-
-def _spell(role: str, index: int, first: Snapshot, last: Snapshot) -> Spell:
-    """The shares and rates between two reports; over the process's own clock, which stops for nothing."""
-    spent = {name: last.clock_s[name] - first.clock_s.get(name, 0.0) for name in last.clock_s}
-    span_s = max(sum(spent.values()), 1e-9)
-    return Spell(
-        role=role,
-        index=index,
-        span_s=span_s,
-        busy=spent.get("busy", 0.0) / span_s,
-        blocked=spent.get("blocked", 0.0) / span_s,
-        starved=spent.get("starved", 0.0) / span_s,
-        cpu=max(0.0, last.cpu_s - first.cpu_s) / span_s,
-        rss_bytes=last.rss_bytes,
-        produced_per_s=max(0.0, last.produced - first.produced) / span_s,
-        received_per_s=max(0.0, last.received - first.received) / span_s,
-        trained_per_s=max(0.0, last.trained - first.trained) / span_s,
-        refused_per_s=max(0.0, last.refused - first.refused) / span_s,
-        stepped_per_s=max(0.0, last.stepped - first.stepped) / span_s,
-        voluntary_per_s=max(0.0, last.voluntary - first.voluntary) / span_s,
-        involuntary_per_s=max(0.0, last.involuntary - first.involuntary) / span_s,
-    )
+    span_s = max(last["span_s"] - first["span_s"], 1e-9)
+    rates = {key: max(0.0, last[key] - first[key]) / span_s for key in last if key != "span_s"}
+    return Spell(role, int(index) if index.isdecimal() else -1, span_s, **rates)

@@ -21,7 +21,7 @@ from spreeze_zmq.autoscale.sizing import BATCH_SIZE
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner import algorithm_of
-from spreeze_zmq.learner.rehearsal import CUDA_WARM_UP, STEPS, RandomUpdates
+from spreeze_zmq.learner.random_updates import CUDA_WARM_UP, STEPS, RandomUpdates
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes
 from spreeze_zmq.topology.resolve import LEARNERS

@@ -1,9 +1,8 @@
 """``spreeze tune TOPOLOGY``: measure what of a topology is left to this machine, and what that will give.
 
 First the learners' batch size and threads where they are "auto", in updates alone. Then the number of
-samplers, in the run itself: from what its first samplers and the learners' rehearsals cost, then by its live
-rebalancing, for as long as the count takes to settle. What was found is kept for the next run, which begins
-there.
+samplers, in the run itself, for as long as the count takes to settle. What was found is kept for the next
+run, which begins there.
 """
 
 from __future__ import annotations
@@ -126,28 +125,14 @@ def report(plan: Plan, found: Mapping[str, Any]) -> str:
         f"transitions a second, replay ratio {ratio['measured']:.2f} of {ratio['target']:g}",
         f"samplers blocked {100 * found['blocked']:.0f} % of the time, critic_learner starved "
         f"{100 * found['starved']:.0f} %",
-        *_at_the_start(found),
-        "samplers   trained transitions/s",
+        f"a sampler makes {found['sampler_makes_per_s']:,.0f} samples a second, the learners could take "
+        f"{found['learners_take_per_s']:,.0f}",
     ]
-    counts = sorted({*found["expected_trained_per_s"], *found["tried_trained_per_s"]}, key=int)
-    for number in counts:
-        tried = found["tried_trained_per_s"].get(number)
-        value = tried if tried is not None else found["expected_trained_per_s"][number]
-        lines.append(f"{number:>8}{value:>24,.0f}   {'measured' if tried is not None else 'expected'}")
+    for name, tried in found["tried_trained_per_s"].items():
+        lines += [f"{name:<10} trained transitions/s"]
+        lines += [f"{value:>10}{trained:>23,.0f}" for value, trained in tried.items()]
     lines.append(_kept(plan, found))
     return "\n".join(lines)
-
-
-def _at_the_start(found: Mapping[str, Any]) -> list[str]:
-    """What was measured before training; nothing where the count is not this machine's to choose."""
-    if (first := found.get("at_the_start")) is None:
-        return []
-    makes, could = first["sampler_makes_per_s"], first["learners_could_take_per_s"]
-    return [
-        f"at the start: a sampler makes {makes:,.0f} samples a second and uses "
-        f"{makes * first['sample']['cpu_s']:.2f} of a core for them, the learners could take {could:,.0f}: "
-        f"samplers {first['samplers']} -> {first['wanted']}"
-    ]
 
 
 def _kept(plan: Plan, found: Mapping[str, Any]) -> str:

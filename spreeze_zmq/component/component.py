@@ -183,7 +183,6 @@ class Component:
         """
         began_s = now_s = time.monotonic()
         self.clock_s["busy"] += began_s - self._awake_s
-        self._family.rest()
         own = [*self._publishers, self._control] if self._control is not None else self._publishers
         listening = [*readable, *own]
         while True:
@@ -199,7 +198,6 @@ class Component:
                 break
         self.clock_s[charge] += now_s - began_s
         self._awake_s = now_s
-        self._family.work()
         if waiting_for:
             self._note_wait("" if ready else waiting_for, began_s)
         return ready
@@ -240,7 +238,6 @@ class Component:
             "uptime_s": self.uptime_s,
             "cpu_s": self._family.cpu_s(),
             "rss_bytes": self._process.memory_info().rss,
-            "switches": self._family.switches(),
             "clock_s": dict(self.clock_s),
             "counters": counters,
             "gauges": {},

@@ -103,8 +103,6 @@ class Launch:
         if role != "sampler" or count.minimum == count.maximum:
             return "as the topology says"
         why = self.remembered or "by a rule from the number of cores"
-        if tuning.measures(self.plan):
-            why += " until they have been measured"
         threads = {self.plan.components[learner].threads for learner in LEARNERS}
         self.view.note(
             f"{available_cores()} cores: samplers begin with {count.initial} of {count.minimum} to "

@@ -9,7 +9,6 @@ from spreeze_zmq.component.component import Component
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Cadence
-from spreeze_zmq.learner.rehearsal import Rehearsal
 from spreeze_zmq.learner.vault import SavedReplay, Vault
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.checkpoint import Checkpoint
@@ -69,7 +68,6 @@ def learn(component: Component, learner: Learner, restore_point: Callable[[], Ch
     vault = Vault(component, learner.state, learner.replay, lambda: learner.settled, restore_point)
     if (state := vault.restore()) is not None:
         learner.restore(state)
-    rehearsal = Rehearsal(component)
     component.ready()
     learner.publish()
     while component.running:
@@ -77,11 +75,8 @@ def learn(component: Component, learner: Learner, restore_point: Callable[[], Ch
         learner.take_weights()
         learner.take_rollouts()
         if learner.may_update:
-            rehearsal.over = True
             with learner.cadence.updating(), learner.work.update():
                 learner.update()
-        elif rehearsal.due(sampled=bool(learner.intake.receipts.streams)):
-            rehearsal.run()
         learner.publish_if_due()
         vault.serve()
     for rollout in learner.intake.drain():

@@ -141,7 +141,7 @@ _OBS = ("float32", "uint8")
 _ANY_RANK = 8
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
 _REPORT = _fields(
-    ("switches", "pushed", "taken", "policy_lag", "publication", "device", "rehearsal", "waiting_for"),
+    ("pushed", "taken", "policy_lag", "publication", "device", "waiting_for"),
     role="text",
     name="text",
     pid="count",
@@ -149,7 +149,6 @@ _REPORT = _fields(
     uptime_s="number",
     cpu_s="number",
     rss_bytes="count",
-    switches="numbers",
     clock_s="numbers",
     counters="numbers",
     gauges="numbers",
@@ -158,7 +157,6 @@ _REPORT = _fields(
     policy_lag="numbers",
     publication="numbers",
     device="numbers",
-    rehearsal="numbers",
     waiting_for="text",
 )
 

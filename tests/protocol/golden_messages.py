@@ -27,7 +27,6 @@ REPORT = {
     "uptime_s": 12.25,
     "cpu_s": 11.5,
     "rss_bytes": 230_000_000,
-    "switches": {"voluntary": 2048, "involuntary": 512},
     "clock_s": {"busy": 10.0, "blocked": 0.0, "starved": 2.0, "idle": 0.25},
     "counters": {"env_steps": 4096, "critic_updates": 128, "reports_dropped": 0},
     "gauges": {"replay_ratio": 8.0, "critic_loss": 0.5},
@@ -38,7 +37,6 @@ REPORT = {
     "policy_lag": {"p50": 1, "p99": 3, "max": 4, "stale": 256},
     "publication": {"interval_s": 0.0625, "cost": 0.015625, "bytes": 573448},
     "device": {"busy": 0.9375, "memory_bytes": 2_147_483_648, "memory_free_bytes": 17_179_869_184},
-    "rehearsal": {"transitions": 7680, "seconds": 0.03125, "cpu_s": 0.03125},
     "waiting_for": "",
 }
 

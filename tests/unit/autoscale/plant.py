@@ -1,8 +1,10 @@
-"""A simulated machine for the tests of rebalancing: samplers and learners that share cores fairly."""
+"""A simulated machine for the tests of the rule: samplers and learners that share cores fairly."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from spreeze_zmq.autoscale.spell import Spell, Window
+from spreeze_zmq.autoscale.knobs import Samplers
+from spreeze_zmq.autoscale.rule import Rule
+from spreeze_zmq.autoscale.windows import Spell, Window
 
 
 @dataclass(frozen=True)
@@ -60,37 +62,41 @@ class Plant:
             able = 1 / self.step_s(index, share)
             made = trained / self.replay_ratio * able / wanted
             busy = made / able
-            rate = made * noise()
             blocked, starved = (0.0, 1 - busy) if trained == self.policies_for else (1 - busy, 0.0)
             cpu = made * self.sampler_cpu_s
-            spell = Spell("sampler", index, 4.0, busy, blocked, starved, cpu, 10**8, rate)
-            samplers.append(spell)
+            samplers.append(Spell("sampler", index, 5.0, busy, blocked, starved, cpu, made * noise()))
         busy = min(1.0, trained * (self.critic_cpu_s / share + self.critic_wait_s))
-        trained_seen, cpu = trained * noise(), trained * self.critic_cpu_s
-        critic = Spell("critic_learner", 0, 4.0, busy, 0.0, 1 - busy, cpu, 10**8)
-        critic = replace(critic, received_per_s=trained / self.replay_ratio, trained_per_s=trained_seen)
-        actor_busy = min(1.0, trained * self.actor_cpu_s / share)
-        actor = Spell(
-            "actor_learner", 0, 4.0, actor_busy, 0.0, 1 - actor_busy, trained * self.actor_cpu_s, 10**8
-        )
-        used = self.pace(count, share)[1]
-        return Window(tuple(samplers), critic, actor, self.replay_ratio, self.cores, min(used, self.cores))
+        rates = {"received_per_s": trained / self.replay_ratio, "trained_per_s": trained * noise()}
+        critic = Spell("critic_learner", 0, 5.0, busy, 0.0, 1 - busy, trained * self.critic_cpu_s, **rates)
+        busy = min(1.0, trained * self.actor_cpu_s / share)
+        actor = Spell("actor_learner", 0, 5.0, busy, 0.0, 1 - busy, trained * self.actor_cpu_s)
+        used = min(self.pace(count, share)[1], self.cores)
+        return Window(tuple(samplers), (critic,), (actor,), self.replay_ratio, self.cores, used)
 
 
-def live(plant_at, count, rebalancer, seconds, noise=lambda: 1.0, start_s=1.0, window_s=4.0):
-    """Run the rebalancer on a plant under a fake clock: a window is there once a count has lasted for one.
+def live(plant_at, count, seconds, low=1, high=8, noise=lambda: 1.0, start_s=2.0, window_s=5.0):
+    """Run the rule on a plant under a fake clock: a window is there once a count has lasted for one.
 
     Returns:
         ``[(t_s, count, reason)]`` of the changes, and the count in the end.
     """
+    knob = Samplers(count, low, high)
+    rule = Rule([knob])
+    return run(
+        rule, knob, lambda now_s: plant_at(now_s).window(knob.present, noise), seconds, start_s, window_s
+    )
+
+
+def run(rule, knob, window_at, seconds, start_s=2.0, window_s=5.0):
+    """Have a rule move a knob for so many seconds; likewise."""
     changes, since_s = [], 0.0
     for tick in range(int(seconds)):
         now_s = float(tick)
         if now_s < since_s + window_s:
             continue
-        change = rebalancer.decide(plant_at(now_s).window(count, noise), now_s)
+        change = rule.decide(window_at(now_s), now_s)
         if change is not None:
-            assert change.before == count
+            assert change.before == knob.present
             changes.append((now_s, change.count, change.reason))
-            count, since_s = change.count, now_s + start_s
-    return changes, count
+            knob.present, since_s = change.count, now_s + start_s
+    return changes, knob.present

@@ -106,38 +106,6 @@ def test_the_cpu_time_of_descendants_counts_and_never_falls():
     assert family.cpu_s() >= alone_s + 0.5
 
 
-SLEEPER = """
-import sys, time
-for _ in range(20):
-    time.sleep(0.002)
-print("slept", flush=True)
-sys.stdin.readline()
-"""
-
-
-def test_who_sleeps_at_work_gives_its_core_up_each_time():
-    """This process, and one that it started; rests do not count."""
-    family = Family(psutil.Process())
-    before = family.switches()["voluntary"]
-    for _ in range(20):
-        time.sleep(0.002)
-    alone = family.switches()["voluntary"]
-    assert alone - before >= 20
-    family.rest()
-    for _ in range(20):
-        time.sleep(0.002)
-    assert family.switches()["voluntary"] - alone < 10
-    family.work()
-    assert family.switches()["voluntary"] - alone < 10
-    child = subprocess.Popen(
-        [sys.executable, "-c", SLEEPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout.readline() == "slept\n"
-    family.cpu_s()  # looks for descendants
-    assert family.switches()["voluntary"] - alone >= 20
-    child.communicate("on\n", timeout=20)
-
-
 # --- the journal ----------------------------------------------------------------------------------
 
 
