@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from spreeze_zmq.autoscale.windows import Window, mean, total
 
-#: Growing must raise what is trained by this share, and so learners must starve as much of their time.
+#: Growing must raise what is trained by this share.
 GAIN = 0.08
 #: What samplers are grown to can produce this many times what the learners could take.
 ROOM = 1.05
@@ -21,7 +21,9 @@ ROOM = 1.05
 SPARE, WORTHWHILE = 1.25, 0.85
 #: Samplers that use less of a core than this while they work sleep: free cores are no limit to them.
 SLEEPS = 0.5
-#: A share of refused samples, or of time spent waiting for policies, that is too much.
+#: From this share of busy cores on, processes are taken to share them.
+CROWDED = 0.85
+#: The share that is much: of time that learners starve or samplers wait for policies, of refused samples.
 NOTICEABLE = 0.1
 #: Learners that starve, or block samplers, for this share of the time have another batch to try.
 LARGE = 0.25
@@ -72,16 +74,17 @@ class Samplers(Knob):
         count, makes, takes = self.present, window.makes_per_s, window.takes_per_s
         cores = self._see(window)
         short_of_policies = window.short_of_policies > NOTICEABLE
-        if window.starved > GAIN and not short_of_policies and max(makes) > 0:
+        if window.starved > NOTICEABLE and not short_of_policies and max(makes) > 0:
             lacking = max(0.0, ROOM * takes - sum(makes)) / max(makes)
             grown = self.within(count + min(math.ceil(lacking), self._room(window)))
             why = f"critic_learner starved {window.starved:.0%} of the time, {window.produced_per_s:,.0f} "
             return grown, why + f"samples a second where it could take {takes:,.0f}"
         needed = window.received_per_s if short_of_policies else max(takes, window.received_per_s)
-        if self.cores_each >= SLEEPS:  # what one makes that need not share its core
+        if self.cores_each >= SLEEPS and window.busy_cores >= CROWDED * window.cores:
+            # What each would make if it need not share its core with those that leave.
             makes = [per_s / min(1.0, cores) for per_s in makes]
         sums = list(accumulate(makes))
-        fewer = self.within(next((n for n, per_s in enumerate(sums, 1) if per_s >= SPARE * needed), count))
+        fewer = next((n for n in range(self.minimum, count) if sums[n - 1] >= SPARE * needed), count)
         waited = f"blocked {window.blocked:.0%} of the time"
         if window.short_of_policies > window.blocked:
             waited = f"waiting for newer policies {window.short_of_policies:.0%} of the time"
@@ -130,7 +133,7 @@ class Envs(Knob):
         waiting = max(window.blocked, window.short_of_policies)
         starved = f"critic_learner starved {window.starved:.0%} of the time"
         made = f"{window.produced_per_s:,.0f} samples a second"
-        wanted = 2 * self.present if window.starved > GAIN and waiting < NOTICEABLE else self.present
+        wanted = 2 * self.present if window.starved > NOTICEABLE and waiting < NOTICEABLE else self.present
         return wanted, f"{starved} and another sampler gains nothing, {made}"
 
 

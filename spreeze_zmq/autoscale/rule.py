@@ -46,25 +46,37 @@ class Rest:
     """How long a knob stays where it is.
 
     Attributes:
-        until_s: the end.
-        length_s: of the next one.
+        until_s: no value is tried before.
+        length_s: of the next rest.
         trained_per_s: what the setting trained that it went back to.
+        least_until_s: no smaller value is tried before: what has just grown may be too much, but not for long
+            too little.
+        num_shrunk: smaller values that were kept; each makes the way back to them twice as long.
     """
 
     until_s: float = float("-inf")
     length_s: float = REST_S
     trained_per_s: float = 0.0
+    least_until_s: float = float("-inf")
+    num_shrunk: int = 0
 
-    def begin(self, trained_per_s: float, now_s: float) -> None:
+    def holds(self, smaller: bool, trained_per_s: float, now_s: float) -> bool:
+        """Whether no such value may be tried now."""
+        if abs(trained_per_s - self.trained_per_s) > NEW_WORLD * self.trained_per_s:
+            self.until_s, self.length_s = now_s, REST_S
+        return now_s < self.until_s or (smaller and now_s < self.least_until_s)
+
+    def go_back(self, trained_per_s: float, now_s: float) -> None:
         """A value did not pay."""
         self.until_s, self.trained_per_s = now_s + self.length_s, trained_per_s
         self.length_s *= 2
 
-    def holds(self, trained_per_s: float, now_s: float) -> bool:
-        """Whether it goes on; another world ends it."""
-        if abs(trained_per_s - self.trained_per_s) > NEW_WORLD * self.trained_per_s:
-            self.until_s, self.length_s = now_s, REST_S
-        return now_s < self.until_s
+    def go_on(self, smaller: bool, now_s: float) -> None:
+        """A value is kept."""
+        self.length_s = REST_S
+        self.num_shrunk += smaller
+        if not smaller:
+            self.least_until_s = now_s + REST_S * 2.0**self.num_shrunk
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,9 @@ class Rule:
         for knob in self.knobs:
             wanted, why = knob.wanted(window)
             value = knob.within(wanted)
-            if value != knob.present and not self._rest(knob).holds(trained_per_s, now_s):
+            if value != knob.present and not self._rest(knob).holds(
+                value < knob.present, trained_per_s, now_s
+            ):
                 self._trial = Trial(knob, knob.present, value, trained_per_s)
                 return _change(knob, value, f"{why}; {_ratio(window)}")
         self.settled = True
@@ -153,9 +167,9 @@ class Rule:
         fed = shrunk and trial.knob.role == "sampler" and window.starved <= LOSS
         rest = self._rest(trial.knob)
         if fed or window.trained_per_s >= worth * trial.trained_per_s:
-            rest.length_s = REST_S
+            rest.go_on(shrunk, now_s)
             return None
-        rest.begin(trial.trained_per_s, now_s)
+        rest.go_back(trial.trained_per_s, now_s)
         why = (
             f"{trial.value:,} trained {window.trained_per_s:,.0f} transitions a second, "
             f"{trial.before:,} trained {trial.trained_per_s:,.0f}"

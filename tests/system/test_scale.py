@@ -9,7 +9,7 @@ import pytest
 from spreeze_zmq import topology
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.launcher.launcher import Launch
-from spreeze_zmq.metrics import physical_cores, read_journal
+from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.run.folder import RunFolder
 
 
@@ -100,11 +100,6 @@ def napping(tmp_path, monkeypatch, *overrides):
     return topology.load("pendulum", [*always, *overrides])
 
 
-def at_the_start(line):
-    """What a line of the journal has of the first decision."""
-    return line["decision"].get("at_the_start", {}) if line["kind"] == "balance" else {}
-
-
 CORES = physical_cores(os.sched_getaffinity(0))
 
 
@@ -150,11 +145,11 @@ def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch)
 
 
 @pytest.mark.timeout(120)
-def test_a_first_run_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
-    """A slow environment needs many samplers: that is known from its first samples and from what learners
-    rehearse while they wait for the others, and is the first change.
+def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
+    """One that sleeps needs many samplers, and no core for them: they come while the learners wait for their
+    first samples.
     """
-    plan = napping(tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=4000")
+    plan = napping(tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=9000")
     run = Launch(plan, RunFolder.create("first", str(tmp_path / "run")), Notes())
     try:
         run.start()
@@ -165,32 +160,27 @@ def test_a_first_run_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
     summary = json.loads(run.folder.summary.read_text())
     assert summary["critic_updates"] == 0
     (_, _, first), (_, count, reason) = summary["workers"]["sampler"]
-    assert first == "by a rule from the number of cores until they have been measured"
+    assert first == "by a rule from the number of cores"
     assert count == 3, reason
-    assert reason.startswith("samplers 1 -> 3 at the start: a sampler makes ")
+    assert reason.startswith("samplers 1 -> 3: nothing is trained yet, and a sampler uses 0.")
     assert reason in run.view.lines
-    figures = next(found for found in map(at_the_start, read_journal(run.folder.metrics)) if found)
-    makes_per_s = figures["sampler_makes_per_s"]
-    assert 100 < makes_per_s < 500, figures  # 500 sleeps a second
-    assert figures["learners_could_take_per_s"] > 2 * makes_per_s
 
 
 @pytest.mark.timeout(120)
-def test_a_first_run_of_a_cheap_environment_keeps_its_sampler(tmp_path, monkeypatch):
-    """One is enough, as its first samples and the first updates tell."""
+def test_a_cheap_environment_keeps_its_sampler(tmp_path, monkeypatch):
+    """One is enough, as soon as there are steady rates to tell it from."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     plan = topology.load("pendulum", ["components.sampler.count=[1, 3]", "run.stop={minutes=1}"])
     run = Launch(plan, RunFolder.create("cheap", str(tmp_path / "run")), Notes())
-    until_s, found = time.monotonic() + 50, {}
+    until_s, settled = time.monotonic() + 50, False
     try:
         run.start()
-        while not found and time.monotonic() < until_s:
+        while not settled and time.monotonic() < until_s:
             run.pump(0.2)
             run.watch()
-            lines = read_journal(run.folder.metrics) if run.folder.metrics.exists() else []
-            found = next((f for f in map(at_the_start, lines) if f), {})
+            settled = bool(run.status) and run.status["balance"]["settled"]
     finally:
         run.finish()
-    assert found["wanted"] == 1, found
+    assert settled
     workers = json.loads(run.folder.summary.read_text())["workers"]["sampler"]
     assert [count for _, count, _ in workers] == [1]

@@ -29,28 +29,11 @@ def test_the_next_run_begins_where_the_last_one_settled():
     assert why == ("as on this machine before: 5 gave 1,000 env steps and 8,000 trained transitions a second")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "measures"),
-    [
-        ((), True),
-        (("components.sampler.count=[2, 5]",), True),
-        (("components.sampler.count=2",), False),
-        (("balance.mode=lockstep",), False),
-        (("balance.mode=bounded",), False),
-    ],
-)
-def test_a_run_measures_at_its_start_what_is_left_to_it(overrides, measures):
-    """A count that is fixed, and one whose samplers wait for policies by count, are not measured."""
-    assert tuning.measures(plan(*overrides)) is measures
-
-
-def test_what_is_known_is_not_measured(tmp_path):
-    """From an earlier run of the kind, or of the run that is resumed."""
-    assert not tuning.measures(plan().resuming(tmp_path))
+def test_what_is_known_stands_in_the_plan():
+    """From an earlier run of the kind."""
     tuning.remember(plan(), FOUND)
     begun, why = tuning.begin(plan())
     assert begun.measured["samplers"] == {"chosen": 5, "source": why}
-    assert not tuning.measures(begun)
 
 
 def test_the_seed_and_the_stop_condition_do_not_matter():
