@@ -114,7 +114,7 @@ def report(plan: Plan, found: Mapping[str, Any]) -> str:
     sampler, machine = plan.components["sampler"], machine_cache.machine()
     count, ratio = found["samplers"], found["replay_ratio"]
     lines = [
-        f"{machine['cpu']}, {found['cores']} cores of which {found['busy_cores']:.1f} were busy",
+        f"{machine['cpu']}, {machine['cores']} cores of which {found['busy_cores']:.1f} were busy",
         f"plan: {count} samplers of {sampler.count.minimum} to {sampler.count.maximum}"
         + (
             f", {found.get('envs', sampler.options['envs'])} environments in each"
