@@ -20,7 +20,8 @@ from spreeze_zmq.autoscale.tuning import Tuning
 from spreeze_zmq.autoscale.windows import Windows
 from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.topology.resolve import LEARNERS, available_cores
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, SAMPLER
+from spreeze_zmq.topology.resolve import available_cores
 
 if TYPE_CHECKING:
     from spreeze_zmq.plan.status import Balance
@@ -46,14 +47,14 @@ class Balancer:
     """
 
     def __init__(self, plan: Plan) -> None:
-        count = plan.components["sampler"].count
+        count = plan.components[SAMPLER].count
         self.cores = available_cores()
-        lanes = {"sampler": max(1, plan.components["sampler"].options.get("workers", 0))}
-        critics = plan.components["critic_learner"].count.initial
+        lanes = {SAMPLER: max(1, plan.components[SAMPLER].options.get("workers", 0))}
+        critics = plan.components[CRITIC_LEARNER].count.initial
         self.windows = Windows(plan.balance.replay_ratio, 1.0, self.cores, lanes, critics)
         limits = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
         self.rebalancer = Rebalancer(*limits)
-        sampler = plan.components["sampler"]
+        sampler = plan.components[SAMPLER]
         envs = int(sampler.options.get("envs", 1))
         least, most = sampler.ranges.get("envs", (envs, envs))
         self.envs = EnvsPerSampler(least, most, envs, self.rebalancer.restraint)
@@ -76,10 +77,10 @@ class Balancer:
             self.forecast.take(sender, fields.get("rehearsal", {}))
         if self._incarnations.get(sender) != incarnation:
             self._incarnations[sender] = incarnation
-            if fields["role"] in ("sampler", *LEARNERS):
+            if fields["role"] in (SAMPLER, *LEARNERS):
                 self.disturb(now_s)
                 self._met_s = now_s
-            if fields["role"] == "sampler":
+            if fields["role"] == SAMPLER:
                 self.rebalancer.restraint.start_s = fields["uptime_s"]
 
     def lose(self, sender: str, now_s: float) -> None:
@@ -213,9 +214,9 @@ class Balancer:
 
 def _forecast(plan: Plan) -> Forecast:
     """The first decision of a plan."""
-    critic = plan.components["critic_learner"]
+    critic = plan.components[CRITIC_LEARNER]
     on_cpu = critic.options.get("device", "cpu") == "cpu"
-    delay = int(plan.algorithm.get("policy_delay", 1))
+    delay = plan.learning.policy_delay
     return Forecast(critic.count.initial, plan.balance.replay_ratio, delay, on_cpu)
 
 
@@ -223,8 +224,8 @@ def _granule(plan: Plan, envs: int, batch_size: int | None) -> float:
     """Transitions that come or are asked for at once, with so many environments in each sampler, and batches
     of ``batch_size``, or of what the plan says.
     """
-    rollout = plan.components["sampler"].options.get("rollout_steps", 1) * envs
-    batch_size = batch_size or plan.algorithm.get("batch_size", 1)
-    critics = plan.components["critic_learner"].count.initial
+    rollout = plan.components[SAMPLER].options.get("rollout_steps", 1) * envs
+    batch_size = batch_size or plan.learning.batch_size
+    critics = plan.components[CRITIC_LEARNER].count.initial
     update = critics * batch_size / plan.balance.replay_ratio if isinstance(batch_size, int) else 1.0
     return max(1.0, float(rollout), update)

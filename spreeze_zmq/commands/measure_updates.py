@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.autoscale.knee import climb, doublings, knee
 from spreeze_zmq.autoscale.sizing import BATCH_SIZE
 from spreeze_zmq.envs import EnvironmentSpec
@@ -23,8 +24,8 @@ from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner import algorithm_of
 from spreeze_zmq.learner.rehearsal import CUDA_WARM_UP, STEPS, RandomUpdates
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes
-from spreeze_zmq.topology.resolve import LEARNERS
 
 #: Where the climb begins: smaller batches never train more.
 SMALLEST = 64
@@ -51,8 +52,8 @@ class Trial(RandomUpdates):
     def __init__(self, plan: Plan):
         self.clock: Callable[[], float] = time.perf_counter
         rows = max(STEPS, min(ROWS, ROWS_BYTES // replay_row_bytes(plan.environment)[0]) // STEPS * STEPS)
-        device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
-        super().__init__(plan, "critic_learner", device, rows)
+        device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
+        super().__init__(plan, CRITIC_LEARNER, device, rows)
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
 
@@ -93,13 +94,15 @@ def largest_batch(plan: Plan, free: int) -> int:
         InputError: not even ``SMALLEST`` does.
     """
     (algorithm, options), env = algorithm_of(plan), plan.environment
-    device, other = (plan.components[role].options.get("device", "cpu") for role in LEARNERS)
-    count = plan.components["critic_learner"].count.initial
-    critics, actors = count if device == "cpu" else 1, int(other == device)
+    device = plan.components[CRITIC_LEARNER].options.get("device", "cpu")
+    others = [role for role in plan.learning.learners if role != CRITIC_LEARNER]
+    count = plan.components[CRITIC_LEARNER].count.initial
+    critics = count if device == "cpu" else 1
+    actors = sum(plan.components[role].options.get("device", "cpu") == device for role in others)
     row, obs = replay_row_bytes(env)
     replays = options.replay_capacity * (row * critics // count + obs * actors)
-    drawn = row + algorithm.batch_bytes(options, env)
-    largest = int(MEMORY_SHARE * free - replays) // ((critics + actors) * drawn)
+    drawn = row + algorithms.batch_bytes(algorithm, options, env)
+    largest: int = int(MEMORY_SHARE * free - replays) // ((critics + actors) * drawn)
     if largest < SMALLEST:
         raise InputError(
             f"{BATCH_SIZE}: {device} has {free / 1e9:.1f} GB free; the replays take "
@@ -115,12 +118,12 @@ def measure(plan: Plan) -> dict[str, Any]:
     Raises:
         InputError: nothing fits into the memory.
     """
-    threads = plan.components["critic_learner"].threads
+    threads = plan.components[CRITIC_LEARNER].threads
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # as in a learner
     curve: dict[int, float] = {}
-    batch_size, ended = plan.algorithm["batch_size"], "last"
-    device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
+    batch_size, ended = plan.learning.batch_size, "last"
+    device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if BATCH_SIZE in plan.to_measure:

@@ -9,13 +9,15 @@ from typing import Any
 
 import torch
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.device import WARM_UP_CALLS
 from spreeze_zmq.learner.random_rollout import random_rollout
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.replay import ObservationReplay, transition_replay
+from spreeze_zmq.plan.roles import PART_OF
+from spreeze_zmq.replay import replay_of
 from spreeze_zmq.topology.resolve import device_of
 
 STEPS = 16
@@ -33,7 +35,7 @@ class RandomUpdates:
 
     Args:
         plan: of the run.
-        role: ``critic_learner`` or ``actor_learner``.
+        role: a learner.
         device: as torch names it.
         rows: transitions in the replay.
     """
@@ -44,13 +46,10 @@ class RandomUpdates:
         self.device, self.options = device, options
         self.half: Any
         self.replay: Any
-        if role == "critic_learner":
-            self.half = algorithm.make_critic(options, plan.environment, str(device), 1)
-            self.replay = transition_replay(plan.environment, small, device, 1)
-        else:
-            self.half = algorithm.make_actor(options, plan.environment, str(device), 1)
-            self.replay = ObservationReplay.for_environment(plan.environment, small, device, 1)
-        self.prioritized = role == "critic_learner" and self.replay.prioritized
+        part = PART_OF[role]
+        self.half = algorithms.make(part, algorithm, options, plan.environment, str(device), 1)
+        self.replay = replay_of(algorithm.fields_of(part), plan.environment, small, device, 1)
+        self.prioritized = self.replay.prioritized
         self.replay.add(random_rollout(plan.environment, STEPS, rows // STEPS))
 
     def update(self, batch_size: int, updates: int) -> None:
@@ -100,7 +99,7 @@ class Rehearsal:
         device = torch.device(device_of(component.options["device"], component.index))
         trial = RandomUpdates(plan, component.role, device, FEW_ROWS)
         one_thread = device.type == "cpu" and torch.get_num_threads() == 1
-        size = int(plan.algorithm["batch_size"])
+        size = plan.learning.batch_size
         self.told = cost(trial, size, time.thread_time if one_thread else time.perf_counter)
         component.send_report()
 
