@@ -206,6 +206,7 @@ class RunRecord:
     def figures(self) -> Figures:
         """The numbers that status and summary share."""
         return {
+            "learners": list(self.plan.learning.learners),
             "env_steps": int(self.counts["env_steps"]),
             "critic_updates": int(self.counts["critic_updates"]),
             "actor_updates": int(self.counts["actor_updates"]),
