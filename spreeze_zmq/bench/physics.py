@@ -14,7 +14,7 @@ from spreeze_zmq.policy import Policy
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
-    from spreeze_zmq.envs.mujoco_task import MujocoTask
+    from spreeze_zmq.envs.mujoco import MujocoTask
 
 #: Drawn once and used in turn, so that drawing them is not in the figures.
 NUM_ACTIONS = 64

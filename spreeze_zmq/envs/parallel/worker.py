@@ -1,50 +1,45 @@
-"""One worker process: steps its environments when told to, first come first served, and says what is done."""
+"""One worker process: steps its units in the order of the requests, and reports those that are done."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import socket
-import struct
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .batched import BatchedEnv
-from .failures import Failure, Failures, traceback_of
-from .gymnasium_loop import GymnasiumLoop
-from .slots import Slots
+from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
+from spreeze_zmq.envs.failures import Failure, Failures, traceback_of
+from spreeze_zmq.envs.in_process import choose
+from spreeze_zmq.envs.parallel.slots import Slots
+from spreeze_zmq.envs.parallel.units import MESSAGE_BYTES, UNIT
 
-#: A worker that has more to do keeps what is done to itself for so long: waking the batch costs as much as a
-#: short step.
+#: A worker with more to do holds back finished units this long: to wake the batch costs as much as a short
+#: step.
 FLUSH_S = 0.0003
-#: Number of a unit in a message; its complement asks for a reset, or says that a worker died.
-UNIT = struct.Struct("<i")
-#: A message to or from a worker is at most so long.
-MESSAGE_BYTES = 1 << 17
 SUMMARY_CHARS = 4000
-#: In a worker nothing is too much: the batch counts.
+#: Workers tolerate every failure: the batch counts them.
 NO_LIMIT = 1 << 62
 
 
-def make_units(units: Sequence[Sequence[int]], num_envs: int, arguments: dict[str, Any]) -> list[BatchedEnv]:
-    """The batches that one worker steps.
+def make_units(settings: dict[str, Any], num_envs: int) -> list[tuple[slice, BatchedEnv]]:
+    """The rows and the batch of each unit of one worker.
 
     Args:
-        units: for each one the first row of the whole batch and how many.
-        num_envs: how many the whole batch has.
-        arguments: of ``make``, but for the number of environments and the seed.
+        settings: as for ``Worker``.
+        num_envs: number of environments of the whole batch.
     """
-    from .make import make
-
+    arguments = settings["make"]
+    engine = choose(arguments["env_id"], arguments["kwargs"], arguments["backend"])
     made = []
-    for first, count in units:
-        env = make(num_envs=count, seed=arguments["seed"] + first, **{**arguments["make"], "num_workers": 0})
+    for first, count in settings["units"]:
+        env = engine.make(count, settings["seed"] + first, randomize=arguments["randomize"])
         env.first_row, env.num_rows = first, num_envs
-        made.append(env)
+        made.append((slice(first, first + count), env))
     return made
 
 
@@ -52,29 +47,29 @@ class Worker:
     """Steps the units of one process.
 
     Args:
-        channel: to the batch: numbers of units come, failures go, in messages.
-        done: where the numbers of finished units go; all workers share it.
+        channel: to the batch: numbers of units come in, failures go out, in messages.
+        done: the stream for numbers of finished units, shared by all workers.
         slots: the shared memory.
-        settings: ``worker``, ``units``, ``numbers``, ``lives`` and the arguments of ``make``.
+        settings: ``worker``, ``units`` and their ``numbers``, ``restarts``, ``seed``, and ``make``: name,
+            arguments, backend and ranges of the environments.
     """
 
     def __init__(self, channel: socket.socket, done: socket.socket, slots: Slots, settings: dict[str, Any]):
         self.channel, self.done, self.slots = channel, done, slots
-        self.rows = [slice(first, first + count) for first, count in settings["units"]]
         self.index: int = settings["worker"]
         self.at = slots.at[self.index]
-        units = make_units(settings["units"], slots.layout.num_envs, settings)
-        self.units = dict(zip(settings["numbers"], zip(self.rows, units, strict=True), strict=True))
+        units = make_units(settings, slots.layout.num_envs)
+        self.units = dict(zip(settings["numbers"], units, strict=True))
         self.begun: dict[int, NDArray[Any]] = {}
-        for rows, env in self.units.values():
-            env.failures = Failures(NO_LIMIT, self.tell)
+        for rows, env in units:
+            env.failures = Failures(NO_LIMIT, self.report)
             if isinstance(env, GymnasiumLoop):
                 env.at = self.at[1:]
-            if settings["lives"]:
-                self.begun[rows.start] = self.begin_again(rows, env, settings["seed"], settings["lives"])
+            if settings["restarts"]:
+                self.begun[rows.start] = self.begin_again(rows, env, settings["seed"], settings["restarts"])
 
     def run(self) -> None:
-        """Until the batch hangs up."""
+        """Serve requests until the batch closes the channel."""
         while message := self.channel.recv(MESSAGE_BYTES):
             finished = bytearray()
             flushed_s = time.perf_counter()
@@ -92,7 +87,7 @@ class Worker:
                 self.done.sendall(finished)
 
     def step(self, rows: slice, env: BatchedEnv) -> None:
-        """One step of a unit, or the end of the episodes that were lost."""
+        """Step a unit once, or end the episodes that were lost."""
         slots = self.slots
         self.at[0] = rows.start
         if slots.lost[rows].any():
@@ -109,25 +104,25 @@ class Worker:
             slots.failed[rows] = info["failed"]
 
     def end_lost(self, rows: slice) -> None:
-        """Give what a step of episodes gives whose states are lost, and the beginning of the next ones."""
+        """Write a step that truncates the lost episodes and returns the first observations of the next."""
         slots = self.slots
         slots.obs[rows], slots.reward[rows], slots.terminated[rows] = self.begun.pop(rows.start), 0.0, False
         slots.truncated[rows] = slots.failed[rows] = True
         slots.lost[rows] = False
 
-    def begin_again(self, rows: slice, env: BatchedEnv, seed: int, lives: int) -> NDArray[Any]:
-        """New episodes after the death of the last worker, with seeds of their own.
+    def begin_again(self, rows: slice, env: BatchedEnv, seed: int, restarts: int) -> NDArray[Any]:
+        """Begin new episodes in place of those of a dead worker, with new seeds; their observations.
 
-        Their observations are kept back: what the dead one finished may not have been read yet.
+        They are not written yet: the dead worker's last results may still be unread.
         """
         seeds: list[int | None] = [
-            int(np.random.SeedSequence((seed % 2**63, row, lives)).generate_state(1)[0])
+            int(np.random.SeedSequence((seed % 2**63, row, restarts)).generate_state(1)[0])
             for row in range(rows.start, rows.stop)
         ]
         return env.reset(seed=seeds)[0]
 
     def reset(self, number: int) -> None:
-        """Reset those of a unit that were chosen."""
+        """Reset the chosen environments of a unit."""
         rows, env = self.units[number]
         slots = self.slots
         self.at[0] = rows.start
@@ -144,18 +139,18 @@ class Worker:
                 slots.lost[rows] = False
         except Exception as error:
             cause = error.__cause__ or error
-            self.tell(Failure(str(error), traceback_of(cause)))
+            self.report(Failure(str(error), traceback_of(cause)))
             slots.failed[rows] = True
 
-    def tell(self, failure: Failure) -> None:
-        """Tell the batch, before it hears that the step is done."""
+    def report(self, failure: Failure) -> None:
+        """Send a failure to the batch, before the step is reported as done."""
         message = {"summary": failure.summary[:SUMMARY_CHARS], "traceback": failure.traceback}
         self.channel.send(json.dumps(message, ensure_ascii=False).encode())
-        self.slots.told[self.index] += 1
+        self.slots.num_failures[self.index] += 1
 
 
 def work(channel: socket.socket, done: socket.socket, slots: Slots, settings: dict[str, Any]) -> None:
-    """The life of one worker, from its first message to the end of the batch."""
+    """Make the environments, report that, and serve until the batch ends."""
     with contextlib.suppress(ConnectionError):  # the batch is gone
         try:
             worker = Worker(channel, done, slots, settings)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.envs.mujoco_task import find_model, load_model
+from spreeze_zmq.envs.mujoco.models import find_model, load_model
 from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.topology import load
 

@@ -1,4 +1,4 @@
-"""A batch whose environments run in worker processes; the first that finish are the first given out."""
+"""A batch whose environments run in worker processes; ``recv`` returns the first that finish."""
 
 from __future__ import annotations
 
@@ -10,37 +10,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import EnvironmentFailure
-from .batched import BatchedEnv, Step
-from .failures import Failure
-from .slots import Slots, layout_of
-from .units import divide
-from .worker import UNIT
-from .worker_pool import TICK_S, WorkerPool
+from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.failures import Failure
+from spreeze_zmq.envs.parallel.slots import Slots, layout_of
+from spreeze_zmq.envs.parallel.units import UNIT, divide
+from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool
+from spreeze_zmq.errors import EnvironmentFailure
 
 
-class WorkerEnv(BatchedEnv):
+class WorkerBatch(BatchedEnv):
     """``num_envs`` environments in ``num_workers`` processes.
 
-    What is stepped at once is a unit: a worker's whole share where ``recv`` waits for all, else single
-    environments, or equal groups of them where a native task steps several as fast as one. The environments'
+    The environments that a worker steps at once are a unit: its share where ``recv`` waits for all, else
+    single environments, or equal groups where a native task steps several as fast as one. The environments'
     own infos stay in their processes.
 
-    A worker that is killed, or in which a step takes longer than ``step_timeout_s``, is started again; the
-    episodes of its environments are truncated at the last observation that was given out.
+    A worker that dies, or whose step takes longer than ``step_timeout_s``, is started again; the episodes of
+    its environments are truncated at the last observation that was returned.
 
     Args:
-        like: one such environment in this process, from which everything that can be known is taken.
-        num_envs: how many.
+        like: one such environment in this process, from which spaces, limit and backend are taken.
+        num_envs: number of environments.
         num_workers: processes, at most ``num_envs``.
-        batch_size: how many ``recv`` waits for.
+        batch_size: how many environments ``recv`` waits for.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        arguments: of ``make``, for the workers; plain data.
+        arguments: ``make`` of the workers' settings, see ``Worker``; plain data.
         step_timeout_s: seconds after which a step counts as hanging; ``None`` for never.
 
     Raises:
-        InvalidEnvironment: numbers that do not fit, spaces that fit into no slot.
-        EnvironmentFailure: the workers did not come up.
+        InvalidEnvironment: spaces that do not fit into shared memory.
+        EnvironmentFailure: the workers did not start.
     """
 
     def __init__(
@@ -62,6 +61,7 @@ class WorkerEnv(BatchedEnv):
         units = divide(num_envs, num_workers, batch_size, single=like.backend == "gymnasium")
         slots = Slots(layout_of(self.env_id, num_envs, num_workers, *spaces))
         self.slots = slots
+        # Per unit: its rows, its worker, whether it is under way. Per worker: units under way, since when.
         self._rows = [np.arange(first, first + count) for own in units for first, count in own]
         self._unit_of = np.repeat(np.arange(len(self._rows)), [len(rows) for rows in self._rows])
         self._worker_of = [worker for worker, own in enumerate(units) for _ in own]
@@ -70,15 +70,15 @@ class WorkerEnv(BatchedEnv):
         self._since_s = [0.0] * num_workers
         self._looked_s = 0.0
         self._killed: dict[int, str] = {}
-        self._heard = np.zeros(num_workers, np.int64)
-        self._known = np.zeros_like(slots.obs)  # the last observation of each that was given out
-        self._everyone, self._every_unit = np.arange(num_envs), list(range(len(self._rows)))
+        self._noted = np.zeros(num_workers, np.int64)
+        self._returned = np.zeros_like(slots.obs)  # the last observation returned of each environment
+        self._all_units = list(range(len(self._rows)))
         self.pool = WorkerPool(slots, units, {"seed": seed, "make": arguments})
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """As of every batch; what is under way is waited for and forgotten. The info is empty."""
+        """As in every batch; results under way are waited for and dropped. The info is empty."""
         self._collect(int(self._busy.sum()))
         options = dict(options) if options else {}
         mask = options.pop("reset_mask", None)
@@ -89,46 +89,40 @@ class WorkerEnv(BatchedEnv):
         chosen = slots.chosen.nonzero()[0]
         units = np.unique(self._unit_of[chosen])
         self._started = True
-        self._tell(units.tolist(), reset=True)
-        mended, self.failures.max_failures = (
-            self.failures.max_failures,
-            0,
-        )  # nothing runs yet that would go on
-        try:
+        self._request(units.tolist(), reset=True)
+        with self.failures.none_tolerated():
             self._collect(len(units))
-            self._hear()
-        finally:
-            self.failures.max_failures = mended
+            self._note_failures()
         self._length[chosen], self._return[chosen] = 0, 0.0
-        self._known[chosen] = slots.obs[chosen]
         obs = np.zeros_like(slots.obs)
-        obs[chosen] = slots.obs[chosen]
+        obs[chosen] = self._returned[chosen] = slots.obs[chosen]
         return obs, {}
 
     def step(self, actions: NDArray[Any]) -> Step:
-        """One step of every environment, all of them waited for."""
+        """Step every environment and wait for all."""
         if np.count_nonzero(self._busy):
             raise RuntimeError(f"{self.env_id}: step() while environments are under way: recv() them first")
         self.send(actions)
         self._collect(len(self._rows))
-        return self._gather(self._everyone)
+        return self._gather(self._all_rows)
 
     def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
-        """Hand actions to some environments.
+        """Start a step of some environments.
 
         Args:
             actions: ``[B, *action]``.
-            env_id: ``[B]``: which environments they are for, such as ``info["env_id"]`` of ``recv``; all by
-                default.
+            env_id: ``[B]``: the environments they are for, such as ``info["env_id"]`` of ``recv``; by default
+                all.
+
+        Raises:
+            RuntimeError: some are under way.
+            ValueError: actions of another shape, or a part of a unit.
         """
         if not self._started:
             raise EnvironmentFailure(f"{self.env_id}: call reset() before send()")
-        ids = self._everyone if env_id is None else np.asarray(env_id, np.intp)
-        units = self._every_unit if env_id is None else list(dict.fromkeys(self._unit_of[ids].tolist()))
-        actions = np.asarray(actions, self._action_dtype)
-        if actions.shape != (len(ids), *self._action_shape[1:]):
-            expected = (len(ids), *self._action_shape[1:])
-            raise ValueError(f"{self.env_id}: actions of shape {expected} expected, got {actions.shape}")
+        ids = self._all_rows if env_id is None else np.asarray(env_id, np.intp)
+        units = self._all_units if env_id is None else list(dict.fromkeys(self._unit_of[ids].tolist()))
+        actions = self._checked(actions, len(ids))
         if env_id is not None and sum(len(self._rows[unit]) for unit in units) != len(ids):
             raise ValueError(
                 f"{self.env_id}: environments {self._rows[units[0]].tolist()} step together:"
@@ -139,10 +133,10 @@ class WorkerEnv(BatchedEnv):
                 f"{self.env_id}: send() for environments that are under way: recv() them first"
             )
         self.slots.action[ids] = actions
-        self._tell(units)
+        self._request(units)
 
     def recv(self) -> Step:
-        """The first ``batch_size`` environments that have finished; ``info["env_id"]`` tells which."""
+        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` names them."""
         count = self.batch_size // len(self._rows[0]) if self.batch_size < self.num_envs else len(self._rows)
         under_way = int(np.count_nonzero(self._busy))
         if under_way < count:
@@ -151,11 +145,8 @@ class WorkerEnv(BatchedEnv):
                 f" {under_way * len(self._rows[0])} are under way"
             )
         units = self._collect(count)
-        ids = (
-            np.array(units)
-            if len(self._rows) == self.num_envs
-            else np.concatenate([self._rows[u] for u in units])
-        )
+        single = len(self._rows) == self.num_envs
+        ids = np.array(units) if single else np.concatenate([self._rows[unit] for unit in units])
         result = self._gather(ids)
         result[4]["env_id"] = ids
         return result
@@ -165,10 +156,10 @@ class WorkerEnv(BatchedEnv):
         if hasattr(self, "pool"):
             self.pool.close()
 
-    # Talking to the workers.
+    # Requests to the workers, and their results.
 
-    def _tell(self, units: list[int], reset: bool = False) -> None:
-        """One message to each worker that has something to do."""
+    def _request(self, units: list[int], reset: bool = False) -> None:
+        """Send each worker its part of ``units`` in one message."""
         messages: dict[int, bytearray] = {}
         for unit in units:
             worker = self._worker_of[unit]
@@ -179,10 +170,10 @@ class WorkerEnv(BatchedEnv):
             if not self._pending[worker]:
                 self._since_s[worker] = now_s
             self._pending[worker] += len(message) // UNIT.size
-            self.pool.tell(worker, message)
+            self.pool.request(worker, message)
 
     def _collect(self, count: int) -> list[int]:
-        """The first ``count`` units that finish, the dead started again meanwhile."""
+        """The first ``count`` units to finish; workers that die meanwhile are replaced."""
         units: list[int] = []
         while (missing := count - len(units)) > 0:
             numbers = self.pool.take(missing)
@@ -198,34 +189,34 @@ class WorkerEnv(BatchedEnv):
                 self._since_s[worker] = now_s
                 self._busy[number] = False
                 units.append(number)
-            if now_s > self._looked_s + TICK_S and self.pool.nothing_waits():
+            if now_s > self._looked_s + TICK_S and self.pool.none_finished():
                 self._looked_s = now_s
                 self._kill_hanging(now_s)
         return units
 
     def _kill_hanging(self, now_s: float) -> None:
-        """End the workers whose step takes too long; their deaths are found like any other."""
+        """Kill the workers whose step takes too long; ``_on_death`` replaces them."""
         for worker, since_s in enumerate(self._since_s):
             if self._pending[worker] and now_s - since_s > self.step_timeout_s and worker not in self._killed:
                 self._killed[worker] = f"hung for more than {self.step_timeout_s:g} s"
                 self.pool.kill(worker)
 
-    def _hear(self) -> None:
-        """Note what workers have told of failures."""
-        told = self.slots.told
-        if (told != self._heard).any():
-            for worker in (told != self._heard).nonzero()[0].tolist():
-                self._heard[worker] = told[worker]
+    def _note_failures(self) -> None:
+        """Note the failures that workers have sent."""
+        sent = self.slots.num_failures
+        if (sent != self._noted).any():
+            for worker in (sent != self._noted).nonzero()[0].tolist():
+                self._noted[worker] = sent[worker]
                 for message in self.pool.messages(worker):
                     if "summary" in message:
                         self.failures.note(Failure(message["summary"], message["traceback"]))
 
     def _on_death(self, worker: int) -> None:
-        """Note it, start another worker, and give it what the dead one had still to do."""
+        """Note a worker's death, start it again, and send it the units that were under way."""
         ended = self.pool.how_it_ended(worker)
         how = self._killed.pop(worker, ended)
         own = [unit for unit, its in enumerate(self._worker_of) if its == worker]
-        self._heard[worker] = self.slots.told[worker]
+        self._noted[worker] = self.slots.num_failures[worker]
         trace = ""
         for message in self.pool.messages(worker):
             if "error" in message:
@@ -241,10 +232,10 @@ class WorkerEnv(BatchedEnv):
         self._since_s[worker] = time.monotonic()
         unfinished = [unit for unit in own if self._busy[unit]]
         if unfinished:
-            self.pool.tell(worker, b"".join(UNIT.pack(unit) for unit in unfinished))
+            self.pool.request(worker, b"".join(UNIT.pack(unit) for unit in unfinished))
 
     def _where(self, worker: int, own: list[int]) -> str:
-        """What a worker was doing, in words."""
+        """Environments and step at which a worker died, in words."""
         first, within = self.slots.at[worker].tolist()
         rows = self._rows[self._unit_of[first]]
         if not self._pending[worker]:
@@ -255,10 +246,8 @@ class WorkerEnv(BatchedEnv):
             return f"environment {row} of {self.num_envs} in step {int(self._length[row]) + 1} of its episode"
         return f"environments {first} to {rows[-1]} of {self.num_envs} in a step"
 
-    # What a step has given.
-
     def _gather(self, ids: NDArray[np.intp]) -> Step:
-        """The results of the environments ``ids`` as fresh arrays in that order."""
+        """The results of the environments ``ids`` ``[B]`` as fresh arrays in that order."""
         slots = self.slots
         self._num_steps += 1
         obs, reward = slots.obs[ids], slots.reward[ids]
@@ -268,23 +257,15 @@ class WorkerEnv(BatchedEnv):
         info: dict[str, Any] = {}
         ended = terminated | truncated
         if np.count_nonzero(ended):
-            info = self._ending(ids, obs, ended)
-        self._known[ids] = obs
-        self._hear()
+            final_obs = obs.copy()
+            final_obs[ended] = slots.final_obs[ids[ended]]
+            failed = slots.failed[ids]
+            if np.count_nonzero(failed):
+                final_obs[failed] = self._returned[ids[failed]]
+                self._length[ids[failed]] -= 1
+                slots.failed[ids] = False
+                info["failed"] = failed
+            info |= self._end_episodes(ids, ended, final_obs)
+        self._returned[ids] = obs
+        self._note_failures()
         return obs, reward, terminated, truncated, info
-
-    def _ending(self, ids: NDArray[np.intp], obs: NDArray[Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
-        """The info of the episodes that ended, the failed ones with the last observation that is known."""
-        info: dict[str, Any] = {}
-        over, failed = ids[ended], self.slots.failed[ids]
-        final_obs = obs.copy()
-        final_obs[ended] = self.slots.final_obs[over]
-        if np.count_nonzero(failed):
-            final_obs[failed] = self._known[ids[failed]]
-            self._length[ids[failed]] -= 1
-            self.slots.failed[ids] = False
-            info["failed"] = failed
-        returns, lengths = np.where(ended, self._return[ids], 0.0), np.where(ended, self._length[ids], 0)
-        self._return[over], self._length[over] = 0.0, 0
-        episode = {"r": returns, "l": lengths}
-        return {"final_obs": final_obs, "_final_obs": ended, "episode": episode, "_episode": ended, **info}

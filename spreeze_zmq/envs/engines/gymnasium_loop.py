@@ -1,65 +1,64 @@
-"""Any Gymnasium environment: a lean loop in this process that writes into one batch."""
+"""Any Gymnasium environment: a lean loop that writes into one batch."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from .batched import BatchedEnv, Step
-from .source import Source
+from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.engines.spaces import fitted
 
 
 class GymnasiumLoop(BatchedEnv):
-    """``num_envs`` environments of ``gymnasium.make`` semantics, stepped one after the other.
+    """``num_envs`` environments, stepped one after the other.
 
-    The checking wrappers are left out, and an outermost time limit is kept for all of them in one array.
+    One array counts the steps of all episodes, in place of each environment's outermost ``TimeLimit``.
+    Observations and actions are made to fit by ``engines.spaces``.
 
     Args:
-        source: where the environments come from.
-        kwargs: arguments of each one's constructor.
+        env_id: name in messages.
+        make_one: makes one environment.
         num_envs: how many.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        step_info: whether to gather the infos of the environments' steps, which costs more than many a step.
+        step_info: whether to gather the environments' infos, which may cost more than the step.
+
+    Attributes:
+        at: ``[1]`` int64, the environment that is being stepped; a worker puts shared memory in its place.
 
     Raises:
-        InvalidEnvironment: the environment cannot be made.
+        InvalidEnvironment: the environment cannot be made, or its observations have no fixed size.
     """
 
     backend = "gymnasium"
 
-    def __init__(self, source: Source, kwargs: Mapping[str, Any], num_envs: int, seed: int, step_info: bool):
-        self._source, self._kwargs = source, kwargs
-        self.envs: list[gymnasium.Env[Any, Any]] = []
-        for _ in range(num_envs):
-            first = source.make_one(kwargs)
-            self.envs.append(_without_limit(first))
-        limit = time_limit(first)
+    def __init__(
+        self,
+        env_id: str,
+        make_one: Callable[[], gymnasium.Env[Any, Any]],
+        num_envs: int,
+        seed: int,
+        step_info: bool,
+    ):
+        self._make_one, self._step_info = make_one, step_info
+        made = [make_one() for _ in range(num_envs)]
+        self.envs = [fitted(env_id, without_limit(env)) for env in made]
+        one, limit = made[0], time_limit(made[0])
+        spaces = self.envs[0].observation_space, self.envs[0].action_space
         super().__init__(
-            source.env_id,
-            num_envs,
-            first.observation_space,
-            first.action_space,
-            limit if isinstance(first, TimeLimit) else None,
-            seed,
-            limit,
+            env_id, num_envs, *spaces, limit if isinstance(one, TimeLimit) else None, seed, limit
         )
-        self.spec = first.spec
-        self.render_mode = first.render_mode
-        self.metadata = {**first.metadata, **type(self).metadata}
-        self._step_info = step_info
+        self.spec, self.render_mode = one.spec, one.render_mode
+        self.metadata = {**one.metadata, **type(self).metadata}
         self._steps = [env.step for env in self.envs]
-        #: The environment that is being stepped, for whoever watches from outside.
         self.at = np.zeros(1, np.int64)
-        space = first.observation_space
-        self._obs_dtype = space.dtype if isinstance(space, Box) else np.dtype(object)
-        self._obs_shape = space.shape if isinstance(space, Box) else ()
+        self._obs_dtype: Any = spaces[0].dtype
+        self._obs_shape = spaces[0].shape or ()
 
     def _advance(self, actions: NDArray[Any]) -> Step:
         num_envs = self.num_envs
@@ -95,23 +94,23 @@ class GymnasiumLoop(BatchedEnv):
     def _reset_one(
         self, row: int, seed: int | None, options: dict[str, Any] | None
     ) -> tuple[Any, dict[str, Any]]:
-        """Reset one environment, which is rebuilt where that raises."""
+        """Reset one environment; one that raises is made again and given another seed."""
         while True:
             try:
                 obs, info = self.envs[row].reset(seed=seed, options=options)
-                if self._obs_shape and np.shape(obs) != self._obs_shape:
+                if np.shape(obs) != self._obs_shape:
                     raise ValueError(f"an observation of shape {np.shape(obs)}, not {self._obs_shape}")
                 return obs, info
             except Exception as error:
                 self._raised(row, "reset", error)
-                seed = self._anew(row)
+                seed = self._repair(row)
                 self._failed.discard(row)
 
     def _mend(self, row: int) -> None:
-        """Put a new environment into the place of one that failed."""
-        with contextlib.suppress(Exception):  # what is broken may break in closing too
+        """Replace an environment that failed by a new one."""
+        with contextlib.suppress(Exception):  # a broken environment may raise in closing too
             self.envs[row].close()
-        self.envs[row] = _without_limit(self._source.make_one(self._kwargs))
+        self.envs[row] = fitted(self.env_id, without_limit(self._make_one()))
         self._steps[row] = self.envs[row].step
 
     def render(self) -> tuple[Any, ...]:
@@ -129,12 +128,13 @@ class GymnasiumLoop(BatchedEnv):
             env.close()
 
 
-def _without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """The environment inside an outermost ``TimeLimit``."""
     return env.env if isinstance(env, TimeLimit) else env
 
 
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    """The number of steps after which one of an environment's wrappers truncates an episode."""
+    """Steps after which the outermost ``TimeLimit`` among the wrappers truncates; ``None`` without one."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):
             return int(env._max_episode_steps)

@@ -1,14 +1,13 @@
-"""Makes worker processes: imports what they need once, forks them, tells when one has ended.
+"""The process that forks the workers: imports what they need once, and reports when one has ended.
 
-``WorkerPool`` starts the program, and the end of its channel ends it, in whatever way the batch's process
-died; the kernel kills the workers with their server.
+``WorkerPool`` starts it as a program. It ends when its channel closes, however the batch's process died, and
+the kernel kills the workers with it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import json
 import os
 import select
@@ -17,20 +16,24 @@ import socket
 import sys
 from typing import Any
 
-from .slots import Layout, Slots
-from .worker import MESSAGE_BYTES, UNIT, work
+from gymnasium.envs.registration import load_env_creator
+
+from spreeze_zmq.envs.parallel.slots import SlotLayout, Slots
+from spreeze_zmq.envs.parallel.units import MESSAGE_BYTES, UNIT
+from spreeze_zmq.envs.parallel.worker import work
+from spreeze_zmq.envs.source import find
 
 _PR_SET_PDEATHSIG = 1
 
 
 class ForkServer:
-    """Serves one batch.
+    """Forks the workers of one batch.
 
     Args:
-        channel: requests come, each with the worker's own end of a channel; the pids and the deaths go.
-        done: where workers say what is finished; a death goes there too, as the complement of the number.
+        channel: requests come in, each with the worker's end of its channel; pids and deaths go out.
+        done: the stream of finished units; a death is written there too, as the complement of its number.
         slots: the shared memory.
-        arguments: of ``make``.
+        arguments: ``seed`` and ``make``, as for ``Worker``.
     """
 
     def __init__(self, channel: socket.socket, done: socket.socket, slots: Slots, arguments: dict[str, Any]):
@@ -41,7 +44,7 @@ class ForkServer:
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Until the batch hangs up."""
+        """Serve requests until the batch closes the channel."""
         poller = select.poll()
         poller.register(self.channel, select.POLLIN)
         poller.register(self.woken, select.POLLIN)
@@ -60,7 +63,7 @@ class ForkServer:
                 self.fork(json.loads(message), socket.socket(fileno=fds[0]))
 
     def fork(self, request: dict[str, Any], end: socket.socket) -> None:
-        """Start one worker and tell its pid."""
+        """Start one worker and report its pid."""
         pid = os.fork()
         if pid == 0:
             self.become_worker(request, end)
@@ -69,7 +72,7 @@ class ForkServer:
         self.channel.send(json.dumps({"started": request["worker"], "pid": pid}).encode())
 
     def become_worker(self, request: dict[str, Any], end: socket.socket) -> None:
-        """The rest of the forked process's life."""
+        """Run as a worker until the batch ends, in the forked process; never returns."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -87,7 +90,7 @@ class ForkServer:
             os._exit(code)
 
     def reap(self) -> None:
-        """Tell of every worker that has ended."""
+        """Report each worker that has ended."""
         with contextlib.suppress(ChildProcessError, ConnectionError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
@@ -103,18 +106,13 @@ def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent ends."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before it could be asked for
+    if os.getppid() != parent:  # the parent died before the call
         os._exit(1)
 
 
 def preload(env_id: str) -> None:
-    """Import what the environments will need, so that the workers find it."""
-    from gymnasium.envs.registration import load_env_creator
-
-    from .source import find
-
-    importlib.import_module("spreeze_zmq.envs.gymnasium_loop")
-    with contextlib.suppress(Exception):  # a worker says it better
+    """Import the environments' modules, which the forked workers then share."""
+    with contextlib.suppress(Exception):  # workers report it
         source = find(env_id)
         source.native({})
         entry = source.registered.entry_point if source.registered is not None else None
@@ -123,12 +121,12 @@ def preload(env_id: str) -> None:
 
 
 def main(channel_fd: int, done_fd: int, slots_fd: int) -> None:
-    """Take the settings as the first message, then serve."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the batch's to answer
+    """Read the settings from the first message, then serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batch's process handles Ctrl-C
     channel = socket.socket(fileno=channel_fd)
     settings = json.loads(channel.recv(MESSAGE_BYTES))
     layout = settings.pop("layout")
     shapes = {name: tuple(layout[name]) for name in ("obs_shape", "action_shape")}
-    slots = Slots(Layout(**{**layout, **shapes}), slots_fd)
+    slots = Slots(SlotLayout(**{**layout, **shapes}), slots_fd)
     preload(settings["make"]["env_id"])
     ForkServer(channel, socket.socket(fileno=done_fd), slots, settings).serve()

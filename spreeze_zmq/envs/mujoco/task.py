@@ -1,41 +1,33 @@
-"""Tasks whose physics is MuJoCo's, stepped for the whole batch in native code."""
+"""The base of tasks over an MJCF model, whose physics ``mujoco.batch.Batch`` steps for the whole batch."""
 
 from __future__ import annotations
 
-import sys
-import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
-import gymnasium
-import mujoco
 import numpy as np
 from gymnasium.spaces import Box
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from ..errors import InvalidEnvironment
-from . import post_constraint
-from .randomization import Randomizer, read_ranges
-from .task import Task
-
-Floats = NDArray[np.float64]
+from spreeze_zmq.envs.mujoco import models, post_constraint
+from spreeze_zmq.envs.mujoco.randomization import Floats, Randomizer, read_ranges
+from spreeze_zmq.envs.task import Task
 
 
 @dataclass(eq=False)
 class MujocoTask(Task):
-    """Base of a task over an MJCF model; a task of one's own is a small dataclass::
+    """Base of a task over an MJCF model. A task of the user's is a small dataclass::
 
         @dataclass(eq=False)
         class Reach(MujocoTask):
-            xml_file: str = "reach.xml"          # beside this module
+            xml_file: str = "reach.xml"          # in the folder of this module
             frame_skip: int = 5
-            noise: float = 0.1                   # its keyword arguments are its fields
+            noise: float = 0.1                   # fields are keyword arguments
             max_episode_steps = 200
-            derived = ("site_xpos",)             # computed fields of MjData that it reads
+            derived = ("site_xpos",)             # computed fields of MjData that the task reads
 
             def initial_state(self, rng):
                 return self.init_qpos + rng.uniform(-self.noise, self.noise, self.model.nq), self.init_qvel
@@ -47,13 +39,13 @@ class MujocoTask(Task):
                 distance = np.linalg.norm(self.site_xpos[:, 0], axis=1)
                 return -distance, distance > 2.0, {"distance": distance}
 
-    Its name in a topology is ``my_module:Reach``. The fields of MjData are live arrays ``[N, ...]``. As after
-    ``mj_step``, the ``derived`` ones describe the state before the last substep; after a reset, the one now.
+    In a topology it is ``my_module:Reach``. Fields of MjData are live arrays ``[N, ...]``. As after
+    ``mj_step``, ``derived`` ones describe the state before the last substep; after a reset, the present one.
 
     Attributes:
-        mjcf: the model itself, as text; then there is no file.
-        xml_file: the MJCF file: a path from ``.``, ``/`` or ``~``, a file beside the task's module, or one of
-            the models that come with Gymnasium.
+        mjcf: the model as text, in place of ``xml_file``.
+        xml_file: the MJCF file: a path from ``.``, ``/`` or ``~``, a file in the folder of the task's module,
+            or a model that comes with Gymnasium.
         frame_skip: physics steps in one step of the environment.
         derived: computed fields of MjData to bind as attributes. ``cfrc_ext``, ``cfrc_int`` and ``cacc`` are
             what ``mj_rnePostConstraint`` gives after the step; the last two cost a copy of each simulation.
@@ -64,9 +56,9 @@ class MujocoTask(Task):
         qpos: ``[N, nq]`` float64.
         qvel: ``[N, nv]`` float64.
         ctrl: ``[N, nu]`` float64.
-        init_qpos: ``[nq]``, the model's own.
+        init_qpos: ``[nq]``, the model's ``qpos0``.
         init_qvel: ``[nv]`` zeros.
-        randomizer: what draws the models' parameters; its ``values()`` are the present ones.
+        randomizer: draws the models' parameters; its ``values()`` are the present ones.
     """
 
     backend: ClassVar[str] = "mujoco"
@@ -90,42 +82,44 @@ class MujocoTask(Task):
 
     @abstractmethod
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """``qpos`` ``[nq]`` and ``qvel`` ``[nv]`` that an episode begins with."""
+        """``qpos`` ``[nq]`` and ``qvel`` ``[nv]`` at the start of an episode."""
 
     def fields(self) -> tuple[str, ...]:
         """The computed fields to bind; by default ``derived``."""
         return self.derived
 
     def prepare(self) -> None:
-        """Look up what is needed of the model, once it is loaded and its fields are bound."""
+        """Look up elements of the model; called once, after the fields are bound."""
 
     def before(self) -> None:
-        """Note what of the state before a step the outcome depends on."""
+        """Store what the outcome needs of the state before a step."""
 
     def randomize(self, ranges: Mapping[str, Any]) -> None:
-        """Draw parameters of the model anew for each environment at each reset; see ``randomization``."""
+        """Set the ranges from which each reset draws model parameters; see ``randomization``."""
         self._ranges = ranges
 
     def parameter(self, name: str) -> NDArray[Any]:
-        """A field of MjModel: ``[...]``, or ``[N, ...]`` where it is randomised."""
+        """A field of MjModel: ``[...]``, or ``[N, ...]`` where it is randomized."""
         own = None if self.randomizer is None else self.randomizer.field(name)
         value: NDArray[Any] = getattr(self.model, name) if own is None else own
         return value
 
     def load(self) -> tuple[Any, Any]:
-        """The model as its file or text says: its MjSpec and its MjModel. Raises InvalidEnvironment."""
-        return parse_model(self.mjcf) if self.mjcf else load_model(find_model(self.xml_file, type(self)))
+        """Compile the model: its MjSpec and its MjModel. Raises InvalidEnvironment."""
+        if self.mjcf:
+            return models.parse_model(self.mjcf)
+        return models.load_model(models.find_model(self.xml_file, type(self)))
 
     def allocate(self, num_envs: int) -> None:
         """Load the model and bind its fields.
 
         Raises:
-            InvalidEnvironment: the model's file is not there or cannot be compiled.
-            InvalidRandomization: it has no such parameters.
+            InvalidEnvironment: the model's file is missing or cannot be compiled.
+            InvalidRandomization: the model has no such parameters.
         """
         self.num_envs = num_envs
         spec, self.model = self.load()
-        without_islands(self.model)
+        models.without_islands(self.model)
         self.init_qpos, self.init_qvel = self.model.qpos0.copy(), np.zeros(self.model.nv)
         self.dt = self.model.opt.timestep * self.frame_skip
         fields = self.fields()
@@ -135,7 +129,7 @@ class MujocoTask(Task):
             self.randomizer = Randomizer(
                 self.model, self.batch, read_ranges(type(self).__name__, self.model, self._ranges)
             )
-        self._rest = self.batch.state[0].copy()  # all that a simulation's future depends on
+        self._rest = self.batch.state[0].copy()  # the whole state of a simulation
         self._computed = bool(fields)
         for name in fields:
             if self._after_step is None or name not in post_constraint.FIELDS:
@@ -172,7 +166,7 @@ class MujocoTask(Task):
             self._after_step.compute()
 
     def never(self) -> NDArray[np.bool_]:
-        """``terminated`` of a task that never ends by itself."""
+        """``terminated`` ``[N]`` of a task without a terminal state."""
         return self._never
 
     def close(self) -> None:
@@ -181,24 +175,23 @@ class MujocoTask(Task):
 
     def _bound(self, name: str) -> NDArray[Any]:
         shape = getattr(self.batch._data, name).shape
-        if 0 in shape:  # a model without tendons, say: there is nothing to bind
+        if 0 in shape:  # such as the tendons of a model without tendons: nothing to bind
             return np.zeros((self.num_envs, *shape))
         array: NDArray[Any] = self.batch.bind(name)
         return array
 
     def _make_batch(self, spec: Any, post: tuple[str, ...]) -> Any:
-        """The simulations; ``post`` are the fields of ``mj_rnePostConstraint`` that the task reads."""
+        """Make the simulations; ``post`` are the fields of ``mj_rnePostConstraint`` that the task reads."""
         self._after_step: post_constraint.AfterStep | None = None
+        self._stale: Floats | None = None  # forces that a reset must clear
+        if not post:
+            return Batch(self.model, self.num_envs, nthread=self.num_threads)
         equipped = post_constraint.compile_with_plugin(spec) if post == ("cfrc_ext",) else None
-        self._stale: Floats | None = None
         if equipped is not None:
-            without_islands(equipped)
-        if equipped is not None or not post:
-            batch = Batch(
-                self.model if equipped is None else equipped, self.num_envs, nthread=self.num_threads
-            )
-            if equipped is not None and not post_constraint.forces_at_reset(self.model):
-                self._stale = batch.bind("cfrc_ext")  # after a reset those of another simulation
+            models.without_islands(equipped)
+            batch = Batch(equipped, self.num_envs, nthread=self.num_threads)
+            if not post_constraint.forces_at_reset(self.model):
+                self._stale = batch.bind("cfrc_ext")  # after a reset they are another simulation's
                 self._stale.flags.writeable = True
             return batch
         batch = Batch(self.model, self.num_envs, nthread=self.num_threads, persistent=True)
@@ -206,67 +199,3 @@ class MujocoTask(Task):
         for name, values in self._after_step.values.items():
             setattr(self, name, values)
         return batch
-
-
-def without_islands(model: Any) -> None:
-    """Spare a model of one kinematic tree the search for constraint islands: there is never more than one, so
-    that all results stay the same to the last bit, and a step takes 4 to 10 % less.
-    """
-    sleeps = model.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP  # it is islands that fall asleep
-    if model.ntree == 1 and not sleeps:
-        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
-
-
-def find_model(xml_file: str, task: type) -> Path:
-    """The path of a task's MJCF file.
-
-    Raises:
-        InvalidEnvironment: it is nowhere; tells where it was searched.
-    """
-    if xml_file.startswith((".", "/", "~")):
-        candidates = [Path(xml_file).expanduser()]
-    else:
-        module = getattr(sys.modules.get(task.__module__), "__file__", None)
-        candidates = [Path(module).parent / xml_file] if module else []
-        candidates.append(_gymnasium_models() / xml_file)
-    for path in candidates:
-        if path.is_file():
-            return path
-    searched = " and ".join(str(path) for path in candidates)
-    raise InvalidEnvironment(f"there is no model file '{xml_file}' (searched {searched})")
-
-
-def load_model(path: Path) -> tuple[Any, Any]:
-    """Compile an MJCF file: its MjSpec and its MjModel.
-
-    Raises:
-        InvalidEnvironment: MuJoCo refuses it.
-    """
-    try:
-        with warnings.catch_warnings():
-            if (
-                path.parent == _gymnasium_models()
-            ):  # what newer versions deprecate there is not the user's to mend
-                warnings.simplefilter("ignore")
-            spec = mujoco.MjSpec.from_file(str(path))
-            return spec, spec.compile()
-    except ValueError as error:
-        raise InvalidEnvironment(f"MuJoCo cannot compile {path}: {' '.join(str(error).split())}") from error
-
-
-def parse_model(mjcf: str) -> tuple[Any, Any]:
-    """Compile an MJCF text: its MjSpec and its MjModel.
-
-    Raises:
-        InvalidEnvironment: MuJoCo refuses it.
-    """
-    try:
-        spec = mujoco.MjSpec.from_string(mjcf)
-        return spec, spec.compile()
-    except ValueError as error:
-        raise InvalidEnvironment(f"MuJoCo cannot compile its mjcf: {' '.join(str(error).split())}") from error
-
-
-def _gymnasium_models() -> Path:
-    """Where Gymnasium keeps its models; importing its environments would need a renderer's packages."""
-    return Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"

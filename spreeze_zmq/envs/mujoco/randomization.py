@@ -1,17 +1,17 @@
-"""Domain randomisation: parameters of the physical model that differ for each environment of a batch.
+"""Domain randomization: parameters of the physical model that differ between the environments of a batch.
 
-The ranges are written as ``parameter -> range``, in a topology as::
+Ranges are written as ``parameter -> range``, in a topology as::
 
     [run.randomize]
-    body_mass = [0.8, 1.2]                          # each body's mass times a number of its own
+    body_mass = [0.8, 1.2]                          # each body's mass times its own factor
     geom_friction.floor = [0.5, 1.5]                # of the geom "floor" alone
-    dof_damping.thigh = { add = [-0.5, 0.5] }       # added to the model's own
-    actuator_gear = { scale = [0.9, 1.1] }          # what a bare pair means
-    opt.gravity.2 = { set = [-10.5, -9.0] }         # drawn itself; component 2 alone
+    dof_damping.thigh = { add = [-0.5, 0.5] }       # added to the model's value
+    actuator_gear = { scale = [0.9, 1.1] }          # the same as a bare pair
+    opt.gravity.2 = { set = [-10.5, -9.0] }         # replaces component 2
 
-A parameter is a field of MjModel (``FIELDS``), then the name of one element, then the number of a component.
-Numbers are uniform in the range: one for each element where they scale, one for each number otherwise. They
-are drawn anew at every reset, by the generator that draws the episode's first state.
+A parameter is a field of MjModel (``FIELDS``), then the name of one element, then the index of a component.
+Draws are uniform: one for each element where they scale, one for each number otherwise. Each reset draws
+again, from the generator that draws the episode's first state.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidRandomization
+from spreeze_zmq.errors import InvalidRandomization
 
 Floats = NDArray[np.float64]
 
 WAYS = ("scale", "add", "set")
 
-#: What may differ, and the kind of element that its rows belong to. Left out is what a simulation's constants
-#: do not follow (sizes and places of geoms) or what the spaces depend on (ranges of controls, the timestep).
+#: Fields that may differ, and the kind of element of their rows. Left out are those that ``mj_setConst`` does
+#: not follow (sizes and places of geoms) and those that the spaces depend on (control ranges, the timestep).
 FIELDS = {
     **dict.fromkeys(("body_mass", "body_inertia", "body_ipos", "body_pos", "body_gravcomp"), "body"),
     **dict.fromkeys(("jnt_stiffness", "jnt_range", "jnt_solref", "jnt_solimp"), "joint"),
@@ -44,7 +44,7 @@ FIELDS = {
     **dict.fromkeys(("tendon_stiffness", "tendon_damping", "tendon_frictionloss"), "tendon"),
     **dict.fromkeys(("opt.gravity", "opt.wind", "opt.density", "opt.viscosity"), ""),
 }
-#: Fields whose numbers are above 0, or at least 0: a range may not lead out of that.
+#: Fields whose numbers must stay above 0, and at least 0.
 _ABOVE_ZERO = ("body_mass", "body_inertia")
 _NOT_NEGATIVE = (
     *("dof_damping", "dof_frictionloss", "dof_armature", "geom_friction", "jnt_stiffness"),
@@ -58,21 +58,22 @@ _OBJECTS = {
     "tendon": (mujoco.mjtObj.mjOBJ_TENDON, "ntendon"),
 }
 
+#: Name, problem, hint.
 Mistake = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Range:
-    """One parameter and what its numbers are drawn from.
+    """One parameter and the range of its draws.
 
     Attributes:
-        name: as it was written, such as ``geom_friction.floor``.
+        name: as written, such as ``geom_friction.floor``.
         field: of MjModel.
-        rows: which of the field's rows; empty for an option of the whole model.
-        component: which number of a row; all of them where it is ``None``.
+        rows: rows of the field; empty for an option of the whole model.
+        component: index within a row; ``None`` for all.
         way: one of ``WAYS``.
-        low: least number drawn.
-        high: largest number drawn.
+        low: smallest draw.
+        high: largest draw.
     """
 
     name: str
@@ -85,16 +86,16 @@ class Range:
 
     @property
     def index(self) -> tuple[Any, ...]:
-        """Where its numbers stand in the field."""
+        """Index of its numbers in the field."""
         rows = (list(self.rows),) if self.rows else ()
         return rows if self.component is None else (*rows, self.component)
 
     def applied(self, own: Floats, number: Any) -> Any:
-        """The field's numbers, from the model's own ones and the drawn ones."""
+        """The field's numbers, from the model's ``own`` and the drawn ``number``."""
         return {"scale": own * number, "add": own + number, "set": own * 0.0 + number}[self.way]
 
     def draw(self, own: Floats, rng: np.random.Generator) -> Floats:
-        """Numbers in the place of the model's ``own`` ones."""
+        """Numbers to replace the model's ``own``, of the same shape."""
         shape = own.shape[:1] + (1,) * (own.ndim - 1) if self.way == "scale" and self.rows else own.shape
         if self.way == "scale" and not self.rows:
             shape = ()
@@ -105,12 +106,12 @@ class Range:
 class Randomizer:
     """Draws the parameters of a batch's simulations.
 
-    A mass that differs takes the inertia along, as another density would, unless ``body_inertia`` has a range
-    of its own; what MuJoCo derives from the model is computed anew (``mj_setConst``).
+    A body's inertia scales with its mass, as with another density, unless ``body_inertia`` has a range of its
+    own. Constants that MuJoCo derives from the model are computed again (``mj_setConst``).
 
     Args:
         model: with the nominal parameters.
-        batch: a ``mujoco.batch.Batch`` of it; the fields become its simulations' own.
+        batch: a ``mujoco.batch.Batch`` of it, in which each simulation gets its own fields.
         ranges: from ``read_ranges``.
     """
 
@@ -128,7 +129,7 @@ class Randomizer:
         self._derives = any(name in inputs or name.startswith("opt.") for name in names)
 
     def draw(self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator]) -> None:
-        """New parameters for the simulations ``rows``, each by its own generator."""
+        """New parameters for the simulations ``rows``, drawn by ``rngs``, one for each."""
         for row, rng in zip(rows, rngs, strict=True):
             for name, own in self._own.items():
                 self._fields[name][row] = own
@@ -141,11 +142,11 @@ class Randomizer:
             self._batch.set_const(rows)
 
     def field(self, name: str) -> Floats | None:
-        """The live ``[N, ...]`` numbers of a field of MjModel; ``None`` where it is the same for all."""
+        """The live ``[N, ...]`` array of a field of MjModel; ``None`` where it is the same for all."""
         return self._fields.get(name)
 
     def values(self) -> dict[str, Floats]:
-        """What was drawn: name as written -> ``[N, ...]``, a copy."""
+        """The present parameters: name as written -> ``[N, ...]``, a copy."""
         return {r.name: self._fields[r.field][(slice(None), *r.index)].copy() for r in self._ranges}
 
     def _scale_inertia(self, row: np.intp) -> None:
@@ -155,7 +156,7 @@ class Randomizer:
 
 
 def read_ranges(env_id: str, model: Any, written: Mapping[str, Any]) -> list[Range]:
-    """The ranges of ``written``, names nested as TOML nests dotted keys or not.
+    """The ranges of ``written``, whose names may be nested as TOML nests dotted keys.
 
     Raises:
         InvalidRandomization: holds every mistake, each with the nearest right name.
@@ -213,12 +214,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _place(model: Any, name: str) -> tuple[str, tuple[int, ...], int | None]:
-    """Field, rows and component of a parameter's name; elements' names may hold dots."""
+    """Field, rows and component of a parameter's name. Names of elements may hold dots."""
     parts = name.split(".")
     taken = 2 if parts[0] == "opt" else 1
     field, rest = ".".join(parts[:taken]), parts[taken:]
     if field not in FIELDS:
-        raise _Unfit(f"there is no parameter '{field}' to randomise", _nearest(field, FIELDS))
+        raise _Unfit(f"there is no parameter '{field}' to randomize", _nearest(field, FIELDS))
     own = _field(model, field)
     component: int | None = None
     if rest and rest[-1].isdecimal() and ".".join(rest) not in _elements(model, FIELDS[field]):
@@ -244,12 +245,12 @@ def _rows(model: Any, field: str, element: str) -> tuple[int, ...]:
             what = "joint" if kind == "dof" else kind
             raise _Unfit(f"the model has no {what} '{element}'", _nearest(element, elements))
         return elements[element]
-    first = 1 if kind == "body" else 0  # the world stays as it is
+    first = 1 if kind == "body" else 0  # not the world
     return tuple(range(first, len(_field(model, field))))
 
 
 def _elements(model: Any, kind: str) -> dict[str, tuple[int, ...]]:
-    """Name -> rows of a field that belong to it: a joint has several degrees of freedom."""
+    """Name of an element -> its rows of a field; a joint has one for each degree of freedom."""
     if not kind:
         return {}
     if kind == "dof":

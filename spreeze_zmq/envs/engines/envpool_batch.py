@@ -1,4 +1,4 @@
-"""EnvPool's tasks as a batch like any other: its dead steps are taken out, episodes end where they end."""
+"""EnvPool's environments, with same-step autoreset in place of its extra steps that only reset."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ..errors import InvalidEnvironment
-from .batched import BatchedEnv, Step
+from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.errors import InvalidEnvironment
 
 HOW_TO_INSTALL = "pip install 'spreeze_zmq[envpool]'"
 _OWN_ARGUMENTS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "base_path")
@@ -20,12 +21,10 @@ _OWN_ARGUMENTS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players
 class EnvPoolBatch(BatchedEnv):
     """``num_envs`` of EnvPool's environments, stepped by its threads.
 
-    EnvPool resets an environment in the step after the one that ended its episode, and gives that step out.
-    Here the reset is asked for at once, and only its observation is given out, with the step that ended.
-    Infos are left out. Observations keep EnvPool's dtype.
-
-    With ``batch_size`` below ``num_envs`` only ``send`` and ``recv`` step: EnvPool then gives environments
-    out in batches of that size alone.
+    EnvPool resets an environment in the step after the one that ended its episode, and returns that too.
+    Here the reset follows at once, and its observation is returned with the step that ended the episode.
+    Infos are left out. Observations keep EnvPool's dtype. With ``batch_size`` below ``num_envs``
+    only ``send`` and ``recv`` step.
 
     Args:
         env_id: one of EnvPool's names.
@@ -35,7 +34,7 @@ class EnvPoolBatch(BatchedEnv):
         kwargs: of EnvPool's configuration.
 
     Raises:
-        InvalidEnvironment: EnvPool is not installed, or cannot make this.
+        InvalidEnvironment: EnvPool is not installed, or cannot make the environment.
     """
 
     backend = "envpool"
@@ -50,7 +49,8 @@ class EnvPoolBatch(BatchedEnv):
             )
         self._kwargs = dict(kwargs)
         self.batch_size = batch_size
-        self._pool = self._make_pool(env_id, num_envs, [seed + i for i in range(num_envs)])
+        self._first_seeds = [seed + i for i in range(num_envs)]
+        self._pool = self._make_pool(env_id, num_envs, self._first_seeds)
         spec = self._pool.spec
         spaces = spec.observation_space, spec.action_space
         limit = int(spec.config.max_episode_steps)
@@ -60,7 +60,7 @@ class EnvPoolBatch(BatchedEnv):
         self._ready: list[tuple[int, Any, float, bool, bool, Any]] = []
         self._ending: dict[int, tuple[float, bool, bool, Any]] = {}
         self._under_way = 0
-        self._idle_action = np.zeros(self._action_shape[1:], self._action_dtype)
+        self._idle_action = np.zeros(self._action_shape, self._action_dtype)
 
     def _make_pool(self, env_id: str, num_envs: int, seeds: Sequence[int]) -> Any:
         import envpool
@@ -89,7 +89,7 @@ class EnvPoolBatch(BatchedEnv):
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         whole = len(rows) == self.num_envs
-        if any(seed is not None for seed in seeds) and not (self._fresh and self._is_first(seeds)):
+        if any(seed is not None for seed in seeds) and not (self._fresh and list(seeds) == self._first_seeds):
             if not whole:
                 raise ValueError(f"{self.env_id}: EnvPool seeds all of its environments or none")
             self._replace([self._seed + i if seed is None else seed for i, seed in enumerate(seeds)])
@@ -106,11 +106,8 @@ class EnvPoolBatch(BatchedEnv):
             )
         return self._reset_all(), {}
 
-    def _is_first(self, seeds: Sequence[int | None]) -> bool:
-        return list(seeds) == [self._seed + i for i in range(self.num_envs)]
-
     def _replace(self, seeds: Sequence[int]) -> None:
-        """EnvPool seeds when it is made."""
+        """Make the pool again: EnvPool takes seeds only then."""
         self._pool.close()
         self._pool = self._make_pool(self.env_id, self.num_envs, seeds)
 
@@ -129,20 +126,17 @@ class EnvPoolBatch(BatchedEnv):
     # First-finished batches.
 
     def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
-        """Hand over actions ``[B, *action]`` for the environments ``env_id`` ``[B]``; all by default."""
+        """Start a step of the environments ``env_id`` ``[B]`` (default all) by actions ``[B, *action]``."""
         if self.batch_size == self.num_envs:
             super().send(actions, env_id)
             return
         ids = np.arange(self.num_envs) if env_id is None else np.asarray(env_id)
-        actions = np.asarray(actions, self._action_dtype)
-        if actions.shape != (len(ids), *self._action_shape[1:]):
-            expected = (len(ids), *self._action_shape[1:])
-            raise ValueError(f"{self.env_id}: actions of shape {expected} expected, got {actions.shape}")
+        actions = self._checked(actions, len(ids))
         self._under_way += len(ids)
         self._pool.send(actions, ids.astype(np.int32))
 
     def recv(self) -> Step:
-        """The first ``batch_size`` environments that have finished; ``info["env_id"]`` tells which."""
+        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` names them."""
         if self.batch_size == self.num_envs:
             return super().recv()
         count = self.batch_size
@@ -166,17 +160,11 @@ class EnvPoolBatch(BatchedEnv):
             final_obs = result[0].copy()
             for row in ended.nonzero()[0]:
                 final_obs[row] = finals[row]
-            returns, lengths = (
-                np.where(ended, self._return[rows], 0.0),
-                np.where(ended, self._length[rows], 0),
-            )
-            self._return[rows[ended]], self._length[rows[ended]] = 0.0, 0
-            info |= {"final_obs": final_obs, "_final_obs": ended}
-            info |= {"episode": {"r": returns, "l": lengths}, "_episode": ended}
+            info |= self._end_episodes(rows, ended, final_obs)
         return *result, info
 
     def _take(self) -> None:
-        """One batch of EnvPool's; what has ended goes back to be reset before it is given out."""
+        """Receive one batch of EnvPool's; an episode that ended is reset before ``recv`` returns it."""
         obs, reward, terminated, truncated, info = self._pool.recv()
         ids = info["env_id"]
         ended = terminated | truncated
@@ -195,19 +183,20 @@ class EnvPoolBatch(BatchedEnv):
             self._pool.send(np.stack([self._idle_action] * len(again)), np.array(again, np.int32))
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Let go of EnvPool's threads."""
+        """End EnvPool's threads."""
         if hasattr(self, "_pool"):
             self._pool.close()
 
 
 def why_not(env_id: str) -> str:
-    """Why EnvPool cannot make this; empty where it can."""
+    """Why EnvPool cannot make this environment; empty where it can."""
     if find_spec("envpool") is None:
         return f"EnvPool is not installed ({HOW_TO_INSTALL})"
     import envpool
 
     names = envpool.list_all_envs()
     if env_id in names:
-        return ""
+        space = envpool.make_spec(env_id).observation_space
+        return "" if isinstance(space, Box) else f"EnvPool gives its observations as a {type(space).__name__}"
     near = difflib.get_close_matches(env_id, names, 3, 0.6)
     return f"EnvPool has no {env_id}" + (f" (did you mean {' or '.join(near)}?)" if near else "")

@@ -1,8 +1,9 @@
-"""The worker processes as their batch sees them: started, told what to do, heard, killed, started again."""
+"""The batch's side of its worker processes: start, send requests, receive results, kill, restart."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -15,45 +16,48 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..errors import EnvironmentFailure
-from .slots import Slots
-from .worker import MESSAGE_BYTES, UNIT
+from spreeze_zmq.envs.parallel.slots import Slots
+from spreeze_zmq.envs.parallel.units import MESSAGE_BYTES, UNIT
+from spreeze_zmq.errors import EnvironmentFailure
 
-#: Longest uninterrupted wait for finished environments; what hangs is looked for in between.
+#: Longest uninterrupted wait for finished units; hanging workers are looked for in between.
 TICK_S = 0.25
 START_TIMEOUT_S = 60.0
-#: For workers to close their environments in; what is left is killed.
+#: Time for workers to close their environments, before they are killed.
 GRACE_S = 2.0
+SERVER_GONE = "the process that makes the workers is gone; its output is above"
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    "from spreeze_zmq.envs.fork_server import main; main(*map(int, sys.argv[2:]))"
+    "from spreeze_zmq.envs.parallel.fork_server import main; main(*map(int, sys.argv[2:]))"
 )
 
 
 class WorkerPool:
     """Processes that step units of environments.
 
-    A worker is told what to do, and tells of failures, over a socket of its own whose messages keep their
-    bounds. All workers put the numbers of what they have finished into one stream: the kernel keeps their
-    order, and it wakes the batch once, when the first so many are there.
+    Each worker has a socket of messages for requests and failures. All workers write the numbers of finished
+    units to one stream: the kernel keeps their order, and wakes the batch once, when as many as it waits for
+    are there.
 
     Args:
         slots: the shared memory.
-        units: for each worker its units, as numbers of the first row and counts.
-        settings: of every worker: ``seed`` and ``make``, the arguments of ``make``; plain data.
+        units: for each worker its units, as ``(first row, number of rows)``.
+        settings: of every worker, see ``Worker``: ``seed`` and ``make``; plain data.
+
+    Attributes:
+        pids: of the workers.
+        server: the process that forks the workers.
 
     Raises:
-        EnvironmentFailure: a worker did not come up.
+        EnvironmentFailure: a worker did not start.
     """
 
     def __init__(self, slots: Slots, units: Sequence[Sequence[tuple[int, int]]], settings: dict[str, Any]):
         self.slots, self.units, self.settings = slots, units, settings
-        self.numbers: list[list[int]] = []
-        for own in units:
-            begin = sum(map(len, self.numbers))
-            self.numbers.append(list(range(begin, begin + len(own))))
+        numbers = itertools.count()
+        self.numbers = [[next(numbers) for _ in own] for own in units]
         self.pids = [0] * len(units)
-        self.lives = [0] * len(units)
+        self.restarts = [0] * len(units)
         self.channels: list[socket.socket] = []
         self._ends: dict[int, str] = {}
         self._living: set[int] = set()
@@ -94,14 +98,12 @@ class WorkerPool:
             "worker": worker,
             "units": self.units[worker],
             "numbers": self.numbers[worker],
-            "lives": self.lives[worker],
+            "restarts": self.restarts[worker],
         }
         try:
             socket.send_fds(self.channel, [json.dumps(request).encode()], [theirs.fileno()])
         except ConnectionError as error:
-            raise EnvironmentFailure(
-                "the process that makes the workers is gone; its output is above"
-            ) from error
+            raise EnvironmentFailure(SERVER_GONE) from error
         finally:
             theirs.close()
         return ours
@@ -112,26 +114,26 @@ class WorkerPool:
         self._living.add(started["started"])
 
     def _read(self, wanted: str) -> dict[str, Any]:
-        """The next message of the server's that has this key; deaths told before it are kept."""
+        """The server's next message that has this key; deaths reported before it are kept."""
         while True:
             try:
                 message = self.channel.recv(MESSAGE_BYTES)
             except (TimeoutError, ConnectionError):
                 message = b""
             if not message:
-                raise EnvironmentFailure("the process that makes the workers is gone; what it said is above")
-            told: dict[str, Any] = json.loads(message)
-            if "how" in told:
-                self._ends[told["ended"]] = told["how"]
-                self._living.discard(told["ended"])
-            if wanted in told:
-                return told
+                raise EnvironmentFailure(SERVER_GONE)
+            read: dict[str, Any] = json.loads(message)
+            if "how" in read:
+                self._ends[read["ended"]] = read["how"]
+                self._living.discard(read["ended"])
+            if wanted in read:
+                return read
 
     def await_ready(self, worker: int, deadline_s: float) -> None:
         """Wait until a worker has made its environments.
 
         Raises:
-            EnvironmentFailure: it could not, or did not until the deadline.
+            EnvironmentFailure: it failed, or the deadline passed.
         """
         channel = self.channels[worker]
         channel.settimeout(max(0.01, deadline_s - time.monotonic()))
@@ -146,15 +148,15 @@ class WorkerPool:
         if "error" in (answer := json.loads(message)):
             raise EnvironmentFailure(f"worker {worker}: {answer['error']}\n{answer['traceback']}".rstrip())
 
-    def tell(self, worker: int, units: bytes | bytearray) -> None:
-        """Hand units over; a dead worker gets them again when it has been started anew."""
+    def request(self, worker: int, units: bytes | bytearray) -> None:
+        """Send numbers of units; after a worker's death the batch sends them again."""
         with contextlib.suppress(ConnectionError):
             self.channels[worker].send(units)
 
     def take(self, count: int) -> list[int] | None:
-        """Up to ``count`` numbers of finished units, complements of dead workers' numbers among them.
+        """Up to ``count`` numbers of finished units; the number of a dead worker comes as its complement.
 
-        Waits for all of them, but no longer than ``TICK_S``; ``None`` when every process is gone.
+        Waits for ``count``, at most ``TICK_S``; ``None`` when every process is gone.
         """
         size = UNIT.size * count
         try:
@@ -163,19 +165,19 @@ class WorkerPool:
             return []
         if not found:
             return None
-        if rest := len(found) % UNIT.size:  # a message was split where the wait ended
+        if rest := len(found) % UNIT.size:  # the wait ended within a number
             found += self.done.recv(UNIT.size - rest, socket.MSG_WAITALL)
         return [number for (number,) in UNIT.iter_unpack(found)]
 
-    def nothing_waits(self) -> bool:
-        """Whether everything that has finished was taken."""
+    def none_finished(self) -> bool:
+        """Whether there is no finished unit to take."""
         try:
             return not self.done.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
 
     def messages(self, worker: int) -> Iterator[dict[str, str]]:
-        """What a worker has told: ``summary`` and ``traceback`` of failures, or its last ``error``."""
+        """Messages of a worker: ``summary`` and ``traceback`` of each failure, or its last ``error``."""
         while True:
             try:
                 message = self.channels[worker].recv(MESSAGE_BYTES, socket.MSG_DONTWAIT)
@@ -183,28 +185,28 @@ class WorkerPool:
                 return
             if not message:
                 return
-            if told := json.loads(message):
-                yield told
+            if read := json.loads(message):
+                yield read
 
     def how_it_ended(self, worker: int) -> str:
-        """In words; the server tells it before the death is among the finished units."""
+        """How a worker died, in words; the server reports it before the death is among the finished units."""
         while worker not in self._ends:
             self._read("how")
         return self._ends.pop(worker)
 
     def kill(self, worker: int) -> None:
-        """End a worker that hangs."""
+        """Kill a worker that hangs."""
         os.kill(self.pids[worker], signal.SIGKILL)
 
     def restart(self, worker: int) -> None:
-        """Start a new process in the place of a dead one; it makes its environments meanwhile."""
-        self.lives[worker] += 1
+        """Start a new process in place of a dead one, without waiting for its environments."""
+        self.restarts[worker] += 1
         self.channels[worker].close()
         self.channels[worker] = self._request(worker)
         self._read_pid()
 
     def close(self) -> None:
-        """End all processes: those that step get a moment to close their environments."""
+        """End all processes; workers get ``GRACE_S`` to close their environments."""
         for channel in self.channels:
             channel.close()
         until_s = time.monotonic() + GRACE_S

@@ -1,4 +1,4 @@
-"""The memory that a batch shares with its worker processes: one slot for each environment."""
+"""The memory that a batch shares with its workers: one slot for each environment."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ..errors import InvalidEnvironment
+from spreeze_zmq.errors import InvalidEnvironment
 
 #: Bytes for the options of a reset, as JSON.
 OPTIONS_BYTES = 4096
-#: Every array begins on a line of the cache of its own.
+#: Each array starts on its own cache line.
 ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What a slot holds, as both sides agree on it.
+class SlotLayout:
+    """Shapes and dtypes of the shared arrays; plain data, sent to the fork server.
 
     Attributes:
-        num_envs: how many slots, ``N``.
-        num_workers: how many processes.
+        num_envs: number of slots, ``N``.
+        num_workers: number of processes.
         obs_shape: of one observation.
         obs_dtype: its dtype's name.
         action_shape: of one action.
@@ -43,7 +42,7 @@ class Layout:
     action_dtype: str
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Shape and dtype of every array, by the name of its attribute in ``Slots``."""
+        """Shape and dtype of each array, by the name of its attribute in ``Slots``."""
         num_envs, obs = self.num_envs, np.dtype(self.obs_dtype)
         each: Mapping[str, Any] = {
             "reward": np.float64,
@@ -59,14 +58,19 @@ class Layout:
             "final_obs": ((num_envs, *self.obs_shape), obs),
             "action": ((num_envs, *self.action_shape), np.dtype(self.action_dtype)),
             **{name: ((num_envs,), np.dtype(dtype)) for name, dtype in each.items()},
-            "told": ((self.num_workers,), np.dtype(np.int64)),
+            "num_failures": ((self.num_workers,), np.dtype(np.int64)),
             "at": ((self.num_workers, 2), np.dtype(np.int64)),
             "options": ((OPTIONS_BYTES,), np.dtype(np.uint8)),
         }
 
 
 class Slots:
-    """The shared arrays. The memory has no name: it is gone with the last process that holds it.
+    """The shared arrays, in anonymous memory that the kernel frees with the last process that holds it.
+
+    Args:
+        layout: of the arrays.
+        fd: file descriptor of the memory; by default it is made.
+
 
     Attributes:
         obs: ``[N, *obs]``, written by the worker.
@@ -75,13 +79,13 @@ class Slots:
         reward: ``[N]`` float64.
         terminated: ``[N]`` bool.
         truncated: ``[N]`` bool.
-        failed: ``[N]`` bool: the step did not count, and a message tells why.
-        lost: ``[N]`` bool: the state went with a dead worker; the next step ends the episode.
-        chosen: ``[N]`` bool: which environments a reset is for.
-        seed: ``[N]`` int64 of a reset; below 0 for none.
-        told: ``[workers]`` int64: how many failures each worker has sent.
-        at: ``[workers, 2]`` int64: which unit each worker is stepping, by its first row, and which
-            environment within it.
+        failed: ``[N]`` bool: the step did not count; a message has the reason.
+        lost: ``[N]`` bool: the state died with a worker; the next step ends the episode.
+        chosen: ``[N]`` bool: the environments that a reset is for.
+        seed: ``[N]`` int64 of a reset; negative for none.
+        num_failures: ``[workers]`` int64: failures that each worker has sent.
+        at: ``[workers, 2]`` int64: first row of the unit that each worker is stepping, and the environment
+            within it.
         options: of a reset, JSON ended by a zero byte.
     """
 
@@ -95,11 +99,11 @@ class Slots:
     lost: NDArray[np.bool_]
     chosen: NDArray[np.bool_]
     seed: NDArray[np.int64]
-    told: NDArray[np.int64]
+    num_failures: NDArray[np.int64]
     at: NDArray[np.int64]
     options: NDArray[np.uint8]
 
-    def __init__(self, layout: Layout, fd: int | None = None):
+    def __init__(self, layout: SlotLayout, fd: int | None = None):
         self.layout = layout
         offsets, size = {}, 0
         for name, (shape, dtype) in layout.arrays().items():
@@ -113,10 +117,10 @@ class Slots:
             setattr(self, name, np.ndarray(shape, dtype, memory, offsets[name]))
 
     def put_options(self, options: Mapping[str, Any] | None) -> None:
-        """Leave the options of a reset for the workers.
+        """Write the options of a reset.
 
         Raises:
-            ValueError: they are no plain data, or too long.
+            ValueError: they are not plain data, or too long.
         """
         try:
             text = json.dumps(options).encode()
@@ -128,7 +132,7 @@ class Slots:
         self.options[len(text)] = 0
 
     def take_options(self) -> dict[str, Any] | None:
-        """What ``put_options`` left."""
+        """Read what ``put_options`` wrote."""
         text = self.options.tobytes()
         options: dict[str, Any] | None = json.loads(text[: text.index(0)])
         return options
@@ -136,24 +140,19 @@ class Slots:
 
 def layout_of(
     env_id: str, num_envs: int, num_workers: int, observation: Space[Any], action: Space[Any]
-) -> Layout:
-    """The slots of environments with these spaces.
+) -> SlotLayout:
+    """The layout for environments with these spaces.
 
     Raises:
-        InvalidEnvironment: their observations or actions are no arrays of one shape.
+        InvalidEnvironment: observations or actions are not arrays of one shape.
     """
-    for what, space in (("observations", observation), ("actions", action)):
-        if (
-            space.shape is None
-            or space.dtype is None
-            or (what == "observations" and not isinstance(space, Box))
-        ):
+    for name, space in (("observations", observation), ("actions", action)):
+        if space.shape is None or space.dtype is None:
             raise InvalidEnvironment(
-                f"{env_id}: its {what} are a {type(space).__name__}, which fits into no shared memory"
+                f"{env_id}: its {name} are a {type(space).__name__}, which does not fit into shared memory"
                 " (num_workers=0 steps it in this process)"
             )
-    assert observation.shape is not None
-    assert action.shape is not None
-    return Layout(
-        num_envs, num_workers, observation.shape, str(observation.dtype), action.shape, str(action.dtype)
+    obs_shape, action_shape = observation.shape or (), action.shape or ()
+    return SlotLayout(
+        num_envs, num_workers, obs_shape, str(observation.dtype), action_shape, str(action.dtype)
     )

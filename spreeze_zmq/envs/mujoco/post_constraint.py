@@ -1,10 +1,10 @@
-"""What ``mj_rnePostConstraint`` gives after a step, contact forces above all, for every simulation.
+"""The fields that ``mj_rnePostConstraint`` computes, contact forces above all, for each simulation.
 
-No step computes it by itself, and no sensor can: under the Runge-Kutta integrator sensors see the first of
-its four stages, but the contacts that are left are those of the last. Two ways lead there. The forces on the
-bodies (``cfrc_ext``) come out of the step itself, by an engine plugin whose functions are MuJoCo's own: where
-the engine advances a plugin's state, at the end of a substep, it calls ``mj_rnePostConstraint``. All else,
-and MuJoCo versions whose plugins are not known here, take a copy of each simulation after the step.
+A step does not compute them, and a sensor sees too early a state: under the Runge-Kutta integrator the first
+of four stages, while the contacts that remain are those of the last. Two ways remain. Forces on bodies
+(``cfrc_ext``) come out of the step itself, by an engine plugin made of MuJoCo's own functions: the engine
+advances a plugin's state at the end of a substep, and that call is ``mj_rnePostConstraint``. Other fields,
+and MuJoCo versions whose plugin layout is unknown here, need a copy of each simulation after the step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: The fields of MjData that it computes.
+#: Fields of MjData that ``mj_rnePostConstraint`` computes.
 FIELDS = ("cacc", "cfrc_ext", "cfrc_int")
 
 #: The plugin's name among the engine's.
@@ -49,20 +49,20 @@ class _Plugin(ctypes.Structure):
     )
 
 
-#: Called when a model is compiled: no instance keeps a state.
+#: Called when a model is compiled: the plugin has no state.
 _no_state = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(lambda model, instance: 0)
 
 
 @cache
 def register() -> bool:
-    """Make the plugin known to the engine of this process; False where that cannot be done.
+    """Register the plugin with the engine of this process; False where that is impossible.
 
-    C lets a function be given more arguments than it takes: ``mj_rnePostConstraint(m, d)`` ignores the number
-    of the instance, and ``mj_version()`` stands where something must be called and nothing be done.
+    A C function may be called with more arguments than it takes: ``mj_rnePostConstraint(m, d)`` ignores the
+    instance's number, and ``mj_version()`` serves as the callback that does nothing.
     """
     if int(mujoco.__version__.partition(".")[0]) not in KNOWN_VERSIONS:
         return False
-    passive = 1 << 2  # mjPLUGIN_PASSIVE: a plugin must be of some kind, and no element refers to this one
+    passive = 1 << 2  # mjPLUGIN_PASSIVE: some kind is required; no element refers to the plugin
     try:
         engine = ctypes.CDLL(str(_engine_library()))  # loaded already: this is the same one
         idle, post = (
@@ -79,9 +79,9 @@ def register() -> bool:
 
 
 def compile_with_plugin(spec: Any) -> Any | None:
-    """The MjModel of an MjSpec whose every substep ends with ``mj_rnePostConstraint``; None where none can.
+    """The MjModel of ``spec``, which is changed, with ``mj_rnePostConstraint`` at the end of each substep.
 
-    The spec is changed.
+    ``None`` where the plugin cannot be used.
     """
     if not register():
         return None
@@ -89,25 +89,25 @@ def compile_with_plugin(spec: Any) -> Any | None:
         spec.activate_plugin(PLUGIN)
         spec.add_plugin(name=PLUGIN, plugin_name=PLUGIN, active=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # said already when the model was compiled without it
+            warnings.simplefilter("ignore")  # compiling without the plugin gave the same warnings
             return spec.compile()
     except (AttributeError, TypeError, ValueError):
         return None
 
 
 def forces_at_reset(model: Any) -> bool:
-    """Whether ``mj_forward`` computes them too, because one of the model's sensors needs them."""
+    """Whether ``mj_forward`` computes the fields too, because a sensor of the model needs them."""
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     return bool(data.flg_rnepost)
 
 
 class AfterStep:
-    """The fields by a copy of each simulation of a persistent batch, after its step.
+    """Computes the fields after a step, on a copy of each simulation.
 
     Args:
         model: of the batch.
-        batch: a persistent ``mujoco.batch.Batch``, which keeps the contacts of a step.
+        batch: a persistent ``mujoco.batch.Batch`` of it, which keeps the contacts of a step.
         fields: which of ``FIELDS``.
 
     Attributes:
@@ -123,13 +123,13 @@ class AfterStep:
         self.values: dict[str, Floats] = {name: np.zeros_like(raw) for name, raw in self._raw.items()}
 
     def reset(self, rows: NDArray[np.intp]) -> None:
-        """Take what ``mj_forward`` gave: zeros, unless a sensor needs them."""
+        """Take the fields from ``mj_forward``: zeros, unless a sensor needs them."""
         for name, values in self.values.items():
             values[rows] = self._raw[name][rows]
 
     def compute(self) -> None:
-        """Run ``mj_rnePostConstraint`` on what the step left behind."""
-        if self._only_contacts:  # where nothing touches or pushes, the forces are zero
+        """Run ``mj_rnePostConstraint`` on the state after the step."""
+        if self._only_contacts:  # without contact or applied force they are zero
             self.values["cfrc_ext"].fill(0.0)
             touched = (self._ncon + self._ne).ravel() != 0
             rows = (touched | self._applied.any(axis=(1, 2))).nonzero()[0]

@@ -1,18 +1,26 @@
-"""How the environments of a batch are divided among worker processes, and what each steps at once."""
+"""Units: the environments that a worker steps at once, and how their numbers travel in messages."""
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
+
+#: Number of a unit in a message; its complement ``~n`` asks for a reset, or is the number of a dead worker.
+UNIT = struct.Struct("<i")
+#: Largest message to or from a worker.
+MESSAGE_BYTES = 1 << 17
 
 
 def divide(num_envs: int, num_workers: int, batch_size: int, single: bool) -> list[list[tuple[int, int]]]:
-    """Which rows each worker steps, and in which units: for each worker ``(first row, how many)``.
+    """The units of each worker, as ``(first row, number of rows)``.
 
     Args:
-        num_envs: how many environments.
+        num_envs: number of environments.
         num_workers: at most ``num_envs``.
-        batch_size: below ``num_envs``, units are equal and fill batches exactly.
-        single: whether single environments cost no more than groups of them.
+        batch_size: where it is ``num_envs``, each worker's share is one unit; below, units have one size, of
+            which ``batch_size`` is a multiple.
+        single: whether single environments cost no more than groups.
     """
     if batch_size == num_envs:
         return [[(int(rows[0]), len(rows))] for rows in np.array_split(np.arange(num_envs), num_workers)]

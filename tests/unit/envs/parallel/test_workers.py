@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.envs.units import divide
+from spreeze_zmq.envs.parallel.units import divide
 from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment
 
 OWN = "tests.unit.envs.own_environments"
@@ -38,6 +38,8 @@ def make():
         ("CartPole-v1", 2, {"backend": "gymnasium"}),
         ("Hopper-v5", 3, {}),
         (f"{OWN}:Count", None, {"length": 5}),
+        (f"{OWN}:Parts", 1, {"length": 5}),
+        (f"{OWN}:several_actions", None, {}),
     ],
 )
 def test_workers_change_no_number(make, env_id, batch_size, kwargs):
@@ -202,7 +204,7 @@ def test_an_environment_that_cannot_begin_is_refused_at_once(make):
         ("CartPole-v1", {"num_workers": 3}, "num_workers is from 0"),
         ("CartPole-v1", {"num_workers": 1, "batch_size": 3}, "batch_size is from 1"),
         ("CartPole-v1", {"batch_size": 1}, "num_workers spreads them"),
-        (f"{OWN}:dictionary", {"num_workers": 1}, "a Dict, which fits into no shared memory"),
+        (f"{OWN}:dictionary_actions", {"num_workers": 1}, "a Dict, which does not fit into shared memory"),
         (f"{OWN}:Count", {"num_workers": 1, "length": object()}, "plain data"),
     ],
 )
