@@ -190,6 +190,7 @@ KINDS: dict[str, KindSpec] = {
         ),
         {
             "parameters": _PARAMETERS,
+            "auxiliary": ArraySpec(("float32",), 1, 1, required=False),
             "action_low": ArraySpec(("float32",), 1, 1, required=False),
             "action_high": ArraySpec(("float32",), 1, 1, required=False),
             "observation_mean": ArraySpec(("float32",), 1, _ANY_RANK, required=False),
