@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from spreeze_zmq.errors import InputError, WireError
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy import Policy, read_file
+from spreeze_zmq.wire import Message, decode, encode
 
 MODULES = {"relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 LOW, HIGH = np.array([-1.0, -2.0], np.float32), np.array([1.0, 4.0], np.float32)
@@ -255,3 +256,19 @@ def test_a_description_that_does_not_fit_is_refused():
         with pytest.raises(WireError, match=problem) as caught:
             Policy.from_message(fields, arrays)
         assert caught.value.reason == "bad_policy"
+
+
+def test_what_the_learners_exchange_is_passed_over(tmp_path):
+    """An auxiliary array travels with the policy, changes nothing in how it acts, and is not saved."""
+    fields, arrays, _ = make_message()
+    expected = Policy.from_message(fields, arrays).mode(observations(4))
+    whole = {**fields, "critic_updates": 1, "actor_updates": 1}
+    sent = Message(
+        "policy", whole, {**arrays, "auxiliary": np.full(5, np.nan, np.float32)}, "learner-0", 1, 0
+    )
+    received = decode([bytes(frame) for frame in encode(sent)])
+    assert received.arrays["auxiliary"].shape == (5,)
+    policy = Policy.from_message(received.fields, received.arrays)
+    assert np.array_equal(policy.mode(observations(4)), expected)
+    policy.save(tmp_path / "policy.safetensors", {})
+    assert set(read_file(tmp_path / "policy.safetensors")[1]) == set(arrays)
