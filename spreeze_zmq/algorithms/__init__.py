@@ -10,7 +10,7 @@ from spreeze_zmq.algorithms.options import (
     option,
     options_from,
 )
-from spreeze_zmq.algorithms.registry import batch_bytes, get, make, names
+from spreeze_zmq.algorithms.registry import batch_bytes, check, get, make, names
 
 __all__ = [
     "Algorithm",
@@ -20,6 +20,7 @@ __all__ = [
     "RolloutOptions",
     "TrainingOptions",
     "batch_bytes",
+    "check",
     "get",
     "make",
     "names",

@@ -11,7 +11,7 @@ from typing import Any
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.options import TrainingOptions, nearest
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.errors import InputError, InvalidEnvironment
 
 #: The shipped algorithms: the class in the module of that name.
 _SHIPPED = {"dqn": "DQN", "ppo": "PPO", "sac": "SAC", "td3": "TD3"}
@@ -88,12 +88,30 @@ def make(part: str, kind: type[Algorithm], options: Any, env: Environment, devic
         InputError: its declarations do not fit together.
     """
     assert part in PARTS, part
-    kind.check(env, options)
+    check(kind, options, env)
     if tuned := _tuned(kind, options):
         return getattr(tuned, f"make_{part}")(options, env, device, seed)
     from spreeze_zmq.algorithms.half import AutogradHalf
 
     return AutogradHalf(kind, options, env, device, seed, part)
+
+
+def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
+    """Raise InvalidEnvironment where an algorithm cannot act in ``env``, naming the shipped ones that can."""
+    try:
+        kind.check(env, options)
+    except InvalidEnvironment as error:
+        able = [repr(name) for name in names() if _fits(get(name), env)]
+        hint = f"; algorithm = {' or '.join(able)} could" if able else ""
+        raise InvalidEnvironment(f"{error}{hint}") from None
+
+
+def _fits(kind: type[Algorithm], env: Environment) -> bool:
+    try:
+        kind.check(env, kind.Options())
+    except InvalidEnvironment:
+        return False
+    return True
 
 
 def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:

@@ -176,7 +176,7 @@ def _probe(
     try:
         spec = envs.probe(run["env"], run["env_kwargs"], run["randomize"])
         if algorithm is not None and not mistakes.found:
-            algorithm.check(spec, algorithms.options_from(algorithm.Options, values))
+            algorithms.check(algorithm, algorithms.options_from(algorithm.Options, values), spec)
     except InvalidRandomization as error:
         for name, problem, hint in error.mistakes:
             parts = (name,) if name in run["randomize"] else name.split(".")

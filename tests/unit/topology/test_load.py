@@ -33,6 +33,8 @@ def test_the_shipped_topologies_are_those_promised():
     """One for each of the tasks that the documentation names."""
     assert shipped_topologies() == [
         "ant",
+        "cartpole",
+        "cartpole_dqn",
         "dual_gpu",
         "halfcheetah",
         "hopper",
@@ -45,8 +47,10 @@ def test_the_shipped_topologies_are_those_promised():
 @pytest.mark.parametrize("name", shipped_topologies())
 def test_every_shipped_topology_loads_and_ends_by_itself(name):
     """Each is runnable as it stands and has a time limit."""
-    plan = load(name, ON_CPU)
+    one_learner = name == "cartpole_dqn"
+    plan = load(name, ON_CPU[1:] if one_learner else ON_CPU)
     assert plan.name == name
+    assert (len(plan.learning.learners) == 1) == one_learner
     assert plan.run.stop.minutes
     assert plan.environment.id == plan.run.env
 
