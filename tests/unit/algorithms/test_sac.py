@@ -229,15 +229,15 @@ def optimizer(options, weights, others=()):
 def test_100_updates_agree_with_the_hand_derived_halves(options):
     """Critics, targets, policy and temperature, exchanged after every update; both in float32."""
     sac = make(BesideFast, tau=0.05, **options)
-    tuned_critic = fast.make_critic(sac.Options, ENVIRONMENT, "cpu", 3)
-    tuned_policy = fast.make_policy(sac.Options, ENVIRONMENT, "cpu", 3)
+    tuned_critic = fast.make_critic(sac.options, ENVIRONMENT, "cpu", 3)
+    tuned_policy = fast.make_policy(sac.options, ENVIRONMENT, "cpu", 3)
     first, first_policy = tuned_critic.state_dict(), tuned_policy.state_dict()
     load(first["critics"], parameters(sac.critics))
     load(first["targets"], parameters(sac.target_critics))
     load(first_policy["policy"][:-1], parameters(sac.policy))
     noises = [torch.Generator().set_state(state["generator"]) for state in (first, first_policy)]
-    critic_adam = optimizer(sac.Options, parameters(sac.critics))
-    policy_adam = optimizer(sac.Options, parameters(sac.policy), parameters(sac.log_temperature))
+    critic_adam = optimizer(sac.options, parameters(sac.critics))
+    policy_adam = optimizer(sac.options, parameters(sac.policy), parameters(sac.log_temperature))
     for step in range(100):
         batch = make_batch(64, seed=step, weight=torch.rand(64) if step % 2 else None)
         tuned_critic.update(batch)
