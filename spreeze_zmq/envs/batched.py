@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -80,9 +79,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._return = np.zeros(num_envs)
         self._limit = np.iinfo(np.int64).max if max_episode_steps is None else max_episode_steps
         self._all_rows = np.arange(num_envs)
-        self._floats = isinstance(observation_space, Box) and np.issubdtype(
-            observation_space.dtype, np.floating
-        )
+        self._floats = np.issubdtype(observation_space.dtype, np.floating)
         self._stepped: Step | None = None
         self._started = False
         self.failures = Failures(0)
@@ -103,8 +100,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Reset the environments ``rows``; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
         raise NotImplementedError
 
-    def _mend(self, row: int) -> None:
-        """Repair an environment that failed, where a reset alone is not enough."""
+    def _replace(self, row: int) -> None:
+        """Make an environment that failed again, where a reset alone does not repair it."""
 
     # The interface of gymnasium.vector.
 
@@ -191,9 +188,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if env_id is not None:
             ids = np.asarray(env_id)
             if not np.array_equal(np.sort(ids), self._all_rows):
-                raise ValueError(
-                    f"{self.env_id}: actions for all of the {self.num_envs} environments expected"
-                )
+                raise ValueError(f"{self.env_id}: actions for all {self.num_envs} environments expected")
             actions = actions[np.argsort(ids)]
         self._stepped = self.step(actions)
 
@@ -280,8 +275,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return first, info
 
     def _repair(self, row: int) -> int:
-        """Repair an environment that failed; returns a new seed, lest it fail in the same way again."""
-        self._mend(row)
+        """Repair an environment that failed; returns a new seed, so that the next episode differs."""
+        self._replace(row)
         entropy = (self._seed % 2**63, self.first_row + row, self.failures.count)
         return int(np.random.SeedSequence(entropy).generate_state(1)[0])
 
@@ -317,9 +312,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         where = f"{self.env_id}: environment {self.first_row + row} of {self.num_rows}"
         steps = f"step {self._num_steps} of this batch, step {int(self._length[row])} of its episode"
         self._failed.add(row)
-        self.failures.note(
-            Failure(f"{where} {what} ({steps})", "" if error is None else traceback_of(error)), error
-        )
+        trace = "" if error is None else traceback_of(error)
+        self.failures.note(Failure(f"{where} {what} ({steps})", trace), error)
 
     def _raised(self, row: int, where: str, error: Exception) -> None:
         """Note that an environment raised; raises as ``_fail`` does."""

@@ -16,23 +16,14 @@ from spreeze_zmq.errors import InvalidEnvironment
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine that steps one kind of environment.
-
-    Attributes:
-        env_id: name of the environment.
-        kwargs: arguments of its constructor.
-        backend: ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``.
-        reason: why this one, in words.
-        source: what makes the environments; ``None`` for EnvPool.
-        task: the native task, where one is stepped.
-    """
+    """The engine that steps one kind of environment."""
 
     env_id: str
-    kwargs: Mapping[str, Any]
-    backend: str
-    reason: str
-    source: EnvironmentSource | None = None
-    task: type[Task] | None = None
+    kwargs: Mapping[str, Any]  # of the environment's constructor
+    backend: str  # mujoco, numpy, envpool or gymnasium
+    reason: str  # why this one, in words
+    source: EnvironmentSource | None = None  # what makes the environments; None for EnvPool
+    task: type[Task] | None = None  # the native task, where one is stepped
 
     def make(
         self,

@@ -29,17 +29,11 @@ _MAKE = ("max_episode_steps", "render_mode")
 
 @dataclass(frozen=True)
 class EnvironmentSource:
-    """What makes the environments of one name: exactly one of ``registered`` and ``factory`` is set.
+    """What makes the environments of one name: exactly one of ``registered`` and ``factory`` is set."""
 
-    Attributes:
-        env_id: the name in the topology.
-        registered: the entry in Gymnasium's registry.
-        factory: the user's callable that returns a ``gymnasium.Env``, or the class of the user's native task.
-    """
-
-    env_id: str
-    registered: EnvSpec | None = None
-    factory: Callable[..., Any] | None = None
+    env_id: str  # the name in the topology
+    registered: EnvSpec | None = None  # the entry in Gymnasium's registry
+    factory: Callable[..., Any] | None = None  # the user's: returns a gymnasium.Env, or a native task's class
 
     @property
     def is_own_task(self) -> bool:
@@ -229,9 +223,8 @@ def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> st
     own += [spec.id for spec in gymnasium.registry.values() if _module_of(spec).startswith(module_name)]
     near = difflib.get_close_matches(name, own, 3, 0.5)
     hint = f" (did you mean {_listed(near, 'or')}?)" if near else ""
-    return (
-        f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name{hint}"
-    )
+    message = f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name"
+    return message + hint
 
 
 def _module_of(spec: EnvSpec) -> str:

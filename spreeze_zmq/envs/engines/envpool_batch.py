@@ -92,10 +92,10 @@ class EnvPoolBatch(BatchedEnv):
         if any(seed is not None for seed in seeds) and not (self._fresh and list(seeds) == self._first_seeds):
             if not whole:
                 raise ValueError(f"{self.env_id}: EnvPool seeds all of its environments or none")
-            self._replace([self._seed + i if seed is None else seed for i, seed in enumerate(seeds)])
+            self._make_again([self._seed + i if seed is None else seed for i, seed in enumerate(seeds)])
         elif self.batch_size < self.num_envs and not self._fresh:
             entropy = np.random.SeedSequence((self._seed % 2**63, self._num_steps))
-            self._replace([int(seed) for seed in entropy.generate_state(self.num_envs)])
+            self._make_again([int(seed) for seed in entropy.generate_state(self.num_envs)])
         self._fresh = False
         if self.batch_size == self.num_envs:
             obs, info = self._pool.reset(rows.astype(np.int32))
@@ -106,7 +106,7 @@ class EnvPoolBatch(BatchedEnv):
             )
         return self._reset_all(), {}
 
-    def _replace(self, seeds: Sequence[int]) -> None:
+    def _make_again(self, seeds: Sequence[int]) -> None:
         """Make the pool again: EnvPool takes seeds only then."""
         self._pool.close()
         self._pool = self._make_pool(self.env_id, self.num_envs, seeds)

@@ -106,7 +106,7 @@ class GymnasiumLoop(BatchedEnv):
                 seed = self._repair(row)
                 self._failed.discard(row)
 
-    def _mend(self, row: int) -> None:
+    def _replace(self, row: int) -> None:
         """Replace an environment that failed by a new one."""
         with contextlib.suppress(Exception):  # a broken environment may raise in closing too
             self.envs[row].close()

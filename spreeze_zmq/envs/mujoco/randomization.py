@@ -64,25 +64,15 @@ Mistake = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Range:
-    """One parameter and the range of its draws.
+    """One parameter and the range of its draws."""
 
-    Attributes:
-        name: as written, such as ``geom_friction.floor``.
-        field: of MjModel.
-        rows: rows of the field; empty for an option of the whole model.
-        component: index within a row; ``None`` for all.
-        way: one of ``WAYS``.
-        low: smallest draw.
-        high: largest draw.
-    """
-
-    name: str
-    field: str
-    rows: tuple[int, ...]
-    component: int | None
-    way: str
-    low: float
-    high: float
+    name: str  # as written, such as ``geom_friction.floor``
+    field: str  # of MjModel
+    rows: tuple[int, ...]  # of the field; empty for an option of the whole model
+    component: int | None  # index within a row; None for all
+    way: str  # one of ``WAYS``
+    low: float  # smallest draw
+    high: float  # largest draw
 
     @property
     def index(self) -> tuple[Any, ...]:

@@ -126,9 +126,8 @@ class MujocoTask(Task):
         self.batch = self._make_batch(spec, tuple(n for n in fields if n in post_constraint.FIELDS))
         self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
         if self._ranges:
-            self.randomizer = Randomizer(
-                self.model, self.batch, read_ranges(type(self).__name__, self.model, self._ranges)
-            )
+            ranges = read_ranges(type(self).__name__, self.model, self._ranges)
+            self.randomizer = Randomizer(self.model, self.batch, ranges)
         self._rest = self.batch.state[0].copy()  # the whole state of a simulation
         self._computed = bool(fields)
         for name in fields:

@@ -125,8 +125,6 @@ def main(channel_fd: int, done_fd: int, slots_fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batch's process handles Ctrl-C
     channel = socket.socket(fileno=channel_fd)
     settings = json.loads(channel.recv(MESSAGE_BYTES))
-    layout = settings.pop("layout")
-    shapes = {name: tuple(layout[name]) for name in ("obs_shape", "action_shape")}
-    slots = Slots(SlotLayout(**{**layout, **shapes}), slots_fd)
+    slots = Slots(SlotLayout(**settings.pop("layout")), slots_fd)
     preload(settings["make"]["env_id"])
     ForkServer(channel, socket.socket(fileno=done_fd), slots, settings).serve()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 from collections.abc import Mapping
@@ -23,16 +24,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Shapes and dtypes of the shared arrays; plain data, sent to the fork server.
-
-    Attributes:
-        num_envs: number of slots, ``N``.
-        num_workers: number of processes.
-        obs_shape: of one observation.
-        obs_dtype: its dtype's name.
-        action_shape: of one action.
-        action_dtype: its dtype's name.
-    """
+    """Shapes and names of dtypes of the shared arrays; plain data, sent to the fork server."""
 
     num_envs: int
     num_workers: int
@@ -41,26 +33,19 @@ class SlotLayout:
     action_shape: tuple[int, ...]
     action_dtype: str
 
-    def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and dtype of each array, by the name of its attribute in ``Slots``."""
-        num_envs, obs = self.num_envs, np.dtype(self.obs_dtype)
-        each: Mapping[str, Any] = {
-            "reward": np.float64,
-            "terminated": np.bool_,
-            "truncated": np.bool_,
-            "failed": np.bool_,
-            "lost": np.bool_,
-            "chosen": np.bool_,
-            "seed": np.int64,
-        }
+        num_envs, flags = self.num_envs, ("terminated", "truncated", "failed", "lost", "chosen")
         return {
-            "obs": ((num_envs, *self.obs_shape), obs),
-            "final_obs": ((num_envs, *self.obs_shape), obs),
-            "action": ((num_envs, *self.action_shape), np.dtype(self.action_dtype)),
-            **{name: ((num_envs,), np.dtype(dtype)) for name, dtype in each.items()},
-            "num_failures": ((self.num_workers,), np.dtype(np.int64)),
-            "at": ((self.num_workers, 2), np.dtype(np.int64)),
-            "options": ((OPTIONS_BYTES,), np.dtype(np.uint8)),
+            "obs": ((num_envs, *self.obs_shape), self.obs_dtype),
+            "final_obs": ((num_envs, *self.obs_shape), self.obs_dtype),
+            "action": ((num_envs, *self.action_shape), self.action_dtype),
+            "reward": ((num_envs,), "float64"),
+            **dict.fromkeys(flags, ((num_envs,), "bool")),
+            "seed": ((num_envs,), "int64"),
+            "num_failures": ((self.num_workers,), "int64"),
+            "at": ((self.num_workers, 2), "int64"),
+            "options": ((OPTIONS_BYTES,), "uint8"),
         }
 
 
@@ -70,45 +55,28 @@ class Slots:
     Args:
         layout: of the arrays.
         fd: file descriptor of the memory; by default it is made.
-
-
-    Attributes:
-        obs: ``[N, *obs]``, written by the worker.
-        final_obs: ``[N, *obs]`` of the episodes that ended.
-        action: ``[N, *action]``, written by the batch.
-        reward: ``[N]`` float64.
-        terminated: ``[N]`` bool.
-        truncated: ``[N]`` bool.
-        failed: ``[N]`` bool: the step did not count; a message has the reason.
-        lost: ``[N]`` bool: the state died with a worker; the next step ends the episode.
-        chosen: ``[N]`` bool: the environments that a reset is for.
-        seed: ``[N]`` int64 of a reset; negative for none.
-        num_failures: ``[workers]`` int64: failures that each worker has sent.
-        at: ``[workers, 2]`` int64: first row of the unit that each worker is stepping, and the environment
-            within it.
-        options: of a reset, JSON ended by a zero byte.
     """
 
-    obs: NDArray[Any]
-    final_obs: NDArray[Any]
-    action: NDArray[Any]
-    reward: NDArray[np.float64]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    failed: NDArray[np.bool_]
-    lost: NDArray[np.bool_]
-    chosen: NDArray[np.bool_]
-    seed: NDArray[np.int64]
-    num_failures: NDArray[np.int64]
-    at: NDArray[np.int64]
-    options: NDArray[np.uint8]
+    obs: NDArray[Any]  # [N, *obs], written by the worker
+    final_obs: NDArray[Any]  # [N, *obs] of the episodes that ended
+    action: NDArray[Any]  # [N, *action], written by the batch
+    reward: NDArray[np.float64]  # [N]
+    terminated: NDArray[np.bool_]  # [N]
+    truncated: NDArray[np.bool_]  # [N]
+    failed: NDArray[np.bool_]  # [N]: the step did not count; a message has the reason
+    lost: NDArray[np.bool_]  # [N]: the state died with a worker; the next step ends the episode
+    chosen: NDArray[np.bool_]  # [N]: the environments that a reset is for
+    seed: NDArray[np.int64]  # [N] of a reset; negative for none
+    num_failures: NDArray[np.int64]  # [workers] that each worker has sent
+    at: NDArray[np.int64]  # [workers, 2]: first row of the unit being stepped, environment within it
+    options: NDArray[np.uint8]  # of a reset: JSON, ended by a zero byte
 
     def __init__(self, layout: SlotLayout, fd: int | None = None):
         self.layout = layout
         offsets, size = {}, 0
         for name, (shape, dtype) in layout.arrays().items():
             offsets[name] = size
-            size += -(-int(np.prod(shape)) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+            size += -(-math.prod(shape) * np.dtype(dtype).itemsize // ALIGNMENT) * ALIGNMENT
         self.fd = os.memfd_create("spreeze-envs") if fd is None else fd
         if fd is None:
             os.ftruncate(self.fd, size)

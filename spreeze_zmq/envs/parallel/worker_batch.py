@@ -206,26 +206,27 @@ class WorkerBatch(BatchedEnv):
         sent = self.slots.num_failures
         if (sent != self._noted).any():
             for worker in (sent != self._noted).nonzero()[0].tolist():
-                self._noted[worker] = sent[worker]
-                for message in self.pool.messages(worker):
-                    if "summary" in message:
-                        self.failures.note(Failure(message["summary"], message["traceback"]))
+                self._read_messages(worker)
+
+    def _read_messages(self, worker: int) -> dict[str, str]:
+        """Note the failures that a worker has sent; returns its ``error`` message, or an empty dict."""
+        self._noted[worker], last = self.slots.num_failures[worker], {}
+        for message in self.pool.messages(worker):
+            if "error" in message:
+                last = message
+            else:
+                self.failures.note(Failure(message["summary"], message["traceback"]))
+        return last
 
     def _on_death(self, worker: int) -> None:
         """Note a worker's death, start it again, and send it the units that were under way."""
         ended = self.pool.how_it_ended(worker)
         how = self._killed.pop(worker, ended)
         own = [unit for unit, its in enumerate(self._worker_of) if its == worker]
-        self._noted[worker] = self.slots.num_failures[worker]
-        trace = ""
-        for message in self.pool.messages(worker):
-            if "error" in message:
-                how, trace = f"could not make its environments: {message['error']}", message["traceback"]
-            else:
-                self.failures.note(Failure(message["summary"], message["traceback"]))
-        self.failures.note(
-            Failure(f"{self.env_id}: {self._where(worker, own)}: worker {worker} {how}", trace)
-        )
+        if last := self._read_messages(worker):
+            how = f"could not make its environments: {last['error']}"
+        summary = f"{self.env_id}: {self._where(worker, own)}: worker {worker} {how}"
+        self.failures.note(Failure(summary, last.get("traceback", "")))
         for unit in own:
             self.slots.lost[self._rows[unit]] = True
         self.pool.restart(worker)

@@ -94,12 +94,8 @@ class WorkerPool:
 
     def _request(self, worker: int) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {
-            "worker": worker,
-            "units": self.units[worker],
-            "numbers": self.numbers[worker],
-            "restarts": self.restarts[worker],
-        }
+        request = {"worker": worker, "units": self.units[worker], "numbers": self.numbers[worker]}
+        request["restarts"] = self.restarts[worker]
         try:
             socket.send_fds(self.channel, [json.dumps(request).encode()], [theirs.fileno()])
         except ConnectionError as error:
