@@ -128,7 +128,26 @@ class Algorithm(ABC):
     def distribution(self) -> Distribution:
         """How the acting network's output becomes actions; asked again at each publication."""
 
+    def act(self, obs: torch.Tensor, greedy: bool) -> torch.Tensor:
+        """Choose actions in a way of your own, where no distribution of the acting network's output will do.
+
+        Such a policy travels by the name of its class: samplers in Python load that, others refuse it.
+
+        Args:
+            obs: ``[N, size]``, normalised rows.
+            greedy: without exploration, as the evaluator plays.
+
+        Returns:
+            ``[N, *action_shape]`` in the environment's units, float32 or int64.
+        """
+        raise NotImplementedError
+
     # --- what follows from it
+
+    @classmethod
+    def acts_by_itself(cls) -> bool:
+        """Whether it chooses actions by an :meth:`act` of its own."""
+        return cls.act is not Algorithm.act
 
     @classmethod
     def has_policy_loss(cls) -> bool:

@@ -14,8 +14,9 @@ from spreeze_zmq.errors import WireError
 class FlatNetworks:
     """Modules whose parameters and buffers become views of one buffer.
 
-    Order: the parameters of the module called ``first``, those of the others by their order, then all float
-    buffers (such as the running means of a batch normalisation), which travel and are not trained.
+    Order: the parameters of the module called ``first``, those of the others, single numbers among these at
+    the end, then all float buffers (such as the running means of a batch normalisation), which travel and are
+    not trained.
 
     Args:
         modules: by name, on their device already.
@@ -27,18 +28,23 @@ class FlatNetworks:
         trained: ``[P]``, the parameters; a view of ``flat``.
         gradient: ``[P]``; empty where nothing is trained.
         num_trained: ``P``.
+        num_weights: how many of them, the first, are weights that may decay; single numbers follow.
         num_acting: parameters of the module called ``first``; 0 where it is not among them.
     """
 
     def __init__(self, modules: Mapping[str, torch.nn.Module], first: str, *, trained: bool) -> None:
-        ordered = sorted(modules.items(), key=lambda item: item[0] != first)
-        parameters = [p for _, module in ordered for p in module.parameters()]
-        buffers = [b for _, module in ordered for b in module.buffers() if b.is_floating_point()]
+        acting = list(modules[first].parameters()) if first in modules else []
+        others = [module for name, module in modules.items() if name != first]
+        parameters = [p for module in others for p in module.parameters()]
+        # Single numbers, such as a temperature, come last: weight decay leaves them alone.
+        parameters = [*acting, *sorted(parameters, key=lambda parameter: parameter.dim() == 0)]
+        buffers = [b for module in modules.values() for b in module.buffers() if b.is_floating_point()]
         device = parameters[0].device if parameters else torch.device("cpu")
         pieces = [tensor.detach().reshape(-1).float() for tensor in (*parameters, *buffers)]
         self.flat = torch.cat(pieces) if pieces else torch.empty(0, device=device)
         self.num_trained = sum(p.numel() for p in parameters)
-        self.num_acting = sum(p.numel() for p in modules[first].parameters()) if first in modules else 0
+        self.num_weights = sum(p.numel() for p in parameters if p.dim() > 0)
+        self.num_acting = sum(p.numel() for p in acting)
         self.trained = self.flat[: self.num_trained]
         self.gradient = torch.zeros_like(self.trained) if trained else torch.empty(0, device=device)
         offset = 0

@@ -56,10 +56,10 @@ class AutogradHalf:
         for name, module in {**parts["critic"], **parts["policy"], **networks.targets}.items():
             setattr(self.algorithm, name, module.to(self._device))
         own, other = parts[part], parts["policy" if part == "critic" else "critic"]
-        self._acting = {**own, **other}.get(networks.acting)
-        if self._acting is None:
+        acting = {**own, **other}.get(networks.acting)
+        if acting is None:
             raise AlgorithmError(kind, f"networks() has no network {networks.acting!r} to act with")
-        self._acts = networks.acting in own
+        self._layers = None if kind.acts_by_itself() else nn.describe(acting)
         self._own = FlatNetworks(own, networks.acting, trained=True)
         self._other = FlatNetworks(other, networks.acting, trained=False)
         self._targets = FlatNetworks(networks.targets, networks.acting, trained=False)
@@ -71,6 +71,7 @@ class AutogradHalf:
             options.learning_rate,
             beta2=options.adam_beta2,
             weight_decay=options.weight_decay,
+            num_decaying=self._own.num_weights,
             max_gradient_norm=options.max_gradient_norm,
         )
         self._rows = ObservationRows(env, options.normalize_observations, self._device)
@@ -217,15 +218,16 @@ class AutogradHalf:
     def description(self) -> dict[str, Any]:
         """The policy as its message describes it: by its layers, or by the name of its class."""
         self.algorithm.env_steps = self.env_steps
-        assert self._acting is not None
-        layers = nn.describe(self._acting)
-        if layers is None:
-            kind = type(self.algorithm)
-            options = dataclasses.asdict(self.algorithm.options)
-            name = f"{kind.__module__}:{kind.__qualname__}"
-            return {"class": name, "options": options, "environment": self.algorithm.env.to_dict()}
-        distribution = self.algorithm.distribution().describe()
-        return {"observation": self._rows.description(), "layers": layers, "distribution": distribution}
+        kind, observation = type(self.algorithm), self._rows.description()
+        described = {"observation": observation, "distribution": self.algorithm.distribution().describe()}
+        if self._layers is not None:
+            return {**described, "layers": self._layers}
+        return {
+            **described,
+            "class": f"{kind.__module__}:{kind.__qualname__}",
+            "options": dataclasses.asdict(self.algorithm.options),
+            "environment": self.algorithm.env.to_dict(),
+        }
 
     def policy_arrays(self, weights: Parameters | None = None) -> dict[str, Parameters]:
         """Every array of a policy message; the statistics in it are those that updates use from now on."""
@@ -234,7 +236,7 @@ class AutogradHalf:
             arrays = {"observation_mean": mean, "observation_std": std}
             self._rows.adopt({name: array.astype(np.float32) for name, array in arrays.items()})
         flat = self._own.flat.cpu().numpy().copy() if weights is None else weights
-        acting = self._own.num_acting
+        acting = len(flat) if self._layers is None else self._own.num_acting
         auxiliary = {"auxiliary": flat[acting:]} if len(flat) > acting else {}
         bounds = self.algorithm.distribution().arrays()
         return {"parameters": flat[:acting], **auxiliary, **bounds, **self._rows.arrays()}
@@ -291,7 +293,9 @@ def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
     """
     networks = kind(options, env).networks()
     modules = {**networks.critic, **networks.policy, **networks.targets}.values()
-    widths = [tensor.shape[0] for module in modules for tensor in module.parameters() if tensor.dim() > 1]
+    weights = [tensor for module in modules for tensor in module.parameters() if tensor.dim() > 1]
+    # Of an ensemble's weights [E, outputs, inputs] all outputs count.
+    widths = [tensor.shape[:2].numel() if tensor.dim() == 3 else tensor.shape[0] for tensor in weights]
     return 4 * (16 * sum(widths) + 8 * int(np.prod(env.obs_shape)))
 
 

@@ -44,7 +44,7 @@ def policy_actions(env: BatchedEnv, policy: Policy) -> list[NDArray[Any]]:
     rng = np.random.default_rng(0)
     actions: list[NDArray[Any]] = []
     for _ in range(NUM_STATES):
-        actions.append(policy.act(obs, rng))
+        actions.append(policy.act(obs, rng)[0])
         obs = env.step(actions[-1])[0]
     return actions
 

@@ -66,7 +66,7 @@ def test_random_updates_touch_nothing_of_the_run(peers, role):
     plan = peers.plan
     values = {name: value for name, value in plan.algorithm.items() if name != "name"}
     algorithm = algorithms.get("sac")
-    options = algorithms.options_from(algorithm.options, values)
+    options = algorithms.options_from(algorithm.Options, values)
     make = algorithm.make_critic if role == "critic_learner" else algorithm.make_actor
     half, state = make(options, plan.environment, "cpu", 1), torch.get_rng_state()
     before = half.weights.clone()
