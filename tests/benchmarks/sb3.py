@@ -20,6 +20,7 @@ import time
 
 BEGAN_S = time.monotonic()
 
+import gymnasium  # noqa: E402
 import numpy as np  # noqa: E402
 import stable_baselines3  # noqa: E402
 import torch  # noqa: E402
@@ -85,7 +86,8 @@ class Until(BaseCallback):
     def evaluate(self):
         """Enter the mean return, and end the run where it is enough."""
         now_s, began_s = self.clock_s, time.monotonic()
-        sync_envs_normalization(self.model.get_env(), self.env)
+        if isinstance(self.env, VecNormalize):
+            sync_envs_normalization(self.model.get_env(), self.env)
         mean, std = evaluate_policy(self.model, self.env, self.arguments.episodes, deterministic=True)
         self.evaluating_s += time.monotonic() - began_s
         self.evaluations.append([now_s, self.num_timesteps, float(mean), float(std)])
@@ -97,6 +99,9 @@ class Until(BaseCallback):
 def make_env(name, settings, num_envs, seed, *, training):
     """Environments in this process; what evaluates neither learns the normalisation nor clips rewards."""
     if settings["atari"]:
+        import ale_py
+
+        gymnasium.register_envs(ale_py)
         envs = make_atari_env(name, num_envs, seed, wrapper_kwargs={"clip_reward": training})
         return VecFrameStack(envs, settings["frame_stack"])
     envs = make_vec_env(name, num_envs, seed)
