@@ -200,7 +200,14 @@ KINDS: dict[str, KindSpec] = {
         cross_check=check_policy,
     ),
     "critic": KindSpec(
-        _fields(("taken",), version="count", critic_updates="count", env_steps="count", taken="numbers"),
+        _fields(
+            ("taken", "policy_version"),
+            version="count",
+            critic_updates="count",
+            env_steps="count",
+            taken="numbers",
+            policy_version="count",
+        ),
         {"parameters": _PARAMETERS},
         retained=True,
     ),

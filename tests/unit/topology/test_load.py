@@ -37,10 +37,14 @@ def test_the_shipped_topologies_are_those_promised():
         "cartpole_dqn",
         "dual_gpu",
         "halfcheetah",
+        "halfcheetah_ppo",
+        "halfcheetah_td3",
         "hopper",
+        "hopper_ppo",
         "humanoid",
         "pendulum",
         "walker2d",
+        "walker2d_td3",
     ]
 
 
