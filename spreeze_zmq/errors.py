@@ -5,6 +5,7 @@ SpreezeError                exit code 1: the run failed
 │   ├── TopologyError       every mistake of one topology at once
 │   ├── InvalidEnvironment  an environment that cannot be made, or that a policy cannot act in
 │   │   └── InvalidRandomization  ranges of model parameters that it does not have
+│   ├── AlgorithmError      an algorithm whose declarations or losses cannot be trained
 │   └── CheckpointError     nothing complete to go on from, or parts that do not fit
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
 ├── WireError               a message that was refused; the reader counts it and goes on
@@ -69,6 +70,14 @@ class InvalidRandomization(InvalidEnvironment):
         self.mistakes = tuple(mistakes)
         lines = (f"{name}: {problem}" + (f" ({hint})" if hint else "") for name, problem, hint in mistakes)
         super().__init__(f"{env_id}: randomize: {'; '.join(lines)}")
+
+
+class AlgorithmError(InputError):
+    """An algorithm's networks, losses or targets are not what the library can train."""
+
+    def __init__(self, algorithm: object, problem: str):
+        kind = algorithm if isinstance(algorithm, type) else type(algorithm)
+        super().__init__(f"{kind.__module__}:{kind.__qualname__}: {problem}")
 
 
 class CheckpointError(InputError):

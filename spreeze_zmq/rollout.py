@@ -61,6 +61,12 @@ class Rollout:
         """``T * N``."""
         return self.num_steps * self.num_envs
 
+    @property
+    def acted_on(self) -> NDArray[np.float32] | NDArray[np.uint8]:
+        """``[T * N, *obs_shape]``: the observations that actions were taken on."""
+        assert self.obs is not None
+        return self.obs[:-1].reshape(self.num_transitions, *self.obs.shape[2:])
+
     def arrays(self, names: Iterable[str] = ARRAY_FIELDS) -> dict[str, NDArray[np.generic]]:
         """The arrays among ``names`` that this rollout has, in travelling order."""
         wanted = set(names)

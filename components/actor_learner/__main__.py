@@ -2,10 +2,10 @@
 
 import math
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.balance import DelayGate, Schedule
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
@@ -14,18 +14,18 @@ from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
     LiveBatch,
-    Outbox,
+    PolicyOutlet,
     Record,
-    Versions,
+    RoundLearner,
     algorithm_of,
     cadence_of,
     learn,
     settle_device,
 )
-from spreeze_zmq.replay import ObservationReplay
+from spreeze_zmq.plan.roles import CRITIC, CRITIC_LEARNER, PART_OF, SAMPLER
+from spreeze_zmq.replay import replay_of
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
-from spreeze_zmq.wire import Message
 
 #: Rollouts taken in before the next update gets its turn.
 ROLLOUTS_AT_ONCE = 8
@@ -35,28 +35,26 @@ class ActorLearner:
     """Observations and critics in, policies out."""
 
     def __init__(self, component: Component) -> None:
-        plan, device = component.plan, settle_device(component)
+        plan, device, part = component.plan, settle_device(component), PART_OF[component.role]
         algorithm, options = algorithm_of(plan)
         environment = component.environment
         self.component = component
-        self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
+        self.schedule = dial.schedule(plan)
         self.intake = Intake(component, environment)
-        self.critics = Weights(component.open("critic"), in_turn=plan.balance.in_order)
-        self.half = algorithm.make_actor(options, environment, device, plan.run.seed)
-        self.replay = ObservationReplay.for_environment(environment, options, device, plan.run.seed)
+        self.critics = Weights(component.open(CRITIC), in_turn=plan.balance.in_order)
+        self.half = algorithms.make(part, algorithm, options, environment, device, plan.run.seed)
+        self.replay = replay_of(algorithm.fields_of(part), environment, options, device, plan.run.seed)
         self.batch = LiveBatch(component, self.half)
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
         self.cadence = cadence_of(component)
         self.work = Work(device)
-        self.outbox = Outbox(component.open("policy"), self.cadence, device)
-        self.record = Record(component.folder.learning / "actor_learner.jsonl", self.cadence)
+        self.policy = PolicyOutlet(component, self.half, self.cadence, device)
+        self.record = Record(component.folder.learning / f"{component.role}.jsonl", self.cadence)
         self.enough: float = plan.run.stop.env_steps or math.inf
         self.critics_from = 0
-        self.versions = Versions(Path(plan.socket_dir, "policy.version"))
         self.env_steps = 0
         self.received = self.received_wanted = 0
         self.updates_published = 0
-        self.published = False
         self.taken: dict[str, int] = {}
         self.told: dict[str, int] | None = {}
         self.metrics: Mapping[str, Any] = {}
@@ -85,7 +83,7 @@ class ActorLearner:
     @property
     def stopping(self) -> bool:
         """Whether nothing new is collected any more."""
-        return "sampler" in self.component.stopping_roles
+        return SAMPLER in self.component.stopping_roles
 
     @property
     def settled(self) -> bool:
@@ -108,7 +106,7 @@ class ActorLearner:
             self.component.poll(sources)
             return
         lacks_samples = len(self.replay) == 0 or not self.takes_critics
-        owed = "observations from sampler" if lacks_samples else "critics from critic_learner"
+        owed = f"observations from {SAMPLER}" if lacks_samples else f"critics from {CRITIC_LEARNER}"
         self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
 
     def take_weights(self) -> None:
@@ -140,7 +138,8 @@ class ActorLearner:
 
     def store(self, rollout: Rollout) -> None:
         """Keep the observations of one rollout."""
-        self.half.observe(self.replay.add(rollout))
+        self.replay.add(rollout)
+        self.half.observe(rollout.acted_on)
         self.received += rollout.num_transitions
 
     def update(self) -> None:
@@ -152,17 +151,17 @@ class ActorLearner:
         """By the clock or by the count; the same policy once more where a sampler waits to hear that its
         rollouts have been taken.
         """
-        self.outbox.serve(wait=not self.may_update)
-        if self.outbox.busy:
+        self.policy.outbox.serve(wait=not self.may_update)
+        if self.policy.outbox.busy:
             return
-        if not self.published:
+        if not self.policy.published:
             self.publish()
             return
         news = self.half.num_updates > self.updates_published or self.cadence.every
         if news and self.cadence.due(self.gate.followed):
-            self.versions.advance()
+            self.policy.versions.advance()
             self.publish()
-            counts = {"version": self.versions.newest, "actor_updates": self.half.num_updates}
+            counts = {"version": self.policy.versions.newest, "actor_updates": self.half.num_updates}
             self.record.write({**counts, "env_steps": self.env_steps}, self.metrics)
         elif self.must_tell():
             self.publish()
@@ -179,38 +178,26 @@ class ActorLearner:
         """
         if self.critics.in_turn and not self.critics.num_taken:
             return
-        self.outbox.put(self.half.weights, self.message(), wait=self.cadence.every > 0 or not self.may_update)
-        self.published, self.updates_published, self.told = True, self.half.num_updates, self.taken
-
-    def message(self) -> Callable[[Any], Message]:
-        """Makes the policy message of the present counts out of a copy of the weights."""
-        fields: dict[str, Any] = {
-            "version": self.versions.newest,
-            "critic_updates": self.gate.critic_updates,
-            "actor_updates": self.half.num_updates,
-            "description": self.half.description(),
-        }
-        if self.schedule is not None:
-            fields["collect_until"] = self.collect_until(self.schedule)
-        env_steps = self.env_steps
-
-        def made(weights: Any) -> Message:
-            fields["extras"] = {**self.half.extras(weights), "env_steps": env_steps}
-            return Message("policy", fields, self.half.policy_arrays(weights))
-
-        return made
+        self.policy.publish(
+            critic_updates=self.gate.critic_updates,
+            policy_updates=self.half.num_updates,
+            env_steps=self.env_steps,
+            collect_until=None if self.schedule is None else self.collect_until(self.schedule),
+            wait=self.cadence.every > 0 or not self.may_update,
+        )
+        self.updates_published, self.told = self.half.num_updates, self.taken
 
     def collect_until(self, schedule: Schedule) -> dict[str, int]:
         """Stream -> position up to which its sampler may begin rollouts under the present version."""
         if self.critics.in_turn:
-            return {"*": schedule.collect_until(self.versions.newest - self.versions.first)}
+            return {"*": schedule.collect_until(self.policy.versions.newest - self.policy.versions.first)}
         return {stream: position + schedule.share for stream, position in self.taken.items()}
 
     # --- what it reports and keeps
 
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report."""
-        return {"actor_updates": self.half.num_updates, "policy_version": self.versions.newest}
+        return {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report; the metrics wait for the device here, twice a second, alone."""
@@ -221,20 +208,21 @@ class ActorLearner:
 
     def state(self) -> dict[str, Any]:
         """Everything that a later life needs."""
-        counters = {"version": self.versions.newest, "env_steps": self.env_steps}
+        counters = {"version": self.policy.versions.newest, "env_steps": self.env_steps}
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from :meth:`state`."""
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
-        self.versions.restore(state["counters"]["version"])
+        self.policy.versions.restore(state["counters"]["version"])
         self.env_steps, self.updates_published = state["counters"]["env_steps"], self.half.num_updates
 
 
 def main(component: Component) -> None:
     """Learn."""
-    learn(component, ActorLearner(component), component.restore_point)
+    learner = RoundLearner if component.plan.learning.on_policy else ActorLearner
+    learn(component, learner(component), component.restore_point)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from spreeze_zmq.channels import Publisher, Puller
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.metrics import Journal, TensorBoard, write_json
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.run.checkpoint import Part, complete, prune
-from spreeze_zmq.run.record import LEARNERS, RunRecord
+from spreeze_zmq.run.record import RunRecord
 from spreeze_zmq.wire import Message
 
 if TYPE_CHECKING:
@@ -59,12 +60,12 @@ class Broker:
             earlier = json.loads(self.goes_on_from.read_text())
             self.record.restore(earlier["record"], self.now_s)
             self.exit_reason = earlier["exit_reason"]
-            if (envs := self.record.moved("sampler", "envs")) is not None:
+            if (envs := self.record.moved(SAMPLER, "envs")) is not None:
                 self.balancer.go_on_with(envs=envs)
-                self.say("set", role="sampler", option="envs", value=envs)
-            if (size := self.record.moved("critic_learner", "batch_size")) is not None:
+                self.say("set", role=SAMPLER, option="envs", value=envs)
+            if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
                 self.balancer.go_on_with(batch_size=size)
-                for role in LEARNERS:
+                for role in self.plan.learning.learners:
                     self.say("set", role=role, option="batch_size", value=size)
         component.hear_own = self.hear  # type: ignore[method-assign]
 
@@ -148,7 +149,8 @@ class Broker:
         folder = message.fields["folder"]
         parts = self.parts.setdefault(folder, {})
         parts[message.sender] = message.fields["part"].values()
-        if len(parts) == sum(self.plan.components[role].count.initial for role in LEARNERS):
+        learners = self.plan.learning.learners
+        if len(parts) == sum(self.plan.components[role].count.initial for role in learners):
             state = {"t_s": self.now_s, "counts": self.record.counts, "best_return": self.record.best_return}
             path = self.component.folder.checkpoints / folder
             complete(path, [Part.from_dict(file) for part in parts.values() for file in part], state)
@@ -190,7 +192,7 @@ class Broker:
         """Look at the rates, write down what is decided from, and have a count changed where that pays."""
         self.next_balance_s = self.now_s + BALANCE_INTERVAL_S
         change = self.balancer.step(
-            self.record.num_workers("sampler"), self.now_s, training=self.state == "training"
+            self.record.num_workers(SAMPLER), self.now_s, training=self.state == "training"
         )
         self.journal.write("balance", self.now_s, self.balancer.figures(self.now_s))
         if change is not None:
@@ -206,8 +208,8 @@ class Broker:
         self.journal.write("set", self.now_s, vars(change))
         self.record.take_move(change.role, change.option, change.count, change.reason, self.now_s)
         self.say("set", role=change.role, option=change.option, value=change.count, reason=change.reason)
-        if change.role in LEARNERS:  # the reason is said once
-            for role in set(LEARNERS) - {change.role}:
+        if change.role in self.plan.learning.learners:  # the reason is said once
+            for role in set(self.plan.learning.learners) - {change.role}:
                 self.say("set", role=role, option=change.option, value=change.count)
 
     def end(self, reason: str) -> None:

@@ -1,6 +1,7 @@
 """Critic-learner: owns a replay, trains the critics at the stated replay ratio, and publishes them.
 
-Several of them train as one, each with a shard of the replay; the first publishes.
+Several of them train as one, each with a shard of the replay; the first publishes. Where the algorithm has no
+actor-learner, what the critics say is the policy, and this learner publishes that.
 """
 
 import math
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
@@ -15,9 +17,13 @@ from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
     Intake,
+    KnownPolicies,
     LiveBatch,
     Outbox,
+    OwnPolicies,
+    PolicyOutlet,
     Record,
+    RoundLearner,
     Staleness,
     algorithm_of,
     cadence_of,
@@ -27,6 +33,7 @@ from spreeze_zmq.learner import (
     share_of,
     updates_of,
 )
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY, SAMPLER, publisher_of_policy
 from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -37,19 +44,26 @@ class CriticLearner:
     """Experience and policies in, critics out."""
 
     def __init__(self, component: Component) -> None:
-        plan, device = component.plan, settle_device(component)
+        plan, device, part = component.plan, settle_device(component), PART_OF[component.role]
         algorithm, options = algorithm_of(plan)
         environment = component.environment
         self.component = component
         options = share_of(component, options)
         self.is_first, self.seed = component.index == 0, seed_of(component)
         self.balance = plan.balance
-        self.schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
+        self.schedule = dial.schedule(plan)
         self.cadence = cadence_of(component)
-        self.policies = Weights(component.open("policy"), in_turn=self.balance.in_order)
+        self.half = algorithms.make(part, algorithm, options, environment, device, plan.run.seed)
+        self.own_policy: PolicyOutlet | None = None
+        self.actors_policies: Weights | None = None
+        if publisher_of_policy(plan.learning.learners) == component.role:
+            self.own_policy = PolicyOutlet(component, self.half, self.cadence, device)
+            self.policies: KnownPolicies = OwnPolicies(self.own_policy.versions)
+        else:
+            in_order = self.balance.in_order
+            self.policies = self.actors_policies = Weights(component.open(POLICY), in_turn=in_order)
         self.staleness = Staleness(self.balance.max_policy_lag, self.policies, self.cadence)
         self.intake = Intake(component, environment, self.staleness.too_stale)
-        self.half = algorithm.make_critic(options, environment, device, plan.run.seed)
         self.replay = transition_replay(environment, options, device, self.seed)
         self.enough: float = plan.run.stop.env_steps or math.inf
         starts: int = options.learning_starts
@@ -59,8 +73,12 @@ class CriticLearner:
         self.batch = LiveBatch(component, self.half)
         self.updates = updates_of(component, self.half, self.batch, self.cadence, device)
         self.work = Work(device)
-        self.outbox = Outbox(component.open("critic"), self.cadence, device) if self.is_first else None
-        self.record = Record(component.folder.learning / "critic_learner.jsonl", self.cadence)
+        self.outbox: Outbox | None = None
+        if self.own_policy is not None:
+            self.outbox = self.own_policy.outbox
+        elif self.is_first:
+            self.outbox = Outbox(component.open(CRITIC), self.cadence, device)
+        self.record = Record(component.folder.learning / f"{component.role}.jsonl", self.cadence)
         self.version = self.env_steps = 0
         self.received = self.trained = self.trained_before = 0
         self.updates_before = self.updates_published = 0
@@ -101,7 +119,7 @@ class CriticLearner:
     @property
     def stopping(self) -> bool:
         """Whether nothing new is collected any more."""
-        return "sampler" in self.component.stopping_roles
+        return SAMPLER in self.component.stopping_roles
 
     @property
     def settled(self) -> bool:
@@ -117,8 +135,9 @@ class CriticLearner:
         self.adopt_batch()
         self.updates.attend(self.stopping)
         sources: list[Any] = []
-        if not self.policies.in_turn or self.policies.num_taken < self.policies_needed:
-            sources.append(self.policies.subscriber)
+        policies = self.actors_policies
+        if policies is not None and (not policies.in_turn or policies.num_taken < self.policies_needed):
+            sources.append(policies.subscriber)
         if self.may_pull:
             sources.append(self.intake.puller)
         if self.may_update or (self.may_pull and self.intake.ready):
@@ -129,19 +148,20 @@ class CriticLearner:
             self.component.wait_elsewhere(self.finish_update, charge="idle", waiting_for=owed)
             return
         lacks_policy = self.policies.num_taken < self.policies_needed
-        owed = "a policy from actor_learner" if lacks_policy else "rollouts from sampler"
+        owed = f"a policy from {ACTOR_LEARNER}" if lacks_policy else f"rollouts from {SAMPLER}"
         self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
 
     def take_weights(self) -> None:
         """Adopt the newest policy, or the next one in its turn, for the target actions and their entropy."""
-        if self.policies.in_turn and self.policies.num_taken >= self.policies_needed:
+        policies = self.actors_policies
+        if policies is None or (policies.in_turn and policies.num_taken >= self.policies_needed):
             return
-        message = self.policies.take()
+        message = policies.take()
         if message is None:
             return
         extras = message.fields["extras"]
         self.half.load_policy(message.arrays, extras)
-        if self.policies.num_taken == 1:
+        if policies.num_taken == 1:
             self.staleness.begin()
             # To a life that begins with an older checkpoint the actor-learner says how many were received.
             # Of several the first one hears it for all.
@@ -158,6 +178,8 @@ class CriticLearner:
     def store(self, rollout: Rollout) -> None:
         """Enter one rollout in the replay, the ratio, the account and the lag."""
         self.replay.add(rollout)
+        if self.own_policy is not None:
+            self.half.observe(rollout.acted_on)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         self.gate.received += 0 if self.stopping else rollout.num_transitions
         self.receive(rollout.num_transitions)
@@ -168,6 +190,7 @@ class CriticLearner:
     def receive(self, transitions: int) -> None:
         """Count what the run has received by this process."""
         self.env_steps += transitions
+        self.half.env_steps = self.env_steps
         self.received += transitions
         self.updates.receive(transitions)
 
@@ -211,6 +234,8 @@ class CriticLearner:
         if due or self.must_tell():
             self.updates_published = updates
             self.version += 1
+            if due and self.own_policy is not None:
+                self.own_policy.versions.advance()
             self.publish()
             if due:
                 counts = {"critic_updates": self.half.num_updates, "env_steps": self.env_steps}
@@ -218,12 +243,15 @@ class CriticLearner:
 
     def must_tell(self) -> bool:
         """Whether it waits for samplers that may be waiting for it."""
-        if self.schedule is None or self.policies.in_turn or self.gate.may_update:
+        if self.schedule is None or self.balance.in_order or self.gate.may_update:
             return False
         return self.schedule.used_up(self.intake.taken(), self.told)
 
     def publish(self) -> None:
-        """Send the critics to the actor-learner; of several, the first does."""
+        """Send the critics to the actor-learner, or the policy to everybody; of several, the first does."""
+        if self.own_policy is not None:
+            self.publish_policy(self.own_policy)
+            return
         if self.outbox is None:
             return
         fields: dict[str, Any] = {
@@ -231,11 +259,28 @@ class CriticLearner:
             "critic_updates": self.half.num_updates,
             "env_steps": self.env_steps,
         }
-        if self.schedule is not None and not self.policies.in_turn:
+        if self.schedule is not None and not self.balance.in_order:
             fields["taken"] = self.told = self.intake.taken()
         self.outbox.put(
             self.half.weights,
             lambda weights: Message("critic", fields, {"parameters": weights}),
+            wait=self.cadence.every > 0 or not self.may_update,
+        )
+
+    def publish_policy(self, outlet: PolicyOutlet) -> None:
+        """Send the policy; version 0 says that it has not learned anything yet."""
+        collect_until = None
+        if self.schedule is not None:
+            self.told = self.intake.taken()
+            collect_until = {stream: position + self.schedule.share for stream, position in self.told.items()}
+            if self.balance.in_order:
+                since_first = outlet.versions.newest - outlet.versions.first
+                collect_until = {"*": self.schedule.collect_until(since_first)}
+        outlet.publish(
+            critic_updates=self.half.num_updates,
+            policy_updates=self.half.num_updates,
+            env_steps=self.env_steps,
+            collect_until=collect_until,
             wait=self.cadence.every > 0 or not self.may_update,
         )
 
@@ -246,6 +291,8 @@ class CriticLearner:
         counted in earlier lives, and the updates, which are the same for all.
         """
         counted: dict[str, float] = {"env_steps": self.received, "trained_transitions": self.trained}
+        if self.own_policy is not None:
+            counted["policy_version"] = self.own_policy.versions.newest
         return {**counted, "critic_updates": self.half.num_updates} if self.is_first else counted
 
     def policy_lag(self) -> dict[str, float]:
@@ -271,6 +318,7 @@ class CriticLearner:
         """Everything that a later life needs; the replay itself is saved only where the topology asks."""
         trained = self.trained_before + self.updates.count * (self.trained - self.trained_before)
         counters = {"version": self.version, "env_steps": self.env_steps, "trained": trained}
+        counters["policy_version"] = self.policies.version
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -284,6 +332,8 @@ class CriticLearner:
         self.version, self.env_steps, trained = (
             state["counters"][k] for k in ("version", "env_steps", "trained")
         )
+        if self.own_policy is not None:
+            self.own_policy.versions.restore(state["counters"]["policy_version"])
         if self.is_first:
             self.replay.set_random_state(state["replay"])
             self.received, self.trained, self.trained_before = self.env_steps, trained, trained
@@ -294,6 +344,9 @@ class CriticLearner:
 
 def main(component: Component) -> None:
     """Learn, and leave no update behind that others have taken."""
+    if component.plan.learning.on_policy:
+        learn(component, RoundLearner(component), component.restore_point)
+        return
     learner = CriticLearner(component)
     learn(component, learner, learner.updates.restore_point)
     learner.updates.leave(learner.finish_update)

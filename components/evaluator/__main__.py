@@ -13,7 +13,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy import Policy, read_file, usable
 from spreeze_zmq.run.evaluation import EvaluationBudget, Score, play
 
 #: Steps between two looks at the channels while episodes are played.
@@ -47,7 +47,7 @@ class Evaluator:
     def best_so_far(self) -> float:
         """The score of the policy that this run's folder holds already, so that a restart keeps it."""
         path = self.component.folder.best_policy
-        return float(Policy.load(path).metadata["mean_return"]) if path.exists() else -np.inf
+        return float(read_file(path)[2]["mean_return"]) if path.exists() else -np.inf
 
     def evaluate(self, policy: Policy) -> None:
         """Play, report, keep the policy where it is the best so far; then rest until its cost is back within
@@ -55,7 +55,8 @@ class Evaluator:
         """
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         self.seed += self.num_episodes
-        score = play(self.envs, policy, self.seed, self.go_on)
+        with usable(policy.version):
+            score = play(self.envs, policy, self.seed, self.go_on)
         if score is None:
             return
         self.report(policy, score, time.monotonic() - began_s)
@@ -110,7 +111,8 @@ def main(component: Component) -> None:
     newest: Policy | None = None
     while component.running:
         if (message := policies.newest()) is not None:
-            newest = Policy.from_message(message.fields, message.arrays)
+            with usable(message.fields["version"]):
+                newest = Policy.from_message(message.fields, message.arrays)
         if (rest_s := evaluator.rest_s) > 0:
             component.poll(timeout_s=min(rest_s, 0.5))
         elif newest is None or newest.version == evaluated:

@@ -9,13 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Pusher
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.policy import Policy, usable
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import rollout_message
 
@@ -31,15 +33,18 @@ SETTLE_S = 0.2
 class Collector:
     """Steps the environments and turns their steps into rollouts."""
 
-    def __init__(self, component: Component) -> None:
+    def __init__(self, component: Component, *, log_prob: bool) -> None:
         spec = component.environment
         self.component = component
+        self.log_prob = log_prob
         self.num_steps: int = component.options["rollout_steps"]
         self.num_envs = self.wanted_envs = int(component.options["envs"])
+        self.place = self.places()
         self.seeds = component.seed_sequence()
         self.envs = self.made(self.num_envs, self.seeds)
         self.rng = np.random.default_rng(self.seeds)
         self.obs_dtype = np.dtype(spec.obs_dtype)
+        self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
         self.obs, _ = self.envs.reset()
         self.returns: list[float] = []
         self.lengths: list[int] = []
@@ -73,24 +78,58 @@ class Collector:
         before, self.envs, self.cut = self.envs, self.made(self.wanted_envs, self.seeds.spawn(1)[0]), False
         before.close()
         self.num_envs = self.wanted_envs
+        self.place = self.places()
         self.obs, _ = self.envs.reset()
         log.info("steps %d environments from now on", self.num_envs)
+
+    def places(self) -> NDArray[np.float32]:
+        """``[N]``: where each environment stands among those that the run begins with, from 0 to 1."""
+        total = self.component.plan.components["sampler"].count.initial * self.num_envs
+        mine = self.component.index * self.num_envs + np.arange(self.num_envs)
+        return np.clip(mine / max(total - 1, 1), 0.0, 1.0).astype(np.float32)
+
+    def act(
+        self, policy: Policy, obs: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32] | None]:
+        """The actions ``[N, *action_shape]`` as they were drawn, as the environments are given them, and
+        their log densities ``[N]`` where a learner asks for them.
+
+        Raises:
+            WireError: the policy cannot act in this environment.
+        """
+        action, log_prob = policy.act(obs, self.rng, place=self.place, log_prob=self.log_prob)
+        shape = (self.num_envs, *self.component.environment.action_shape)
+        if action.dtype != self.action_dtype or action.size != math.prod(shape):
+            raise WireError(
+                "bad_policy",
+                f"its actions are {action.dtype} {list(action.shape)}, "
+                f"the environments take {self.action_dtype} {list(shape)}",
+            )
+        action = action.reshape(shape)  # a multi-discrete action of one choice has one dimension more
+        return action, policy.env_action(action), log_prob
 
     def collect(self, policy: Policy) -> Rollout:
         """``num_steps`` steps of every environment; fresh arrays, since ZeroMQ keeps those of the last
         rollout. Reports go on meanwhile: slow environments are no reason to be silent.
+
+        Raises:
+            WireError: the policy cannot act in this environment.
         """
         shape = (self.num_steps, self.num_envs)
         obs = np.empty((self.num_steps + 1, *self.obs.shape), self.obs_dtype)
         reward = np.empty(shape, np.float32)
         terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
-        actions, final_obs = [], []
+        actions: list[NDArray[Any]] = []
+        log_probs: list[NDArray[np.float32]] = []
+        final_obs = []
         final_index: list[tuple[int, Any]] = []
         obs[0] = self.obs
         for t in range(self.num_steps):
-            action = policy.act(obs[t], self.rng)
+            action, env_action, log_prob = self.act(policy, obs[t])
             actions.append(action)
-            obs[t + 1], reward[t], terminated[t], truncated[t], info = self.envs.step(action)
+            if log_prob is not None:
+                log_probs.append(log_prob)
+            obs[t + 1], reward[t], terminated[t], truncated[t], info = self.envs.step(env_action)
             if "_final_obs" in info:
                 ended = np.flatnonzero(info["_final_obs"])
                 final_obs.append(info["final_obs"][ended])
@@ -124,6 +163,7 @@ class Collector:
             truncated=truncated,
             final_obs=np.concatenate([no_obs, *final_obs], dtype=self.obs_dtype)[order],
             final_index=index[order],
+            log_prob=np.stack(log_probs) if self.log_prob else None,
         )
 
 
@@ -206,9 +246,14 @@ class Acting:
         return self.policy is not None and max(o.produced for o in self.outlets) < self.collect_until
 
     def adopt(self) -> None:
-        """Take up the policy that is next, where there is one."""
+        """Take up the policy that is next, where there is one.
+
+        Raises:
+            InputError: it cannot be used; nor could those after it, which come of the same algorithm.
+        """
         if (message := self.weights.take()) is not None:
-            self.policy = Policy.from_message(message.fields, message.arrays)
+            with usable(message.fields["version"]):
+                self.policy = Policy.from_message(message.fields, message.arrays)
             limits = message.fields.get("collect_until", {})
             stream = f"{self.component.name}/{self.component.incarnation}"
             self.collect_until = limits.get(stream, limits.get("*", math.inf))
@@ -219,7 +264,7 @@ def main(component: Component) -> None:
     outlets = [Outlet(component, channel) for channel in component.channels_named("experience.")]
     component.figures["pushed"] = lambda: {outlet.learner: outlet.produced for outlet in outlets}
     acting = Acting(component, outlets)
-    collector = Collector(component)
+    collector = Collector(component, log_prob=any("log_prob" in outlet.fields for outlet in outlets))
     component.ready()
     episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
     while component.running:
@@ -227,7 +272,8 @@ def main(component: Component) -> None:
             outlet.wait_for_place()
         if (policy := acting.next()) is None:
             break
-        rollout = collector.collect(policy)
+        with usable(policy.version):
+            rollout = collector.collect(policy)
         for outlet in outlets:
             outlet.push(rollout)
         component.poll()

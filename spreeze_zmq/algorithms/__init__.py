@@ -1,29 +1,29 @@
-"""The algorithms by name. Importing this package imports no torch: validating a topology must stay fast."""
+"""The algorithms, by name or by ``module:Class``. Importing this package imports no torch."""
 
 from __future__ import annotations
 
-from spreeze_zmq.algorithms.interface import ActorHalf, Algorithm, Batch, CriticHalf, Environment
-from spreeze_zmq.algorithms.options import nearest, options_from
-from spreeze_zmq.algorithms.sac import SAC
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.options import (
+    ReplayOptions,
+    RolloutOptions,
+    TrainingOptions,
+    option,
+    options_from,
+)
+from spreeze_zmq.algorithms.registry import batch_bytes, check, get, make, names
 
-__all__ = ["ActorHalf", "Algorithm", "Batch", "CriticHalf", "Environment", "get", "names", "options_from"]
-
-_ALGORITHMS = {algorithm.name: algorithm for algorithm in (SAC,)}
-
-
-def names() -> tuple[str, ...]:
-    """Every algorithm's name, sorted."""
-    return tuple(sorted(_ALGORITHMS))
-
-
-def get(name: str) -> Algorithm:
-    """The algorithm called ``name``.
-
-    Raises:
-        InputError: there is none; the message gives the nearest names.
-    """
-    try:
-        return _ALGORITHMS[name]
-    except KeyError:
-        raise InputError(f"unknown algorithm {name!r}{nearest(name, _ALGORITHMS)}") from None
+__all__ = [
+    "Algorithm",
+    "Loss",
+    "Networks",
+    "ReplayOptions",
+    "RolloutOptions",
+    "TrainingOptions",
+    "batch_bytes",
+    "check",
+    "get",
+    "make",
+    "names",
+    "option",
+    "options_from",
+]

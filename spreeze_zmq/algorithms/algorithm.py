@@ -1,9 +1,9 @@
 """What an algorithm is: one class in plain torch, from which the processes of a run are made.
 
-An algorithm declares its options, its networks, a loss for each learner, what follows an update and how the
-policy's output becomes an action. It knows no socket, file, clock or process. The library runs ``critic_loss``
-in the critic-learner and ``policy_loss`` in the actor-learner; an algorithm without a ``policy_loss`` has no
-actor-learner, and its critic-learner publishes the policy.
+An algorithm declares its options, its networks, a loss for each learner, what follows an update and how
+the policy's output becomes an action. It knows no socket, file, clock or process. The library runs
+``critic_loss`` in the critic-learner and ``policy_loss`` in the actor-learner; an algorithm without a
+``policy_loss`` has no actor-learner, and its critic-learner publishes the policy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from spreeze_zmq.algorithms.options import RolloutOptions, TrainingOptions
+from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
 
@@ -77,7 +77,7 @@ class Algorithm(ABC):
         env_steps: transitions that the run has sampled, as far as this process knows; for schedules.
     """
 
-    Options: ClassVar[type[TrainingOptions]]
+    Options: ClassVar[type[Any]]
     acts_in: ClassVar[tuple[str, ...]] = ("box",)
     needs_bounds: ClassVar[bool] = True
     critic_fields: ClassVar[tuple[str, ...]] = TRANSITION_FIELDS
@@ -107,8 +107,8 @@ class Algorithm(ABC):
     def policy_loss(self, batch: Any) -> Loss | torch.Tensor:
         """The loss of the actor-learner; where it is left out there is no actor-learner.
 
-        With :class:`ReplayOptions` the batch has ``obs`` ``[B, size]`` (and what ``policy_fields`` adds), with
-        :class:`RolloutOptions` the same as in :meth:`critic_loss`.
+        With :class:`ReplayOptions` the batch has ``obs`` ``[B, size]`` (and what ``policy_fields`` adds),
+        with :class:`RolloutOptions` the same as in :meth:`critic_loss`.
         """
         raise NotImplementedError
 
@@ -118,17 +118,36 @@ class Algorithm(ABC):
         """
         return {}
 
-    def after_critic_step(self) -> None:
+    def after_critic_step(self) -> None:  # noqa: B027 (most algorithms need one of the two)
         """What follows a step of the critic-learner, such as moving targets; no gradient is kept."""
 
-    def after_policy_step(self) -> None:
+    def after_policy_step(self) -> None:  # noqa: B027
         """What follows a step of the actor-learner; no gradient is kept."""
 
     @abstractmethod
     def distribution(self) -> Distribution:
         """How the acting network's output becomes actions; asked again at each publication."""
 
+    def act(self, obs: torch.Tensor, greedy: bool) -> torch.Tensor:
+        """Choose actions in a way of your own, where no distribution of the acting network's output will do.
+
+        Such a policy travels by the name of its class: samplers in Python load that, others refuse it.
+
+        Args:
+            obs: ``[N, size]``, normalised rows.
+            greedy: without exploration, as the evaluator plays.
+
+        Returns:
+            ``[N, *action_shape]`` in the environment's units, float32 or int64.
+        """
+        raise NotImplementedError
+
     # --- what follows from it
+
+    @classmethod
+    def acts_by_itself(cls) -> bool:
+        """Whether it chooses actions by an :meth:`act` of its own."""
+        return cls.act is not Algorithm.act
 
     @classmethod
     def has_policy_loss(cls) -> bool:

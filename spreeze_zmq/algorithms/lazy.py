@@ -1,4 +1,6 @@
-"""torch, imported when it is first used: a topology is validated without the second and more that it takes."""
+"""torch and the networks made of it, imported when first used: a topology is validated without the second and
+more that importing torch takes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ class LazyModule:
 
 if TYPE_CHECKING:
     import torch
+
+    from spreeze_zmq import nn
 else:
     torch = LazyModule("torch")
+    nn = LazyModule("spreeze_zmq.nn")
 
-__all__ = ["torch"]
+__all__ = ["nn", "torch"]

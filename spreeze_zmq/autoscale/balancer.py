@@ -16,7 +16,8 @@ from spreeze_zmq.autoscale.tuning import Tuning
 from spreeze_zmq.autoscale.windows import Windows
 from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.topology.resolve import LEARNERS, available_cores
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, SAMPLER
+from spreeze_zmq.topology.resolve import available_cores
 
 if TYPE_CHECKING:
     from spreeze_zmq.plan.status import Balance
@@ -41,8 +42,7 @@ class Balancer:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.cores, self.gpus = plan, available_cores(), Gpus()
-        self.learners = [role for role in LEARNERS if role in plan.components]
-        first, *others = self.learners
+        first, *others = plan.learning.learners
         critics = [f"{first}-{index}" for index in range(plan.components[first].count.initial)]
         followers = [f"{role}-0" for role in others]
         self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers)
@@ -57,7 +57,7 @@ class Balancer:
     def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Enter a report."""
         begins = self.windows.take(sender, incarnation, fields, now_s)
-        if begins and fields["role"] in ("sampler", *self.learners):
+        if begins and fields["role"] in (SAMPLER, *LEARNERS):
             self.disturb(now_s)
 
     def lose(self, sender: str, now_s: float) -> None:
@@ -137,20 +137,20 @@ class Balancer:
 
     def _granule(self) -> float:
         """Transitions that come or are asked for at once: those of a rollout, or of what one update needs."""
-        rollout = self.plan.components["sampler"].options.get("rollout_steps", 1) * self.envs.present
-        batch = self.batch_size.present if self.batch_size else self.plan.algorithm.get("batch_size", 1)
+        rollout = self.plan.components[SAMPLER].options.get("rollout_steps", 1) * self.envs.present
+        batch = self.batch_size.present if self.batch_size else self.plan.learning.batch_size
         update = len(self.windows.critics) * batch / self.plan.balance.replay_ratio
         return max(1.0, float(rollout), update)
 
 
 def _samplers(plan: Plan) -> Samplers:
-    count = plan.components["sampler"].count
+    count = plan.components[SAMPLER].count
     least, most = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
     return Samplers(count.initial, least, most)
 
 
 def _envs(plan: Plan) -> Envs:
-    sampler = plan.components["sampler"]
+    sampler = plan.components[SAMPLER]
     envs = int(sampler.options.get("envs", 1))
     least, most = sampler.ranges.get("envs", (envs, envs))
     return Envs(envs, least, most)

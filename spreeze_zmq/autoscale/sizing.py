@@ -19,12 +19,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.algorithms.batch_scaling import scaled
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.batch_scaling import WORDS, following, scaled
 from spreeze_zmq.autoscale import machine_cache
 from spreeze_zmq.autoscale.knee import knee
 from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.topology.resolve import LEARNERS
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS
 
 log = logging.getLogger("spreeze")
 
@@ -40,10 +41,8 @@ KEEP_FREED_MEMORY = {
 }
 #: It ends of itself within seconds; this is for one that hangs.
 TIMEOUT_S = 120.0
-#: What the speed of an update does not depend on.
-WITHOUT_EFFECT = ("learning_rate", "tau", "reference_batch_size", "gamma", "learning_starts")
-#: The options that follow the batch size.
-FOLLOWING = ("learning_rate", "tau")
+#: What the speed of an update does not depend on, beside the options that follow the batch size.
+WITHOUT_EFFECT = ("reference_batch_size", "gamma", "learning_starts")
 #: Why there is no larger batch in a curve, in words.
 ENDS = {
     "flat": "more gains nothing",
@@ -92,7 +91,7 @@ def settle(plan: Plan, *, anew: bool = False, say: Callable[[str], None] = log.i
     """The plan with nothing left to measure.
 
     ``plan.measured`` then holds, of what was left open: ``batch_size`` {chosen, reaches, curve, ended},
-    ``scaling`` {reference_batch_size, kappa, learning_rate, tau}, ``threads`` {chosen, reaches, curve}, and
+    ``scaling`` {reference_batch_size, kappa, options}, ``threads`` {chosen, reaches, curve}, and
     ``source``, where the curves come from.
 
     Args:
@@ -127,7 +126,7 @@ def measure(plan: Plan) -> Curves:
     Raises:
         InputError, ComponentFailed: see ``settle``.
     """
-    threads = str(plan.components["critic_learner"].threads)
+    threads = str(plan.components[CRITIC_LEARNER].threads)
     environment = {**os.environ, **KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     what = " and ".join(plan.to_measure)
     began_s = time.monotonic()
@@ -148,34 +147,45 @@ def measure(plan: Plan) -> Curves:
 
 def resolved(plan: Plan, curves: Curves, source: str) -> Plan:
     """The plan with the numbers that the curves ask for. Pure."""
-    algorithm, components = dict(plan.algorithm), dict(plan.components)
+    algorithm, components, learning = dict(plan.algorithm), dict(plan.components), plan.learning
     measured: dict[str, Any] = {"source": source}
     if BATCH_SIZE in plan.to_measure:
         batch_size = knee(curves.batch_sizes)
-        algorithm |= {"batch_size": batch_size, **scaled(plan.algorithm, batch_size)}
+        algorithm |= {"batch_size": batch_size, **scaled(_options(plan), plan.algorithm, batch_size)}
+        learning = replace(learning, batch_size=batch_size)
         measured["batch_size"] = {**_choice(curves.batch_sizes), "ended": curves.ended}
-        measured["scaling"] = scaling_of(plan.algorithm, batch_size)
+        measured["scaling"] = scaling_of(plan, batch_size)
     for role in [role for role, key in THREADS.items() if key in plan.to_measure]:
         components[role] = replace(components[role], threads=knee(curves.threads))
         measured["threads"] = _choice(curves.threads)
-    return replace(plan, algorithm=algorithm, components=components, to_measure=(), measured=measured)
+    return replace(
+        plan, algorithm=algorithm, learning=learning, components=components, to_measure=(), measured=measured
+    )
 
 
-def scaling_of(options: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
-    """What a batch size makes of the options that follow it; ``options`` as they are stated."""
+def scaling_of(plan: Plan, batch_size: int) -> dict[str, Any]:
+    """What a batch size makes of the options that follow it: ``options`` {name: {rule, stated, scaled}}."""
+    kind, options = _options(plan), stated(plan)
     reference = options["reference_batch_size"]
-    follows = scaled(options, batch_size)
+    rules = following(kind)
     return {
         "reference_batch_size": reference,
         "kappa": batch_size / reference,
-        **{name: {"stated": options[name], "scaled": value} for name, value in follows.items()},
+        "options": {
+            name: {"rule": rules[name], "stated": options[name], "scaled": value}
+            for name, value in scaled(kind, options, batch_size).items()
+        },
     }
 
 
 def stated(plan: Plan) -> dict[str, Any]:
     """The algorithm's options as the topology states them, before a measured batch has scaled any."""
-    scaling = plan.measured["scaling"]
-    return {**plan.algorithm, **{name: scaling[name]["stated"] for name in FOLLOWING if name in scaling}}
+    before = plan.measured.get("scaling", {}).get("options", {})
+    return {**plan.algorithm, **{name: option["stated"] for name, option in before.items()}}
+
+
+def _options(plan: Plan) -> type[Any]:
+    return algorithms.get(plan.run.algorithm).Options
 
 
 def _choice(curve: Mapping[int, float]) -> dict[str, Any]:
@@ -202,19 +212,19 @@ def lines(measured: Mapping[str, Any]) -> list[str]:
 
 
 def scaling_line(scaling: Mapping[str, Any]) -> str:
-    """The rule with its figures."""
+    """The rules with their figures."""
     kappa = scaling["kappa"]
-    rules = {
-        "learning_rate": f"{{stated:g}} x sqrt({kappa:g}) = {{scaled:.4g}} (arXiv 2205.10287)",
-        "tau": f"1 - (1 - {{stated:g}})^{kappa:g} = {{scaled:.4g}} (arXiv 2307.13813)",
-    }
-    parts = [f"{name} {rule.format(**scaling[name])}" for name, rule in rules.items() if name in scaling]
+    parts = [
+        f"{name} {WORDS[option['rule']].format(kappa=kappa, **option)}"
+        for name, option in scaling["options"].items()
+    ]
     return f"for {kappa:g} times the batch of {scaling['reference_batch_size']}: {', '.join(parts)}"
 
 
 def subject_of(plan: Plan) -> dict[str, Any]:
     """Everything that the curves depend on, in JSON's own types."""
-    learner = plan.components["critic_learner"]
+    learner = plan.components[CRITIC_LEARNER]
+    without = {*WITHOUT_EFFECT, *following(_options(plan))}
     environment = plan.environment.to_dict()
     shapes = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes")
     subject = {
@@ -222,7 +232,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         "machine": machine_cache.machine(),
         "measured": plan.to_measure,
         "environment": {name: environment[name] for name in shapes},
-        "algorithm": {name: value for name, value in plan.algorithm.items() if name not in WITHOUT_EFFECT},
+        "algorithm": {name: value for name, value in plan.algorithm.items() if name not in without},
         "device": learner.options.get("device", "cpu"),
         "threads": learner.threads,
     }

@@ -12,7 +12,7 @@ from typing import Any
 
 from spreeze_zmq.autoscale import machine_cache
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.topology.resolve import LEARNERS
+from spreeze_zmq.plan.roles import SAMPLER
 
 #: No machine runs more processes than this of one role.
 MOST = 100_000
@@ -42,7 +42,7 @@ def begin(plan: Plan) -> tuple[Plan, str]:
     A count that the topology fixes, and a lock-step run, which must repeat itself, stay as they are; then the
     text is empty.
     """
-    sampler = plan.components["sampler"]
+    sampler = plan.components[SAMPLER]
     if not (movable(plan) or sampler.ranges):
         return plan, ""
     found = recall(plan)
@@ -62,14 +62,14 @@ def begin(plan: Plan) -> tuple[Plan, str]:
         f"{found.trained_transitions_per_s:,.0f} trained transitions a second"
     )
     measured = {**plan.measured, "samplers": {"chosen": sampler.count.initial, "source": why}}
-    return replace(plan, components={**plan.components, "sampler": sampler}, measured=measured), why
+    return replace(plan, components={**plan.components, SAMPLER: sampler}, measured=measured), why
 
 
 def movable(plan: Plan) -> bool:
     """Whether the number of samplers is this machine's to choose: the topology gives a range, the launcher
     starts them, and the run need not repeat itself exactly.
     """
-    sampler = plan.components["sampler"]
+    sampler = plan.components[SAMPLER]
     ranged = sampler.count.minimum < sampler.count.maximum
     return ranged and sampler.launched and plan.balance.mode != "lockstep"
 
@@ -101,7 +101,7 @@ def _read(found: Any) -> Tuning:
 
 def _subject(plan: Plan) -> dict[str, Any]:
     """Everything that the right count depends on, in JSON's own types."""
-    roles = [role for role in ("sampler", *LEARNERS) if role in plan.components]
+    roles = (SAMPLER, *plan.learning.learners)
     subject = {
         "what": "number of samplers",
         "machine": machine_cache.machine(),
@@ -114,7 +114,7 @@ def _subject(plan: Plan) -> dict[str, Any]:
             "pin": plan.balance.pin,
         },
         "components": {role: _about(plan, role) for role in roles},
-        "learners": {role: plan.components[role].count.initial for role in roles[1:]},
+        "learners": {role: plan.components[role].count.initial for role in plan.learning.learners},
     }
     plain: dict[str, Any] = json.loads(json.dumps(subject))
     return plain

@@ -109,7 +109,8 @@ def check(names: list[str], env_id: str, seconds: float, path: Path | None, devi
     if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
         raise InputError(f"--json {path}: no file can be written there")
     try:
-        algorithms.get("sac").check(envs.probe(env_id))
+        sac = algorithms.get("sac")
+        sac.check(envs.probe(env_id), sac.Options())
     except InvalidEnvironment as error:
         text = str(error)
         raise InputError("--env " + (text if text.startswith(env_id) else f"{env_id}: {text}")) from None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms import ActorHalf, CriticHalf
+from spreeze_zmq.algorithms.interface import CriticHalf, PolicyHalf
 from spreeze_zmq.bench.figures import Figure, Rate, Way, in_turn, paired
 from spreeze_zmq.bench.replay import CAPACITY, INGESTED_PER_S, full_replay
 from spreeze_zmq.bench.update_arithmetic import (
@@ -49,7 +49,7 @@ class Bench:
     precision: str
     batch_size: int
     critic: CriticHalf
-    actor: ActorHalf
+    actor: PolicyHalf
     replay: Replay
     observations: ObservationReplay
 
@@ -108,9 +108,9 @@ def prepared(
 ) -> Bench:
     """Both halves, warmed up: their graphs are recorded."""
     algorithm = algorithms.get("sac")
-    options = algorithm.options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
-    critic = algorithm.make_critic(options, spec, device, 1)
-    actor = algorithm.make_actor(options, spec, device, 1)
+    options = algorithm.Options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
+    critic = algorithms.make("critic", algorithm, options, spec, device, 1)
+    actor = algorithms.make("policy", algorithm, options, spec, device, 1)
     bench = Bench(spec, device, precision, batch_size, critic, actor, *replays)
     for _ in range(WARM_UP_CALLS + 2):
         bench.update_both()

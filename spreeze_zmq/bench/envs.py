@@ -19,7 +19,7 @@ from spreeze_zmq.bench.figures import Figure, Rate, Section, Way, in_turn, paire
 from spreeze_zmq.bench.physics import bare_mujoco, cycled, random_actions
 from spreeze_zmq.bench.sampler import running_sampler
 from spreeze_zmq.bench.uneven import mean_step_s
-from spreeze_zmq.envs.envpool_batch import HOW_TO_INSTALL
+from spreeze_zmq.envs.engines.envpool_batch import HOW_TO_INSTALL
 from spreeze_zmq.topology.resolve import available_cores
 
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")

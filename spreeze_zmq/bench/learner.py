@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms import ActorHalf, CriticHalf
+from spreeze_zmq.algorithms.interface import CriticHalf, PolicyHalf
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.bench.figures import Figure, Rate, Section, Way, in_turn, number, paired, typical
 from spreeze_zmq.bench.replay import measure_feeding
@@ -84,11 +84,13 @@ def run(env_id: str, seconds: float, batch_sizes: Sequence[int]) -> list[Figure]
     return figures + measure_feeding(spec, critic.update, batch, what, share_s)
 
 
-def make_halves(spec: EnvironmentSpec, precision: str, batch_size: int) -> tuple[CriticHalf, ActorHalf]:
+def make_halves(spec: EnvironmentSpec, precision: str, batch_size: int) -> tuple[CriticHalf, PolicyHalf]:
     """SAC with two hidden layers."""
     algorithm = algorithms.get("sac")
-    options = algorithm.options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
-    return algorithm.make_critic(options, spec, "cpu", 1), algorithm.make_actor(options, spec, "cpu", 1)
+    options = algorithm.Options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
+    return algorithms.make("critic", algorithm, options, spec, "cpu", 1), algorithms.make(
+        "policy", algorithm, options, spec, "cpu", 1
+    )
 
 
 def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds: float) -> list[Figure]:

@@ -14,7 +14,7 @@ from spreeze_zmq.policy import Policy
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
-    from spreeze_zmq.envs.mujoco_task import MujocoTask
+    from spreeze_zmq.envs.mujoco import MujocoTask
 
 #: Drawn once and used in turn, so that drawing them is not in the figures.
 NUM_ACTIONS = 64
@@ -44,7 +44,7 @@ def policy_actions(env: BatchedEnv, policy: Policy) -> list[NDArray[Any]]:
     rng = np.random.default_rng(0)
     actions: list[NDArray[Any]] = []
     for _ in range(NUM_STATES):
-        actions.append(policy.act(obs, rng))
+        actions.append(policy.act(obs, rng)[0])
         obs = env.step(actions[-1])[0]
     return actions
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from spreeze_zmq.algorithms import ActorHalf, CriticHalf
+from spreeze_zmq.algorithms.interface import CriticHalf, PolicyHalf
 from spreeze_zmq.bench.figures import Figure, Way, in_turn, paired, repeated
 from spreeze_zmq.replay import Batch
 
@@ -102,7 +102,7 @@ class PlainSAC:
 
 
 def measure_beside_plain(
-    plain: PlainSAC, critic: CriticHalf, actor: ActorHalf, batch: Batch, precision: str, seconds: float
+    plain: PlainSAC, critic: CriticHalf, actor: PolicyHalf, batch: Batch, precision: str, seconds: float
 ) -> Figure:
     """Both updates of ours, at the best precision, beside both of plain PyTorch's in float32."""
     batch_size = len(batch.reward)

@@ -6,6 +6,7 @@ The half and its replay are real and are thrown away; the transitions are random
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -16,15 +17,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.autoscale.knee import climb, doublings, knee
 from spreeze_zmq.autoscale.sizing import BATCH_SIZE
+from spreeze_zmq.device import WARM_UP_CALLS
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner import algorithm_of
-from spreeze_zmq.learner.random_updates import CUDA_WARM_UP, STEPS, RandomUpdates
+from spreeze_zmq.learner.random_rollout import random_rollout
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.replay import MEMORY_SHARE, free_bytes
-from spreeze_zmq.topology.resolve import LEARNERS
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
+from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
 
 #: Where the climb begins: smaller batches never train more.
 SMALLEST = 64
@@ -36,12 +39,14 @@ BATCH_BUDGET_S, THREADS_BUDGET_S = 2.5, 1.0
 #: On a GPU each change of the batch records a CUDA graph anew, after calls that prepare it. None of that is
 #: in the rates, but it takes time.
 CUDA_BUDGET_S = 10.0
-#: The random replay holds at most so many transitions and bytes.
-ROWS, ROWS_BYTES = 16_384, 1 << 26
+#: Updates after which that graph is there.
+CUDA_WARM_UP = WARM_UP_CALLS + 2
+#: The random replay holds at most so many transitions and bytes, in rollouts of so many steps.
+ROWS, ROWS_BYTES, STEPS = 16_384, 1 << 26, 16
 
 
-class Trial(RandomUpdates):
-    """Updates of a critic half that nobody will ask for its weights.
+class Trial:
+    """A critic half that nobody will ask for its weights, and a replay full of random transitions.
 
     Attributes:
         clock: seconds. What one thread computes takes its time on the core, whatever else the machine does;
@@ -49,12 +54,27 @@ class Trial(RandomUpdates):
     """
 
     def __init__(self, plan: Plan):
-        self.clock: Callable[[], float] = time.perf_counter
+        algorithm, options = algorithm_of(plan)
+        device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
         rows = max(STEPS, min(ROWS, ROWS_BYTES // replay_row_bytes(plan.environment)[0]) // STEPS * STEPS)
-        device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
-        super().__init__(plan, "critic_learner", device, rows)
+        small = dataclasses.replace(options, replay_capacity=rows, learning_starts=1)
+        part = PART_OF[CRITIC_LEARNER]
+        self.device, self.options = device, options
+        self.half: Any = algorithms.make(part, algorithm, options, plan.environment, str(device), 1)
+        self.replay: Any = replay_of(algorithm.fields_of(part), plan.environment, small, device, 1)
+        self.replay.add(random_rollout(plan.environment, STEPS, rows // STEPS))
+        self.clock: Callable[[], float] = time.perf_counter
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
+
+    def update(self, batch_size: int, updates: int) -> None:
+        """So many updates, drawn from the replay as a learner draws them; done when this returns."""
+        for _ in range(updates):
+            self.half.update(self.replay.sample(batch_size))
+            if self.replay.prioritized:
+                self.replay.prioritize(self.half.priorities())
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def rate(self, batch_size: int) -> float:
         """Transitions trained on a second, over one turn; the first of a size warms up, on a GPU each."""
@@ -93,13 +113,15 @@ def largest_batch(plan: Plan, free: int) -> int:
         InputError: not even ``SMALLEST`` does.
     """
     (algorithm, options), env = algorithm_of(plan), plan.environment
-    device, other = (plan.components[role].options.get("device", "cpu") for role in LEARNERS)
-    count = plan.components["critic_learner"].count.initial
-    critics, actors = count if device == "cpu" else 1, int(other == device)
+    device = plan.components[CRITIC_LEARNER].options.get("device", "cpu")
+    others = [role for role in plan.learning.learners if role != CRITIC_LEARNER]
+    count = plan.components[CRITIC_LEARNER].count.initial
+    critics = count if device == "cpu" else 1
+    actors = sum(plan.components[role].options.get("device", "cpu") == device for role in others)
     row, obs = replay_row_bytes(env)
     replays = options.replay_capacity * (row * critics // count + obs * actors)
-    drawn = row + algorithm.batch_bytes(options, env)
-    largest = int(MEMORY_SHARE * free - replays) // ((critics + actors) * drawn)
+    drawn = row + algorithms.batch_bytes(algorithm, options, env)
+    largest: int = int(MEMORY_SHARE * free - replays) // ((critics + actors) * drawn)
     if largest < SMALLEST:
         raise InputError(
             f"{BATCH_SIZE}: {device} has {free / 1e9:.1f} GB free; the replays take "
@@ -115,12 +137,12 @@ def measure(plan: Plan) -> dict[str, Any]:
     Raises:
         InputError: nothing fits into the memory.
     """
-    threads = plan.components["critic_learner"].threads
+    threads = plan.components[CRITIC_LEARNER].threads
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # as in a learner
     curve: dict[int, float] = {}
-    batch_size, ended = plan.algorithm["batch_size"], "last"
-    device = torch.device(plan.components["critic_learner"].options.get("device", "cpu"))
+    batch_size, ended = plan.learning.batch_size, "last"
+    device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if BATCH_SIZE in plan.to_measure:

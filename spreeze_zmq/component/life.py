@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spreeze_zmq import channels, topology
+from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import InputError, PeerLost, SpreezeError
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, settle
 
 log = logging.getLogger("spreeze")
@@ -37,6 +39,7 @@ def run(role: str, main: Callable[[Component], None]) -> int:
         component, sockets = _join(role, sys.argv[1:])
         signal.signal(signal.SIGTERM, lambda *_: component.stop("SIGTERM"))
         signal.signal(signal.SIGINT, lambda *_: component.stop("interrupted"))
+        register_class_loader(loader_of_run(component.plan.run.algorithm))
         main(component)
         log.info("stopped: %s", component.stop_reason or "done")
         component.close(component.stop_reason or "done")
@@ -70,7 +73,9 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
         )
     index = int(arguments[1]) if len(arguments) == 2 else None
     if arguments[0].endswith(".json"):
-        return Component(role, Plan.read(Path(arguments[0])), index), None
+        plan = Plan.read(Path(arguments[0]))
+        topology.make_importable(Path(plan.topology_file).parent)
+        return Component(role, plan, index), None
     plan = sizing.settle(topology.load(arguments[0]))
     plan, sockets = settle(plan, RunFolder.create(plan.name))
     log.info(

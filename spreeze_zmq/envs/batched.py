@@ -1,4 +1,4 @@
-"""What all batched environments share: seeds, time limits, same-step autoreset, statistics, failures."""
+"""The base of all batches: seeds, time limits, same-step autoreset, final observations, failures."""
 
 from __future__ import annotations
 
@@ -9,45 +9,44 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ..errors import EnvironmentFailure
-from .failures import Failure, Failures, traceback_of
-from .infos import overlay, select
+from spreeze_zmq.envs.failures import Failure, Failures, traceback_of
+from spreeze_zmq.envs.infos import overlay, select
+from spreeze_zmq.errors import EnvironmentFailure
 
+#: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
 Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
 
 class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """``num_envs`` environments that step together, as a ``gymnasium.vector.VectorEnv``.
 
-    An episode that ends at a step is reset within it: the returned observation is the first one of the next
-    episode, and the info holds what ended:
+    An episode that ends in a step is reset within it: the returned observation is the first of the next
+    episode, and the info describes the one that ended:
 
-    - ``final_obs`` ``[N, *obs]`` and ``_final_obs`` ``[N]`` bool: the true last ones, in the mask's rows;
+    - ``final_obs`` ``[N, *obs]`` and ``_final_obs`` ``[N]`` bool: its true last observation, where masked;
     - ``episode`` ``{"r": [N] float64, "l": [N] int64}`` and ``_episode``: its return and its length in steps;
-    - ``final_info`` and ``_final_info``: the info of the last step, as arrays with their masks;
-    - ``failed`` ``[N]`` bool, only where some environment failed in this step.
+    - ``final_info`` and ``_final_info``: the info of its last step, as arrays with their masks;
+    - ``failed`` ``[N]`` bool, present only where an environment failed in this step.
 
-    An environment that raises or gives what is not finite takes no other one with it. Its step does not
-    count: the episode is truncated with the last good observation as the final one and a reward of 0, the
-    environment begins the next episode, ``failures`` tells of it and raises when it happens too often.
+    An environment that raises or gives a number that is not finite does not stop the others. Its step does
+    not count: the episode is truncated with the last good observation as the final one and a reward of 0,
+    the environment is reset, and ``failures`` logs it and raises when it happens too often.
 
-    Every array that is returned is fresh: the caller may keep it. A subclass steps (``_advance``) and resets
-    (``_restart``); everything else is here.
+    Returned arrays are never written again. Subclasses step (``_advance``) and reset (``_restart``).
 
     Attributes:
         batch_size: how many environments ``recv`` waits for.
-        backend: which engine steps: ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``.
-        backend_reason: why that one, in words.
+        backend: the engine: ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``.
+        backend_reason: why this engine was chosen, in words.
         max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
-        episode_limit: the same, or the limit that a wrapper within the environments keeps.
-        failures: counts the environments that failed; by default the first failure is raised.
-        first_row: number of the first environment within the larger batch that this one is part of.
-        num_rows: how many that larger batch has.
+        episode_limit: the same, or the limit that a wrapper within the environments applies.
+        failures: counts failures; by default the first one is raised.
+        first_row: number of the first environment within the larger batch of which this one is a part.
+        num_rows: number of environments of that larger batch.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -73,16 +72,14 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.action_space.seed(seed)
         self.max_episode_steps = max_episode_steps
         self.episode_limit = max_episode_steps if episode_limit is None else episode_limit
-        self._first_seed: int | None = seed
         self._action_dtype = action_space.dtype
-        self._action_shape = (num_envs, *(action_space.shape or ()))
+        self._action_shape = action_space.shape or ()
         self._num_steps = 0
         self._length = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
         self._limit = np.iinfo(np.int64).max if max_episode_steps is None else max_episode_steps
-        self._floats = isinstance(observation_space, Box) and np.issubdtype(
-            observation_space.dtype, np.floating
-        )
+        self._all_rows = np.arange(num_envs)
+        self._floats = np.issubdtype(observation_space.dtype, np.floating)
         self._stepped: Step | None = None
         self._started = False
         self.failures = Failures(0)
@@ -91,22 +88,22 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._failed: set[int] = set()
         self._last_obs: NDArray[Any] | None = None
 
-    # What a subclass gives.
+    # Given by subclasses.
 
     def _advance(self, actions: NDArray[Any]) -> Step:
-        """Step all environments, resetting none; fresh arrays (but for truncated)."""
+        """Step all environments without a reset; the arrays are fresh, except ``truncated``."""
         raise NotImplementedError
 
     def _restart(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Reset the environments ``rows``; their observations ``[len(rows), *obs]`` and the batched info."""
+        """Reset the environments ``rows``; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
         raise NotImplementedError
 
-    def _mend(self, row: int) -> None:
-        """Make an environment that failed fit for a reset, if that needs more than the reset."""
+    def _replace(self, row: int) -> None:
+        """Make an environment that failed again, where a reset alone does not repair it."""
 
-    # What gymnasium.vector promises.
+    # The interface of gymnasium.vector.
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -115,44 +112,36 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
         Args:
             seed: environment ``i`` is seeded with ``seed + i``, or with ``seed[i]``. Without one, the first
-                reset takes the seed given to ``make``; later ones go on with the environments' random states.
-            options: passed to each environment; ``reset_mask`` (``[N]`` bool) restricts the reset to some.
+                reset takes the seed given to ``make``; later ones continue the random states.
+            options: passed to each environment; ``reset_mask`` (``[N]`` bool) restricts the reset.
 
         Returns:
-            The observations ``[N, *obs]`` (of the environments outside ``reset_mask``: zeros) and the info.
+            Observations ``[N, *obs]``, zeros outside ``reset_mask``, and the info.
 
         Raises:
-            EnvironmentFailure: an environment raised, or gave what is not finite.
+            EnvironmentFailure: an environment raised, or gave a number that is not finite.
         """
         options = dict(options) if options else {}
         mask = options.pop("reset_mask", None)
-        rows = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
-        if seed is None and not self._started:
-            seed = self._first_seed
-        seeds = self._seeds(seed)
+        rows = self._all_rows if mask is None else np.flatnonzero(mask)
+        seeds = self._seeds(self._seed if seed is None and not self._started else seed)
         self._started = True
         self._stepped = None
         self._length[rows] = 0
         self._return[rows] = 0.0
-        mended, self.failures.max_failures = (
-            self.failures.max_failures,
-            0,
-        )  # nothing runs yet that would go on
-        try:
+        with self.failures.none_tolerated():
             first, info = self._begin(rows, [seeds[i] for i in rows.tolist()], options or None)
-        finally:
-            self.failures.max_failures = mended
         obs = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
-        if self._last_obs is not None:
+        obs[rows] = first
+        if mask is None or self._last_obs is None:
+            self._last_obs = obs
+        else:
             self._last_obs = self._last_obs.copy()
             self._last_obs[rows] = first
-        obs[rows] = first
-        if mask is None:
-            self._last_obs = obs
         return obs, info
 
     def step(self, actions: NDArray[Any]) -> Step:
-        """One step of every environment; those whose episode ends are reset within it.
+        """Step every environment, and reset those whose episode ends.
 
         Args:
             actions: ``[N, *action]`` in the environment's own units.
@@ -161,15 +150,12 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             Observations ``[N, *obs]``, rewards ``[N]`` float64, terminated and truncated ``[N]`` bool, info.
 
         Raises:
-            EnvironmentFailure: environments failed more often than ``failures`` allows.
+            EnvironmentFailure: environments failed more often than ``failures`` tolerates.
+            ValueError: the actions have another shape.
         """
         if not self._started:
             raise EnvironmentFailure(f"{self.env_id}: call reset() before step()")
-        actions = np.asarray(actions, self._action_dtype)
-        if actions.shape != self._action_shape:
-            raise ValueError(
-                f"{self.env_id}: actions of shape {self._action_shape} expected, got {actions.shape}"
-            )
+        actions = self._checked(actions, self.num_envs)
         self._num_steps += 1
         self._length += 1
         obs, reward, terminated, truncated, info = self._advance(actions)
@@ -183,33 +169,31 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._return += reward
         ended = terminated | truncated
         if np.count_nonzero(ended):
-            obs, info = self._begin_next(obs, info, ended)
+            obs, info = self._autoreset(obs, info, ended)
         if failed is not None:
             info["failed"] = failed
         self._last_obs = obs
         return obs, reward, terminated, truncated, info
 
     def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
-        """Hand over actions; ``recv`` gives what came of them.
+        """Start a step, whose result ``recv`` returns.
 
         Args:
             actions: ``[N, *action]``.
-            env_id: which environments they are for; here all, in any order.
+            env_id: ``[N]``: the environments they are for; here all, in any order.
         """
         if self._stepped is not None:
             raise RuntimeError(f"{self.env_id}: send() twice without recv()")
         actions = np.asarray(actions)
         if env_id is not None:
             ids = np.asarray(env_id)
-            if not np.array_equal(np.sort(ids), np.arange(self.num_envs)):
-                raise ValueError(
-                    f"{self.env_id}: actions for all of the {self.num_envs} environments expected"
-                )
+            if not np.array_equal(np.sort(ids), self._all_rows):
+                raise ValueError(f"{self.env_id}: actions for all {self.num_envs} environments expected")
             actions = actions[np.argsort(ids)]
         self._stepped = self.step(actions)
 
     def recv(self) -> Step:
-        """What ``step`` returns for the actions last sent; ``info["env_id"]`` tells whose row each one is."""
+        """The result of the step last sent, as of ``step``; ``info["env_id"]`` ``[N]`` names the rows."""
         if self._stepped is None:
             raise RuntimeError(f"{self.env_id}: recv() without send()")
         result, self._stepped = self._stepped, None
@@ -219,29 +203,49 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.env_id}, num_envs={self.num_envs}, backend={self.backend})"
 
-    # What is shared.
+    # Shared with subclasses.
 
-    def _begin_next(
+    def _checked(self, actions: NDArray[Any], num: int) -> NDArray[Any]:
+        """``actions`` for ``num`` environments in the dtype of the action space.
+
+        Raises:
+            ValueError: they have another shape.
+        """
+        actions = np.asarray(actions, self._action_dtype)
+        expected = (num, *self._action_shape)
+        if actions.shape != expected:
+            raise ValueError(f"{self.env_id}: actions of shape {expected} expected, got {actions.shape}")
+        return actions
+
+    def _end_episodes(
+        self, ids: NDArray[np.intp], ended: NDArray[np.bool_], final_obs: NDArray[Any]
+    ) -> dict[str, Any]:
+        """The info of the episodes that ended in a step, and the start of new statistics.
+
+        Args:
+            ids: ``[B]`` the environments that stepped.
+            ended: ``[B]``, at least one is True.
+            final_obs: ``[B, *obs]`` that the step led to, before any reset.
+        """
+        over = ids[ended]
+        returns, lengths = np.where(ended, self._return[ids], 0.0), np.where(ended, self._length[ids], 0)
+        self._return[over], self._length[over] = 0.0, 0
+        episode = {"r": returns, "l": lengths}
+        return {"final_obs": final_obs, "_final_obs": ended, "episode": episode, "_episode": ended}
+
+    def _autoreset(
         self, final_obs: NDArray[Any], last: dict[str, Any], ended: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Reset what ended; the observations to go on from, and the info that keeps what ended."""
+        """Reset the environments of ``ended``; observations ``[N, *obs]`` to go on from, and the info."""
+        info = self._end_episodes(self._all_rows, ended, final_obs)
         rows = ended.nonzero()[0]
-        returns, lengths = np.where(ended, self._return, 0.0), np.where(ended, self._length, 0)
-        self._return[rows] = 0.0
-        self._length[rows] = 0
         seeds: list[int | None] = [None] * len(rows)
         if self._failed:
-            seeds = [self._anew(row) if row in self._failed else None for row in rows.tolist()]
+            seeds = [self._repair(row) if row in self._failed else None for row in rows.tolist()]
             self._failed.clear()
         first, begun = self._begin(rows, seeds, None)
         obs = final_obs.copy()
         obs[rows] = first
-        info = {
-            "final_obs": final_obs,
-            "_final_obs": ended,
-            "episode": {"r": returns, "l": lengths},
-            "_episode": ended,
-        }
         info["final_info"], info["_final_info"] = select(last, ended), ended
         return obs, {**overlay(last, begun, ended), **info}
 
@@ -255,7 +259,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _begin(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Reset ``rows``, those that fail in it over again."""
+        """Reset ``rows``, and again those whose first observation is not finite."""
         first, info = self._restart(rows, seeds, options)
         while not self._finite(first):
             bad = ~np.isfinite(first.reshape(len(rows), -1)).all(axis=1)
@@ -264,20 +268,20 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 self._fail(row, f"began with the observation {_shortened(value)}, which is not finite")
             self._failed.clear()
             first = first.copy()
-            first[bad], begun = self._restart(again, [self._anew(row) for row in again.tolist()], options)
+            first[bad], begun = self._restart(again, [self._repair(row) for row in again.tolist()], options)
             mask = np.zeros(self.num_envs, np.bool_)
             mask[again] = True
             info = overlay(info, begun, mask)
         return first, info
 
-    def _anew(self, row: int) -> int:
-        """Mend an environment that failed; the seed that it goes on with, so that the next life differs."""
-        self._mend(row)
+    def _repair(self, row: int) -> int:
+        """Repair an environment that failed; returns a new seed, so that the next episode differs."""
+        self._replace(row)
         entropy = (self._seed % 2**63, self.first_row + row, self.failures.count)
         return int(np.random.SeedSequence(entropy).generate_state(1)[0])
 
     def _finite(self, *arrays: NDArray[Any]) -> bool:
-        """Whether NaN and infinity are ruled out: a sum that is finite, one pass without a mask, does it."""
+        """Whether all numbers are finite, seen from their sum: one pass, without a mask."""
         total = 0.0
         for array in arrays:
             if self._floats or array.ndim == 1:
@@ -285,7 +289,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return math.isfinite(total)
 
     def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
-        """The environments ``[N]`` whose step must not count, each one told of; ``None`` for none."""
+        """The environments ``[N]`` whose step does not count, each one noted; ``None`` for none."""
         if not self._failed and self._finite(reward, obs):
             return None
         good = np.ones(self.num_envs, np.bool_)
@@ -303,14 +307,13 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Note that an environment failed.
 
         Raises:
-            EnvironmentFailure: it was one failure too many.
+            EnvironmentFailure: it was one too many.
         """
         where = f"{self.env_id}: environment {self.first_row + row} of {self.num_rows}"
         steps = f"step {self._num_steps} of this batch, step {int(self._length[row])} of its episode"
         self._failed.add(row)
-        self.failures.note(
-            Failure(f"{where} {what} ({steps})", "" if error is None else traceback_of(error)), error
-        )
+        trace = "" if error is None else traceback_of(error)
+        self.failures.note(Failure(f"{where} {what} ({steps})", trace), error)
 
     def _raised(self, row: int, where: str, error: Exception) -> None:
         """Note that an environment raised; raises as ``_fail`` does."""

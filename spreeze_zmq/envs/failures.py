@@ -1,4 +1,4 @@
-"""What becomes of an environment that fails while it is stepped: told once, mended, and not for ever."""
+"""Failures of environments while they are stepped: each logged and counted, too many raised."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import logging
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..errors import EnvironmentFailure
+from spreeze_zmq.errors import EnvironmentFailure
 
 log = logging.getLogger("spreeze.envs")
 
-#: Failures are counted over so many seconds.
+#: Seconds over which failures are counted.
 WINDOW_S = 60.0
-#: Tracebacks are kept to so many characters, the last ones, which name the place.
+#: Characters kept of a traceback: the last ones, which name the place.
 TRACEBACK_CHARS = 20_000
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One environment that raised, hung, was killed or gave what is not finite.
+    """One environment that raised, hung, was killed or gave a number that is not finite.
 
     Attributes:
         summary: one line that names the environment and the step.
@@ -36,42 +37,47 @@ class Failure:
 
 
 class Failures:
-    """Tells of each failure and raises when there are too many.
+    """Logs each failure and raises when there are too many.
 
     Args:
-        max_failures: so many within ``WINDOW_S`` are mended; the next one is raised. 0 raises the first.
-        on_failure: called with each one that is mended, besides the log.
-        clock_s: a monotonic clock.
+        max_failures: failures within ``WINDOW_S`` that are tolerated; the next one is raised.
+        on_failure: called with each tolerated failure, besides the log.
+
+    Attributes:
+        count: failures so far.
     """
 
-    def __init__(
-        self,
-        max_failures: int,
-        on_failure: Callable[[Failure], None] | None = None,
-        clock_s: Callable[[], float] = time.monotonic,
-    ):
+    def __init__(self, max_failures: int, on_failure: Callable[[Failure], None] | None = None):
         self.max_failures = max_failures
         self.on_failure = on_failure
         self.count = 0
-        self._clock_s = clock_s
         self._recent: deque[tuple[float, Failure]] = deque()
 
     def note(self, failure: Failure, cause: BaseException | None = None) -> None:
-        """One more failure.
+        """Count one more failure.
 
         Raises:
-            EnvironmentFailure: there were too many; holds the first one's traceback.
+            EnvironmentFailure: there were too many; holds the traceback of the first in the window.
         """
-        now_s = self._clock_s()
+        now_s = time.monotonic()
         self.count += 1
         self._recent.append((now_s, failure))
         while self._recent[0][0] < now_s - WINDOW_S:
             self._recent.popleft()
         if len(self._recent) > self.max_failures:
             raise EnvironmentFailure(self._too_many(cause)) from cause
-        log.error("%s; its episode is cut off and it begins anew", failure)
+        log.error("%s; its episode is truncated and the next one begins", failure)
         if self.on_failure is not None:
             self.on_failure(failure)
+
+    @contextmanager
+    def none_tolerated(self) -> Iterator[None]:
+        """Raise the first failure within the block: there is no running episode to truncate."""
+        allowed, self.max_failures = self.max_failures, 0
+        try:
+            yield
+        finally:
+            self.max_failures = allowed
 
     def _too_many(self, cause: BaseException | None) -> str:
         first = self._recent[0][1]
@@ -79,10 +85,10 @@ class Failures:
             return str(first) if cause is None else first.summary
         return (
             f"{first.summary}; {len(self._recent)} failures within {WINDOW_S:.0f} s, of which this was the"
-            f" first, and {self.max_failures} are mended at most\n{first.traceback}"
+            f" first, and at most {self.max_failures} are tolerated\n{first.traceback}"
         ).rstrip()
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback of an error in words, its end where it is long."""
+    """The formatted traceback of an error, at most its last ``TRACEBACK_CHARS`` characters."""
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS:]

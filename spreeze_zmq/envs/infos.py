@@ -1,4 +1,4 @@
-"""The infos of a batch: one dictionary for all environments, arrays with a row for each, and their masks."""
+"""Infos of a batch as ``gymnasium.vector`` has them: arrays ``[N, ...]`` by name, and their masks ``[N]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def select(info: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:
-    """The info of the environments of ``mask`` alone; zeros in the other rows."""
+    """A copy of ``info`` with zeros in the rows outside ``mask`` ``[N]``."""
     chosen: dict[str, Any] = {}
     for key, value in info.items():
         if isinstance(value, dict):
@@ -21,7 +21,7 @@ def select(info: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def overlay(last: dict[str, Any], begun: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
-    """The info of a step in which episodes ended: in their rows that of the reset, elsewhere the step's."""
+    """Rows of ``ended`` ``[N]`` from the reset's info ``begun``, the others from the step's ``last``."""
     going = ~ended
     info = select(last, going) if going.any() else {}
     for key, value in begun.items():

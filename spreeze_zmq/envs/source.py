@@ -1,4 +1,4 @@
-"""From a name in a topology to what makes the environment: a registered id, a callable, a native task."""
+"""Finds the environment that a name stands for: a registered id, a callable, a native task."""
 
 from __future__ import annotations
 
@@ -15,38 +15,33 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from ..errors import InvalidEnvironment, InvalidRandomization
-from .task import NativeEnv, Task
-from .tasks import NATIVE
+from spreeze_zmq.envs.engines.native_batch import NativeBatch
+from spreeze_zmq.envs.task import Task
+from spreeze_zmq.envs.tasks import NATIVE
+from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization
 
-#: Arguments of the renderer of Gymnasium's MuJoCo environments: without a render mode they change nothing.
+#: Renderer arguments of Gymnasium's MuJoCo environments; without a render mode they change nothing.
 _VIEW = ("camera_id", "camera_name", "default_camera_config", "height", "max_geom", "visual_options", "width")
 
-#: Arguments that ``gymnasium.make`` itself takes, besides those of the environment's constructor.
+#: Arguments of ``gymnasium.make`` itself.
 _MAKE = ("max_episode_steps", "render_mode")
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where environments of one name come from: exactly one of ``registered`` and ``factory`` is set.
+class EnvironmentSource:
+    """What makes the environments of one name: exactly one of ``registered`` and ``factory`` is set."""
 
-    Attributes:
-        env_id: the name as it was asked for.
-        registered: the entry of Gymnasium's registry.
-        factory: a callable of the user's that returns a ``gymnasium.Env``, or a native task's class.
-    """
-
-    env_id: str
-    registered: EnvSpec | None = None
-    factory: Callable[..., Any] | None = None
+    env_id: str  # the name in the topology
+    registered: EnvSpec | None = None  # the entry in Gymnasium's registry
+    factory: Callable[..., Any] | None = None  # the user's: returns a gymnasium.Env, or a native task's class
 
     @property
     def is_own_task(self) -> bool:
-        """Whether it is a native task of the user's."""
+        """Whether it is the user's own native task."""
         return inspect.isclass(self.factory) and issubclass(self.factory, Task)
 
     def is_gymnasiums_own(self, kwargs: Mapping[str, Any]) -> bool:
-        """Whether it is the plain environment of Gymnasium's, which others may do in the same way."""
+        """Whether it is Gymnasium's own environment with default arguments, which other engines reproduce."""
         spec = self.registered
         return (
             spec is not None
@@ -56,9 +51,9 @@ class Source:
         )
 
     def native(self, kwargs: Mapping[str, Any]) -> tuple[type[Task] | None, str]:
-        """The native task that does the same, or ``None``; and the reason in words."""
+        """The native task that reproduces it with these arguments, or ``None``; and the reason in words."""
         if self.is_own_task:
-            return self.factory, "a native task of one's own"  # type: ignore[return-value]
+            return self.factory, "the user's own native task"  # type: ignore[return-value]
         spec = self.registered
         if spec is None or spec.id not in NATIVE:
             return None, f"no native task does {self.env_id}"
@@ -69,7 +64,7 @@ class Source:
         module, name = NATIVE[spec.id]
         if module != "classic" and find_spec("mujoco.batch") is None:
             return None, "the native task needs mujoco 4.0 or newer"
-        task: type[Task] = getattr(importlib.import_module(f".tasks.{module}", __package__), name)
+        task: type[Task] = getattr(importlib.import_module(f"spreeze_zmq.envs.tasks.{module}"), name)
         return task, f"{name} is a native task, the whole batch steps at once"
 
     def make_native(
@@ -81,11 +76,12 @@ class Source:
         step_info: bool,
         randomize: Mapping[str, Any] | None = None,
         num_threads: int = 1,
-    ) -> NativeEnv:
+    ) -> NativeBatch:
         """``num_envs`` environments of a native task.
 
         Raises:
             InvalidEnvironment: it could not be made; says why.
+            InvalidRandomization: its model has no such parameters.
         """
         default = self.registered.max_episode_steps if self.registered else task.max_episode_steps
         limit = kwargs.get("max_episode_steps", default)
@@ -97,13 +93,13 @@ class Source:
             made.num_threads = num_threads
             if randomize:
                 made.randomize(randomize)
-            env = NativeEnv(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)
+            env = NativeBatch(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)
         except InvalidRandomization as error:
             raise InvalidRandomization(self.env_id, error.mistakes) from None
         except InvalidEnvironment as error:
             raise InvalidEnvironment(f"{self.env_id}: {error}") from error
         except Exception as error:
-            raise InvalidEnvironment(self._why_not(task, own, error)) from error
+            raise InvalidEnvironment(self._cannot_make(task, own, error)) from error
         env.spec = self.registered
         return env
 
@@ -127,7 +123,7 @@ class Source:
         except InvalidEnvironment:
             raise
         except Exception as error:
-            raise InvalidEnvironment(self._why_not(creator, kwargs, error)) from error
+            raise InvalidEnvironment(self._cannot_make(creator, kwargs, error)) from error
 
     def _call_factory(self, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         assert self.factory is not None
@@ -140,8 +136,8 @@ class Source:
             raise InvalidEnvironment(f"{self.env_id}: it returned a {kind}, not a gymnasium.Env")
         return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(env, limit)
 
-    def _why_not(self, creator: Any, kwargs: Mapping[str, Any], error: Exception) -> str:
-        """One message for an environment whose constructor raised ``error``."""
+    def _cannot_make(self, creator: Any, kwargs: Mapping[str, Any], error: Exception) -> str:
+        """The message for an environment whose constructor raised ``error``."""
         accepted = sorted({*_parameters(creator), "max_episode_steps"})
         unknown = [name for name in kwargs if name not in accepted]
         if isinstance(error, TypeError) and unknown:
@@ -154,8 +150,8 @@ class Source:
         return message + (f" (use {newer})" if newer else "")
 
 
-def find(env_id: str) -> Source:
-    """What stands behind a name.
+def find(env_id: str) -> EnvironmentSource:
+    """What makes the environments of a name.
 
     Args:
         env_id: ``HalfCheetah-v5``; ``my_package.my_module:Reach-v0``, where importing the module registers
@@ -163,7 +159,7 @@ def find(env_id: str) -> Source:
             native task's class. Modules in the current directory are found.
 
     Raises:
-        InvalidEnvironment: there is nothing of this name; tells the nearest ones.
+        InvalidEnvironment: nothing has this name; names the nearest.
     """
     if not isinstance(env_id, str) or not env_id.strip():
         raise InvalidEnvironment(
@@ -171,17 +167,17 @@ def find(env_id: str) -> Source:
         )
     module_name, colon, name = env_id.rpartition(":")
     if not colon:
-        return Source(env_id, registered=_registered(env_id))
+        return EnvironmentSource(env_id, registered=_registered(env_id))
     module = _import(env_id, module_name)
     if name in gymnasium.registry:
-        return Source(env_id, registered=gymnasium.registry[name])
+        return EnvironmentSource(env_id, registered=gymnasium.registry[name])
     factory = getattr(module, name, None)
     if factory is None:
         raise InvalidEnvironment(_nothing_called(env_id, module, module_name, name))
     if not callable(factory):
         kind = type(factory).__name__
         raise InvalidEnvironment(f"{env_id}: '{name}' of module '{module_name}' is a {kind}, not a callable")
-    return Source(env_id, factory=factory)
+    return EnvironmentSource(env_id, factory=factory)
 
 
 def _import(env_id: str, module_name: str) -> Any:
@@ -205,7 +201,7 @@ def _import(env_id: str, module_name: str) -> Any:
 
 
 def _registered(env_id: str) -> EnvSpec:
-    """The registry's entry of a plain id; an id without a version means its latest one."""
+    """The registry's entry of a plain id; without a version, its latest one."""
     if env_id in gymnasium.registry:
         return gymnasium.registry[env_id]
     versions = _versions(env_id)
@@ -226,9 +222,9 @@ def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> st
     own = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
     own += [spec.id for spec in gymnasium.registry.values() if _module_of(spec).startswith(module_name)]
     near = difflib.get_close_matches(name, own, 3, 0.5)
-    return f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name" + (
-        f" (did you mean {_listed(near, 'or')}?)" if near else ""
-    )
+    hint = f" (did you mean {_listed(near, 'or')}?)" if near else ""
+    message = f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name"
+    return message + hint
 
 
 def _module_of(spec: EnvSpec) -> str:
@@ -251,14 +247,13 @@ def _latest_version(spec: EnvSpec | None) -> str | None:
 
 
 def _parameters(creator: Any) -> list[str]:
-    """Names of the arguments of a constructor, with those that it passes on to its base classes."""
+    """Names of a constructor's arguments, and of those that it passes on to its base classes."""
     if creator is None:
         return []
     bases = inspect.getmro(creator)[:-1] if inspect.isclass(creator) else ()
+    constructors = [base.__dict__["__init__"] for base in bases if "__init__" in base.__dict__]
     names: list[str] = []
-    for constructor in [base.__dict__["__init__"] for base in bases if "__init__" in base.__dict__] or [
-        creator
-    ]:
+    for constructor in constructors or [creator]:
         try:
             parameters = inspect.signature(constructor).parameters.values()
         except (TypeError, ValueError):  # builtins have none

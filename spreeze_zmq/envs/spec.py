@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -56,28 +56,22 @@ class EnvironmentSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that JSON and msgpack can hold; ``from_dict`` is its inverse."""
-        return {
-            "id": self.id,
-            "kwargs": dict(self.kwargs),
-            "obs_shape": list(self.obs_shape),
-            "obs_dtype": self.obs_dtype,
-            "action_kind": self.action_kind,
-            "action_shape": list(self.action_shape),
-            "action_low": None if self.action_low is None else self.action_low.tolist(),
-            "action_high": None if self.action_high is None else self.action_high.tolist(),
-            "action_sizes": list(self.action_sizes),
-            "max_episode_steps": self.max_episode_steps,
-        }
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        data["kwargs"] = dict(self.kwargs)
+        for name, value in data.items():
+            if isinstance(value, tuple | np.ndarray):
+                data[name] = np.asarray(value).tolist()
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentSpec:
         """The spec that ``to_dict`` described."""
-        tuples = {name: tuple(data[name]) for name in ("obs_shape", "action_shape", "action_sizes")}
-        bounds = {
-            name: None if data[name] is None else np.asarray(data[name], np.float32)
-            for name in ("action_low", "action_high")
-        }
-        return cls(**{**data, **tuples, **bounds})
+        plain = dict(data)
+        for name in ("obs_shape", "action_shape", "action_sizes"):
+            plain[name] = tuple(plain[name])
+        for name in ("action_low", "action_high"):
+            plain[name] = None if plain[name] is None else np.asarray(plain[name], np.float32)
+        return cls(**plain)
 
 
 def spec_of(
@@ -89,14 +83,8 @@ def spec_of(
         InvalidEnvironment: no policy can act in these spaces; names the wrapper that mends it.
     """
     shape, dtype = _observation(env_id, observation_space)
-    return EnvironmentSpec(
-        id=env_id,
-        kwargs=dict(kwargs),
-        obs_shape=shape,
-        obs_dtype=dtype,
-        max_episode_steps=limit,
-        **_action(env_id, action_space),
-    )
+    action = _action(env_id, action_space)
+    return EnvironmentSpec(env_id, dict(kwargs), shape, dtype, max_episode_steps=limit, **action)
 
 
 def _observation(env_id: str, space: Any) -> tuple[tuple[int, ...], Literal["float32", "uint8"]]:
@@ -126,15 +114,15 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
             f"{env_id}: its actions are {space}, but policies here act in a Box of floats, a Discrete or a"
             " MultiDiscrete (convert them with gymnasium.wrappers.TransformAction)"
         )
-    fields = {"action_kind": "box", "action_shape": _vector(env_id, space.shape)}
+    box = {"action_kind": "box", "action_shape": _vector(env_id, space.shape)}
     low, high = space.low.astype(np.float32), space.high.astype(np.float32)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        return fields
+        return box
     if not (low < high).all():
         raise InvalidEnvironment(
             f"{env_id}: its lowest actions {low.tolist()} are not all below its highest {high.tolist()}"
         )
-    return {**fields, "action_low": low, "action_high": high}
+    return {**box, "action_low": low, "action_high": high}
 
 
 def _discrete(env_id: str, space: Any) -> dict[str, Any]:
@@ -145,12 +133,8 @@ def _discrete(env_id: str, space: Any) -> dict[str, Any]:
         )
     if space.shape == ():
         return {"action_kind": "discrete", "action_sizes": (int(space.n),)}
-    shape = _vector(env_id, space.shape)
-    return {
-        "action_kind": "multi_discrete",
-        "action_shape": shape,
-        "action_sizes": tuple(int(n) for n in space.nvec),
-    }
+    shape, sizes = _vector(env_id, space.shape), tuple(space.nvec.tolist())
+    return {"action_kind": "multi_discrete", "action_shape": shape, "action_sizes": sizes}
 
 
 def _vector(env_id: str, shape: tuple[int, ...]) -> tuple[int, ...]:

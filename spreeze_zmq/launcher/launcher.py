@@ -19,17 +19,17 @@ from spreeze_zmq.autoscale.pinning import Pinning, pin
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, SAMPLER
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
-from spreeze_zmq.topology.resolve import LEARNERS, available_cores
+from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.wire import Message
 
 #: How long the broker may take from a request to end the run until it says so (it waits for the last
 #: checkpoint).
 BROKER_ANSWERS_S = 8.0
 #: Stopped together, in this order: who produces first, who keeps the books last.
-STOP_ORDER = (("sampler", "evaluator"), ("actor_learner", "critic_learner"), ("broker",))
+STOP_ORDER = ((SAMPLER, EVALUATOR), LEARNERS, (BROKER,))
 
 
 class View(Protocol):
@@ -79,7 +79,7 @@ class Launch:
         self.failures: list[tuple[str, str]] = []
         self.gave_up = False
         self.interrupts = 0
-        self.heartbeat_timeout_s: float = self.plan.components["broker"].options["heartbeat_timeout_s"]
+        self.heartbeat_timeout_s: float = self.plan.components[BROKER].options["heartbeat_timeout_s"]
 
     # --- starting
 
@@ -87,9 +87,8 @@ class Launch:
         """Start every process; nobody waits for another to be ready, their sockets do."""
         if self.pinning.cpus or self.plan.balance.pin == "always":
             self.view.note(self.pinning.reason)
-        for role in ROLES:
-            component = self.plan.components.get(role)
-            if component is None or not component.launched:
+        for role, component in self.plan.components.items():
+            if not component.launched:
                 self.view.note(
                     f"{role}: its place is left free; join with: "
                     f"python components/{role} {self.folder.run_file}"
@@ -100,10 +99,10 @@ class Launch:
     def why(self, role: str) -> str:
         """Where a role's first count comes from."""
         count = self.plan.components[role].count
-        if role != "sampler" or count.minimum == count.maximum:
+        if role != SAMPLER or count.minimum == count.maximum:
             return "as the topology says"
         why = self.remembered or "by a rule from the number of cores"
-        threads = {self.plan.components[learner].threads for learner in LEARNERS}
+        threads = {self.plan.components[learner].threads for learner in self.plan.learning.learners}
         self.view.note(
             f"{available_cores()} cores: samplers begin with {count.initial} of {count.minimum} to "
             f"{count.maximum}, {why}; learners have {max(threads)} thread{'s' * (max(threads) > 1)} each"
@@ -148,14 +147,14 @@ class Launch:
             name=name,
             role=role,
             command=(*component.command, str(self.folder.run_file), str(index)),
-            environment=KEEP_FREED_MEMORY if role.endswith("learner") else {},
+            environment=KEEP_FREED_MEMORY if role in LEARNERS else {},
             log_path=self.folder.logs / f"{name}.log",
             nice=component.nice,
             threads=component.threads,
             stop_grace_s=component.stop_grace_s,
             max_restarts=component.max_restarts,
             restart_window_s=component.restart_window_s,
-            parent_death_signal=signal.SIGTERM if role == "broker" else signal.SIGKILL,
+            parent_death_signal=signal.SIGTERM if role == BROKER else signal.SIGKILL,
             cpus=self.pinning.of(name),
         )
 
@@ -210,7 +209,7 @@ class Launch:
         if waiting_for and waiting_for != self.waits.get(name):
             self.view.note(f"{name} waits for {waiting_for}")
         self.waits[name] = waiting_for
-        if not self.status and name != "broker-0":
+        if not self.status and name != f"{BROKER}-0":
             return  # nobody has said anything of anybody yet, and where the broker is left out nobody will
         waited_s = time.monotonic() - self.started_s.get(name, math.inf)
         start_timeout_s = self.plan.components[name.rpartition("-")[0]].start_timeout_s
@@ -269,7 +268,7 @@ class Launch:
         self.supervisor.end_restarts()
         for group in STOP_ORDER:
             names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
-            if "broker" not in group:
+            if BROKER not in group:
                 self.tell("stopping", roles=list(group))
             self.supervisor.stop(names)
             while self.supervisor.alive(names):
@@ -311,7 +310,7 @@ def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
     """Where the processes of a plan may run on these physical cores."""
     learners = {
         f"{role}-{index}": plan.components[role].threads
-        for role in LEARNERS
+        for role in plan.learning.learners
         if plan.components[role].launched
         for index in range(plan.components[role].count.initial)
     }

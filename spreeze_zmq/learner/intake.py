@@ -10,6 +10,7 @@ from spreeze_zmq.channels import Puller
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.plan.roles import SAMPLER, experience_of
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.account import Receipts
 from spreeze_zmq.wire import rollout_from
@@ -40,12 +41,12 @@ class Intake:
         too_stale: Callable[[Rollout], str] = lambda _: "",
     ) -> None:
         self.component = component
-        self.puller: Puller = component.open(f"experience.{component.role}")
+        self.puller: Puller = component.open(experience_of(component.role))
         self.environment = environment
         self.too_stale = too_stale
         self.receipts = Receipts()
         self.stale_transitions = 0
-        sampler = component.plan.components["sampler"]
+        sampler = component.plan.components[SAMPLER]
         self._turns = Turns(sampler.count.initial) if component.plan.balance.in_order else None
         component.figures["taken"] = self.receipts.to_dict
 
@@ -83,6 +84,11 @@ class Intake:
             yield from self.rollouts(at_most=100)
             if time.monotonic() >= until_s:
                 return
+
+    def drop(self, rollout: Rollout) -> None:
+        """Count a rollout that was taken as refused for its age after all."""
+        self.receipts.drop(rollout)
+        self.stale_transitions += rollout.num_transitions
 
     def taken(self) -> dict[str, int]:
         """Stream -> position up to which it has been taken."""
@@ -143,7 +149,7 @@ class Turns:
     """
 
     def __init__(self, num_samplers: int) -> None:
-        self._waiting: dict[str, deque[Rollout]] = {f"sampler-{i}": deque() for i in range(num_samplers)}
+        self._waiting: dict[str, deque[Rollout]] = {f"{SAMPLER}-{i}": deque() for i in range(num_samplers)}
         self._lives: dict[str, int] = {}
         self._num_taken = 0
 

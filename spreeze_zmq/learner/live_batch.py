@@ -36,7 +36,7 @@ class LiveBatch:
         self.plan = component.plan
         self.half = half
         self.role = component.role
-        self.size = self.wanted = int(self.plan.algorithm["batch_size"])
+        self.size = self.wanted = self.plan.learning.batch_size
         self.learning_rate = float(self.plan.algorithm["learning_rate"])
         if "batch_size" in self.plan.measured:
             component.on("set", self._on_set)
@@ -54,8 +54,8 @@ class LiveBatch:
         """Go on with batches of ``size``; whether they were of another size before."""
         if size == self.size:
             return False
-        scaling = sizing.scaling_of(sizing.stated(self.plan), size)
-        rates = {name: scaling[name]["scaled"] for name in sizing.FOLLOWING if name in scaling}
+        scaling = sizing.scaling_of(self.plan, size)
+        rates = {name: option["scaled"] for name, option in scaling["options"].items()}
         self.half.set_rates(rates)
         log.info("batch size %d -> %d; %s", self.size, size, sizing.scaling_line(scaling))
         self.size, self.learning_rate = size, rates["learning_rate"]

@@ -14,7 +14,6 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -282,6 +281,6 @@ class Ranks:
         return SpreezeError(f"{self.component.name} cannot share gradients with {self.others}: {error}")
 
 
-def checksum(parameters: Callable[[], Any]) -> int:
+def checksum(parameters: torch.Tensor) -> int:
     """CRC-32 of flat parameters: the same on all ranks after the same number of updates."""
-    return zlib.crc32(parameters().tobytes())
+    return zlib.crc32(parameters.cpu().numpy().tobytes())

@@ -19,11 +19,11 @@ from spreeze_zmq.topology.resolve import device_of
 log = logging.getLogger("spreeze")
 
 
-def algorithm_of(plan: Plan) -> tuple[Algorithm, Any]:
+def algorithm_of(plan: Plan) -> tuple[type[Algorithm], Any]:
     """The run's algorithm and its options as the algorithm's own frozen dataclass."""
     algorithm = algorithms.get(plan.run.algorithm)
     values = {name: value for name, value in plan.algorithm.items() if name != "name"}
-    return algorithm, algorithms.options_from(algorithm.options, values)
+    return algorithm, algorithms.options_from(algorithm.Options, values)
 
 
 def settle_device(component: Component) -> str:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from spreeze_zmq.balance import LagHistogram
-from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.rollout import Rollout
+
+
+class KnownPolicies(Protocol):
+    """What is known of the published policies; :class:`spreeze_zmq.component.Weights` fits."""
+
+    in_turn: bool
+    num_taken: int
+
+    @property
+    def version(self) -> int:
+        """Of the newest one taken."""
 
 
 class Staleness:
@@ -17,7 +29,7 @@ class Staleness:
         cadence: of the critics, whose publications the versions follow where they are taken in turn.
     """
 
-    def __init__(self, bound: int | None, policies: Weights, cadence: Cadence) -> None:
+    def __init__(self, bound: int | None, policies: KnownPolicies, cadence: Cadence) -> None:
         self.bound = bound
         self.received = LagHistogram()
         self._policies, self._cadence = policies, cadence

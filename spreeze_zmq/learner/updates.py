@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from spreeze_zmq.algorithms import Batch, CriticHalf
+from spreeze_zmq.algorithms.interface import Batch, CriticHalf
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.learner.live_batch import LiveBatch
 from spreeze_zmq.learner.publication import Cadence
@@ -199,7 +199,7 @@ class SharedUpdates:
             if not self._ranks.offered:
                 self._ranks.offer(self._half.gradient, 0, ending=True)
             finish()
-        crc32 = checksum(self._half.parameters)
+        crc32 = checksum(self._half.trained)
         log.info("critics after %d updates: CRC-32 %08x", self._half.num_updates, crc32)
 
 

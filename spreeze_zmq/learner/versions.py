@@ -16,17 +16,20 @@ class Versions:
 
     Args:
         path: of the file, in a folder that lives as long as the run.
+        begin: version of the first policy of the run.
 
     Attributes:
         newest: version of the policy published last, or to be published first.
         first: what this life has begun with.
+        first_life: whether no earlier life has published in this run.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, begin: int = 0) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         given = int.from_bytes(os.pread(self._descriptor, 8, 0), "little")
+        self.first_life = given == 0
         # The weights of 0, on which nobody acts, are the same in every life; others never are.
-        self.newest = self.first = given + 1 if given else 0
+        self.newest = self.first = given + 1 if given else begin
         self._keep()
 
     def restore(self, version: int) -> None:

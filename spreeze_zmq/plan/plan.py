@@ -76,6 +76,28 @@ class BalancePlan:
 
 
 @dataclass(frozen=True)
+class LearningPlan:
+    """What the library must know of the run's algorithm and its options.
+
+    Attributes:
+        learners: the roles that train, in the order of ``plan.roles.LEARNERS``.
+        on_policy: a round of rollouts is trained on for some epochs and thrown away; else transitions are
+            kept in a replay.
+        batch_size: transitions of one update; 0 until it is measured.
+        learning_starts: transitions received before the first update.
+        policy_delay: critic updates for each policy update.
+        epochs: times that each transition is trained on; 0 where that follows from the replay ratio.
+    """
+
+    learners: tuple[str, ...]
+    on_policy: bool
+    batch_size: int
+    learning_starts: int
+    policy_delay: int
+    epochs: int
+
+
+@dataclass(frozen=True)
 class Count:
     """How many processes a role has at the start, and within which range the number may move."""
 
@@ -151,6 +173,7 @@ class Plan:
         run: what is trained, and until when.
         environment: the spaces and limits that ``run.env`` turned out to have.
         algorithm: ``name`` and every option of the algorithm.
+        learning: what follows from them for the processes.
         balance: the ratio and its bounds.
         components: by role, in the order of starting.
         channels: by name.
@@ -167,6 +190,7 @@ class Plan:
     run: RunPlan
     environment: EnvironmentSpec
     algorithm: dict[str, Any]
+    learning: LearningPlan
     balance: BalancePlan
     components: dict[str, ComponentPlan]
     channels: dict[str, ChannelPlan]

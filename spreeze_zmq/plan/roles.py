@@ -1,14 +1,22 @@
-"""The one table of channels: pattern, who binds, who connects, what travels."""
+"""The one table of roles and channels: pattern, who binds, who connects, what travels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-#: Every role that a component can have, in the order in which processes start: who takes longest first, since
-#: a
-#: socket may connect before or after its peer binds.
-ROLES = ("critic_learner", "actor_learner", "broker", "evaluator", "sampler")
+CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
+BROKER, EVALUATOR, SAMPLER = "broker", "evaluator", "sampler"
+#: The roles that train, by the part of the algorithm that each trains.
+LEARNER_OF = {"critic": CRITIC_LEARNER, "policy": ACTOR_LEARNER}
+PART_OF = {role: part for part, role in LEARNER_OF.items()}
+LEARNERS = tuple(PART_OF)
+#: Every role that a component can have, in the order in which processes start: the slowest to start first,
+#: since a socket may connect before or after its peer binds.
+ROLES = (*LEARNERS, BROKER, EVALUATOR, SAMPLER)
+
+POLICY, CRITIC, REPORT, CONTROL = "policy", "critic", "report", "control"
 
 
 @dataclass(frozen=True)
@@ -35,20 +43,37 @@ class ChannelSpec:
     socket_buffer_bytes: int = 0
 
 
-CHANNELS: dict[str, ChannelSpec] = {
-    "experience.critic_learner": ChannelSpec(
-        "push_pull", "critic_learner", "pull", ("sampler",), ("rollout",), 2, 16 * 1024
-    ),
-    "experience.actor_learner": ChannelSpec(
-        "push_pull", "actor_learner", "pull", ("sampler",), ("rollout",), 2, 16 * 1024
-    ),
-    "policy": ChannelSpec(
-        "pub_sub", "actor_learner", "pub", ("sampler", "critic_learner", "evaluator"), ("policy",), 4
-    ),
-    "critic": ChannelSpec("pub_sub", "critic_learner", "pub", ("actor_learner",), ("critic",), 4),
-    "report": ChannelSpec(
+def experience_of(learner: str) -> str:
+    """The channel on which rollouts come to a learner."""
+    return f"experience.{learner}"
+
+
+def publisher_of_policy(learners: Sequence[str]) -> str:
+    """Of a run's learners the one that publishes the policy: the actor-learner where there is one."""
+    return ACTOR_LEARNER if ACTOR_LEARNER in learners else CRITIC_LEARNER
+
+
+def roles_of(learners: Sequence[str]) -> tuple[str, ...]:
+    """The roles of a run with these learners, in the order of ``ROLES``."""
+    return tuple(role for role in ROLES if role in learners or role not in LEARNERS)
+
+
+def channels_of(learners: Sequence[str]) -> dict[str, ChannelSpec]:
+    """The channels of a run with these learners."""
+    channels = {
+        experience_of(learner): ChannelSpec(
+            "push_pull", learner, "pull", (SAMPLER,), ("rollout",), 2, 16 * 1024
+        )
+        for learner in learners
+    }
+    publisher = publisher_of_policy(learners)
+    others = tuple(learner for learner in learners if learner != publisher)
+    channels[POLICY] = ChannelSpec("pub_sub", publisher, "pub", (SAMPLER, *others, EVALUATOR), ("policy",), 4)
+    if others:
+        channels[CRITIC] = ChannelSpec("pub_sub", CRITIC_LEARNER, "pub", (ACTOR_LEARNER,), ("critic",), 4)
+    channels[REPORT] = ChannelSpec(
         "push_pull",
-        "broker",
+        BROKER,
         "pull",
         ("*",),
         (
@@ -56,8 +81,28 @@ CHANNELS: dict[str, ChannelSpec] = {
             *("exited", "workers", "stop_request", "stopping"),
         ),
         1000,
-    ),
-    "control": ChannelSpec(
-        "pub_sub", "broker", "pub", ("*",), ("status", "stop", "pause", "checkpoint", "scale", "set"), 1000
-    ),
-}
+    )
+    channels[CONTROL] = ChannelSpec(
+        "pub_sub", BROKER, "pub", ("*",), ("status", "stop", "pause", "checkpoint", "scale", "set"), 1000
+    )
+    return channels
+
+
+#: The channels of a run with both learners: every channel that there can be.
+CHANNELS = channels_of(LEARNERS)
+
+#: The end that talks to each end.
+OTHER_END = {"pull": "push", "push": "pull", "pub": "sub", "sub": "pub"}
+
+
+def end_of(role: str, spec: ChannelSpec) -> str | None:
+    """Which end of a channel a role holds; ``None`` where it has none."""
+    if spec.binds == role:
+        return spec.binder_end
+    return OTHER_END[spec.binder_end] if role in spec.connects or "*" in spec.connects else None
+
+
+def ends_of(role: str, learners: Sequence[str]) -> dict[str, str]:
+    """The channels that a role uses in a run with these learners, and its end of each."""
+    ends = {name: end_of(role, spec) for name, spec in channels_of(learners).items()}
+    return {name: end for name, end in ends.items() if end is not None}

@@ -106,8 +106,9 @@ class Balance(TypedDict):
 
 
 class Figures(TypedDict):
-    """What status and summary share."""
+    """What status and summary share; ``learners`` are the roles that train."""
 
+    learners: list[str]
     env_steps: int
     trained_transitions: int
     critic_updates: int

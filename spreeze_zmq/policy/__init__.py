@@ -1,7 +1,12 @@
-"""A published policy as samplers and evaluators use it: NumPy alone, from a message or from a file."""
+"""A published policy as samplers and evaluators use it: NumPy alone, from a message or from a file.
+
+torch is imported only for a network with a convolution.
+"""
 
 from __future__ import annotations
 
-from spreeze_zmq.policy.policy import Policy
+from spreeze_zmq.policy.classes import register_class_loader
+from spreeze_zmq.policy.file import read_file
+from spreeze_zmq.policy.policy import Policy, usable
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "read_file", "register_class_loader", "usable"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InputError, WireError
-from spreeze_zmq.policy.network import Network, ObservationScaling
-from spreeze_zmq.policy.tanh_normal import tanh_normal
+from spreeze_zmq.policy.classes import load_class, module_of
+from spreeze_zmq.policy.file import read_file, write_file
+from spreeze_zmq.policy.head import Actions, Actor, Drawn
+from spreeze_zmq.policy.heads import make_head
+from spreeze_zmq.policy.layers import Layer, read_layers
+from spreeze_zmq.policy.network import Network
+from spreeze_zmq.policy.observations import ObservationScaling
 
 Floats = NDArray[np.float32]
 
-#: What a policy file says it is; the number goes up when older readers could not read it.
-FILE_FORMAT = "spreeze_zmq.policy.1"
 _ARRAYS = ("parameters", "action_low", "action_high", "observation_mean", "observation_std")
 
 
@@ -51,18 +53,20 @@ class Policy:
             self.description: dict[str, Any] = dict(fields["description"])
             self.extras: dict[str, float] = dict(fields.get("extras", {}))
             self._arrays = {name: _floats(name, arrays[name]) for name in _ARRAYS if name in arrays}
-            low, high = self._arrays["action_low"], self._arrays["action_high"]
-            self._distribution = tanh_normal(self.description["distribution"], low, high)
-            self._observation = ObservationScaling(self.description["observation"], self._arrays)
-            self._network = Network(
-                self.description["layers"],
-                self._arrays["parameters"],
-                self._observation.size,
-                self._distribution.num_outputs,
-            )
+            self._observation: ObservationScaling | None = None
+            if module_of(self.description) is not None:
+                self._actor: Actor = load_class(self.description, self._arrays)
+            else:
+                self._observation = ObservationScaling(self.description["observation"], self._arrays)
+                layers = self.description["layers"]
+                self._network = _network(
+                    read_layers(layers, self._arrays["parameters"], self._observation.size)
+                )
+                distribution = self.description["distribution"]
+                self._actor = make_head(distribution, self._arrays, self._network.num_outputs)
         except KeyError as error:
             raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise WireError("bad_policy", str(error)) from error
 
     @classmethod
@@ -70,73 +74,107 @@ class Policy:
         """The policy of a policy message. Raises WireError ``bad_policy``."""
         return cls(fields, arrays)
 
-    def act(self, obs: NDArray[Any], rng: np.random.Generator) -> Floats:
-        """Draw an action for each of ``obs`` ``[N, *obs_shape]``.
+    def act(
+        self,
+        obs: NDArray[Any],
+        rng: np.random.Generator,
+        *,
+        place: Floats | None = None,
+        log_prob: bool = False,
+    ) -> Drawn:
+        """Draw an action for each observation; version 0 draws uniformly where it can.
 
-        Returns ``[N, *action_shape]`` float32 in the environment's own units.
+        Args:
+            obs: ``[N, *obs_shape]``.
+            rng: where all randomness comes from.
+            place: ``[N]`` in [0, 1], where each environment stands among all of the run's, which may explore
+                differently; by default evenly spread over them, 0 for a single one.
+            log_prob: whether the log densities are wanted.
+
+        Returns:
+            The actions ``[N, *action_shape]``, float32 in the environment's own units (of a ``normal`` not
+            clipped to the bounds) or int64, and their log densities ``[N]`` float32, or None.
+
+        Raises:
+            WireError: ``bad_policy``, where the observations are of another size, or a density is wanted of a
+                policy that has none.
         """
-        return self.act_with_log_prob(obs, rng, log_prob=False)[0]
+        uniform = self._actor.uniform(len(obs), rng) if self.version == 0 else None
+        if uniform is not None:
+            return uniform if log_prob else (uniform[0], None)
+        try:
+            return self._actor.draw(self._output(obs), rng, place, log_prob)
+        except ValueError as error:
+            raise WireError("bad_policy", str(error)) from error
 
-    def act_with_log_prob(
-        self, obs: NDArray[Any], rng: np.random.Generator, log_prob: bool = True
-    ) -> tuple[Floats, Floats | None]:
-        """As ``act``, with the log density ``[N]`` of the action in [-1, 1]; None unless ``log_prob``."""
-        if self.version == 0:
-            return self._distribution.uniform(len(obs), rng)
-        return self._distribution.draw(self._output(obs), rng, log_prob)
+    def mode(self, obs: NDArray[Any]) -> Actions:
+        """The deterministic action for each of ``obs``, within the bounds; the network's own at version 0
+        too. Raises WireError as :meth:`act`.
+        """
+        return self._actor.mode(self._output(obs))
 
-    def mode(self, obs: NDArray[Any]) -> Floats:
-        """The deterministic action for each of ``obs``; the network's own at version 0 too."""
-        return self._distribution.mode(self._output(obs))
+    def env_action(self, action: Actions) -> Actions:
+        """What an environment is given for actions of :meth:`act`: a box's clipped to its bounds."""
+        return self._actor.env_action(action)
 
-    def _output(self, obs: NDArray[Any]) -> Floats:
-        return self._network(self._observation(obs))
+    def _output(self, obs: NDArray[Any]) -> NDArray[Any]:
+        return obs if self._observation is None else self._network(self._observation(obs))
 
     def save(self, path: Path | str, metadata: Mapping[str, str]) -> None:
         """Write everything needed to act to a safetensors file, whole or not at all.
 
         ``metadata`` comes back on ``load``.
         """
-        from safetensors.numpy import save
-
-        path = Path(path)
-        own = {"description": self.description, "version": self.version, "extras": self.extras}
-        about = {"format": FILE_FORMAT, **{name: json.dumps(value) for name, value in own.items()}}
-        if taken := about.keys() & metadata.keys():
-            raise ValueError(f"metadata may not use {', '.join(sorted(taken))}")
-        content = save(dict(self._arrays), {**metadata, **about})
-        # A name of its own for each process: two that write the same path must not share a half-written file.
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        fields = {"description": self.description, "version": self.version, "extras": self.extras}
+        write_file(Path(path), fields, self._arrays, metadata)
 
     @classmethod
-    def load(cls, path: Path | str) -> Self:
+    def load(cls, path: Path | str, trust: Collection[str] = ()) -> Self:
         """Read a file that ``save`` wrote.
 
-        Raises:
-            InputError: there is no such file, or it holds no policy of this format.
-        """
-        from safetensors import SafetensorError, safe_open
+        Args:
+            path: of the file.
+            trust: modules whose classes may be loaded: a file that names another one is refused, since to
+                import it is to run it.
 
+        Raises:
+            InputError: there is no such file, it holds no policy of this format, or it names a class of a
+                module that is not trusted.
+        """
+        fields, arrays, metadata = read_file(path)
         try:
-            with safe_open(path, framework="numpy") as file:
-                about: dict[str, str] = dict(file.metadata() or {})
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"{path} cannot be read as a policy: {error}") from error
-        if about.get("format") != FILE_FORMAT:
-            raise InputError(f"{path} is of format {about.get('format')!r}, expected {FILE_FORMAT!r}")
-        own = ("description", "version", "extras")
-        try:
-            fields = {name: json.loads(about[name]) for name in own}
-            metadata = {name: text for name, text in about.items() if name not in (*own, "format")}
+            module = module_of(fields["description"])
+            if module is not None and module not in trust:
+                raise InputError(
+                    f"{path} names a class of the module {module!r}, whose code would run: trust it only if "
+                    "you know where the file comes from"
+                )
             return cls(fields, arrays, metadata)
-        except (KeyError, ValueError, WireError) as error:
+        except (TypeError, ValueError, WireError) as error:
             raise InputError(f"{path} holds no whole policy: {error}") from error
+
+
+@contextmanager
+def usable(version: int) -> Iterator[None]:
+    """Make and use the policy of this version inside; it and those after it come of one algorithm, so where
+    it cannot be used a restart would not help.
+
+    Raises:
+        InputError: a WireError came from inside; one line that names it.
+    """
+    try:
+        yield
+    except WireError as error:
+        raise InputError(f"policy version {version} cannot be used: {error}") from error
+
+
+def _network(layers: list[Layer]) -> Any:
+    """What evaluates the layers: NumPy, or where there is a convolution torch."""
+    if all(layer.kind != "conv2d" for layer in layers):
+        return Network(layers)
+    from spreeze_zmq.policy.torch_network import TorchNetwork
+
+    return TorchNetwork(layers)
 
 
 def _floats(name: str, array: NDArray[Any]) -> Floats:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.replay.prioritized import PrioritizedReplay, transition_replay
+from spreeze_zmq.replay.prioritized import PrioritizedReplay, replay_of, transition_replay
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.returns import n_step_returns
 from spreeze_zmq.replay.ring import MEMORY_SHARE, Column, Ring, free_bytes
+from spreeze_zmq.replay.rounds import RewardScale, Round, RoundStore, minibatches, updates_per_round
 from spreeze_zmq.replay.sum_tree import SumTree
 
 __all__ = [
@@ -15,9 +16,15 @@ __all__ = [
     "ObservationReplay",
     "PrioritizedReplay",
     "Replay",
+    "RewardScale",
     "Ring",
+    "Round",
+    "RoundStore",
     "SumTree",
     "free_bytes",
+    "minibatches",
     "n_step_returns",
+    "replay_of",
     "transition_replay",
+    "updates_per_round",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 
 from spreeze_zmq.errors import CheckpointError
-from spreeze_zmq.replay.replays import Batch, Replay, ReplaySizes, Spaces
+from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySizes, Spaces
 from spreeze_zmq.replay.sum_tree import BYTES_PER_LEAF, SumTree
 from spreeze_zmq.rollout import Rollout
 
@@ -109,6 +110,15 @@ class PrioritizedReplay(Replay):
         leaves = torch.from_numpy(saved).to(self.ring.device)
         self._highest = leaves[0].clone()
         self.tree.set(torch.arange(len(self), device=self.ring.device), leaves[1:])
+
+
+def replay_of(
+    fields: Sequence[str], env: Spaces, options: PrioritizedOptions, device: torch.device | str, seed: int
+) -> Replay | ObservationReplay:
+    """The replay of a learner that asks for these rollout arrays: observations, or whole transitions."""
+    if tuple(fields) == ("obs",):
+        return ObservationReplay.for_environment(env, options, device, seed)
+    return transition_replay(env, options, device, seed)
 
 
 def transition_replay(

@@ -193,6 +193,8 @@ class Replay(_Kept):
 class ObservationReplay(_Kept):
     """Observations alone, for an actor; arguments as for ``Replay``."""
 
+    prioritized = False
+
     def __init__(
         self,
         capacity: int,

@@ -49,6 +49,12 @@ class Receipts:
             stream.received += rollout.num_transitions
         stream.last = rollout.produced
 
+    def drop(self, rollout: Rollout) -> None:
+        """A rollout that was taken is refused after all, since it has grown too old while it waited."""
+        stream = self.streams[f"{rollout.sampler}/{rollout.incarnation}"]
+        stream.received -= rollout.num_transitions
+        stream.refused += rollout.num_transitions
+
     def to_dict(self) -> dict[str, dict[str, int]]:
         """For the learner's report."""
         return {name: asdict(receipt) for name, receipt in self.streams.items()}

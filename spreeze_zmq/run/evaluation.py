@@ -97,7 +97,8 @@ def play(envs: Any, policy: Policy, seed: int, go_on: Callable[[], bool] = lambd
     returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
     playing = np.ones(envs.num_envs, np.bool_)
     while playing.any():
-        obs, reward, terminated, truncated, info = envs.step(policy.mode(obs))
+        action = policy.env_action(policy.mode(obs)).reshape(envs.action_space.shape)
+        obs, reward, terminated, truncated, info = envs.step(action)
         returns += np.where(playing, reward, 0.0)
         lengths += playing
         over = terminated | truncated

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.metrics import Rates
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, experience_of
 from spreeze_zmq.run.account import SampleAccount
 from spreeze_zmq.run.lives import Process, process_rows, worker_rows
 
@@ -31,7 +32,6 @@ RATE_WINDOW_S = 5.0
 
 #: The counters of the learners that are shown, with their rates.
 COUNTS = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
-LEARNERS = ("critic_learner", "actor_learner")
 
 
 class RunRecord:
@@ -41,7 +41,8 @@ class RunRecord:
         self.plan = plan
         self.processes: dict[str, Process] = {}
         self.accounts = {
-            role: SampleAccount(shared=plan.components[role].count.initial > 1) for role in LEARNERS
+            role: SampleAccount(shared=plan.components[role].count.initial > 1)
+            for role in plan.learning.learners
         }
         self.counters: dict[str, dict[str, float]] = {}
         self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
@@ -137,8 +138,9 @@ class RunRecord:
         """Enter what a process counts. Several of one role count their own parts, and the run has the sum."""
         life, role = f"{sender}/{incarnation}", fields["role"]
         for learner, transitions in fields.get("pushed", {}).items():
-            self.accounts[learner].report_pushed(life, transitions)
-        if "taken" in fields:
+            if learner in self.accounts:
+                self.accounts[learner].report_pushed(life, transitions)
+        if "taken" in fields and role in self.accounts:
             self.accounts[role].report_taken(life, fields["taken"])
         if "policy_lag" in fields:
             self.policy_lags[life] = fields["policy_lag"]
@@ -204,6 +206,7 @@ class RunRecord:
     def figures(self) -> Figures:
         """The numbers that status and summary share."""
         return {
+            "learners": list(self.plan.learning.learners),
             "env_steps": int(self.counts["env_steps"]),
             "critic_updates": int(self.counts["critic_updates"]),
             "actor_updates": int(self.counts["actor_updates"]),
@@ -219,7 +222,7 @@ class RunRecord:
 
     def status(self, state: str, balance: Balance, now_s: float) -> Status:
         """What a person is shown, and what the launcher acts on."""
-        samples = self.accounts["critic_learner"].totals()
+        samples = self.accounts[CRITIC_LEARNER].totals()
         best = max(self.evaluations, key=lambda e: e["mean_return"], default=None)
         recent = list(self.returns)[-RECENT_EPISODES:]
         stop = self.plan.run.stop
@@ -266,8 +269,8 @@ class RunRecord:
             "seed": self.plan.run.seed,
             **self.figures(),
             **{f"{name}_per_s": self.gained(name) / now_s if now_s > 0 else 0.0 for name in COUNTS},
-            "samples": vars(totals["critic_learner"]),
-            "samples_by_channel": {f"experience.{role}": vars(t) for role, t in totals.items()},
+            "samples": vars(totals[CRITIC_LEARNER]),
+            "samples_by_channel": {experience_of(role): vars(t) for role, t in totals.items()},
             "workers": self.workers,
             "moves": self.moves,
             "pinning": self.plan.pinning,

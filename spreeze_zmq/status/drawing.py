@@ -101,16 +101,15 @@ def _counts(status: Mapping[str, Any]) -> list[list[Piece]]:
         ("policy lag p99", f"{lag['p99']:,g}"),
         ("policy lag max", f"{lag['max']:,g}"),
     )
-    names = ("env_steps", "trained_transitions", "critic_updates", "actor_updates")
-    return [
-        [
-            (f"{name.replace('_', ' '):20}", "dim"),
-            (f"{status[name]:>15,}{_rate(status[f'{name}_per_s']):>12}", ""),
-            (f" /s   {label:15}", "dim"),
-            (value, ""),
-        ]
-        for name, (label, value) in zip(names, beside, strict=True)
-    ]
+    names = ["env_steps", "trained_transitions", "critic_updates", "actor_updates"]
+    if len(status["learners"]) == 1:
+        names[-1] = ""
+    lines: list[list[Piece]] = []
+    for name, (label, value) in zip(names, beside, strict=True):
+        count = f"{status[name]:>15,}{_rate(status[f'{name}_per_s']):>12} /s" if name else " " * 30
+        head: list[Piece] = [(f"{name.replace('_', ' '):20}", "dim"), (count, "")]
+        lines.append([*head, (f"   {label:15}", "dim"), (value, "")])
+    return lines
 
 
 def _workers(workers: Mapping[str, Mapping[str, float]]) -> list[list[Piece]]:

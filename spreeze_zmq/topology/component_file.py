@@ -5,29 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.errors import TopologyError
-from spreeze_zmq.plan.option import TYPES, Option, Unfit, show
-from spreeze_zmq.plan.roles import CHANNELS, ROLES
+from spreeze_zmq.plan.option import TYPES, Option, Unfit
+from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.topology.lines import lines_of
-from spreeze_zmq.topology.mistakes import Mistakes, Places, suggestion
+from spreeze_zmq.topology.mistakes import Mistakes, Places
 from spreeze_zmq.topology.options import component_options
-from spreeze_zmq.topology.source import flat_tables, parse_toml, read_text, shipped_folder
+from spreeze_zmq.topology.source import parse_toml, read_text, shipped_folder
 from spreeze_zmq.topology.tables import read_table
 from spreeze_zmq.topology.values import check
-
-#: The end that talks to each end.
-OTHER_END = {"pull": "push", "push": "pull", "pub": "sub", "sub": "pub"}
 
 _FILE = (
     Option("role", "str", required=True, choices=ROLES, help="the job that it does"),
     Option("command", "strs", required=True, minimum=1, help='as in ["python", "{folder}"]'),
     Option("description", "str", "", help="one line of what it does"),
-    Option("channels", "table", {}, help="the end of each channel that it uses"),
     Option("options", "table", {}, help="a table for each option of its own"),
 )
 
@@ -52,7 +48,6 @@ class ComponentFile:
         role: the job that it does.
         command: program and arguments, placeholders filled in.
         description: one line of what it does.
-        channels: the end of each channel that it uses.
         options: its own options.
     """
 
@@ -60,7 +55,6 @@ class ComponentFile:
     role: str
     command: tuple[str, ...]
     description: str
-    channels: Mapping[str, str]
     options: tuple[Option, ...]
 
 
@@ -87,16 +81,19 @@ def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | Non
         mistakes.found += error.mistakes
         return None
     own = Mistakes(Places(str(path), lines_of(text)))
-    table = read_table(_FILE, values, (), own)
+    table = read_table(_FILE, values, (), own, _elsewhere)
     role = table["role"]
-    channels = _read_channels(role, table["channels"], own)
     options = [_read_option(name, declared, own) for name, declared in table["options"].items()]
     command = _read_command(table["command"] or [], folder, own)
     _check_names(options, own)
     mistakes.found += own.found
     if own.found:
         return None
-    return ComponentFile(folder, role, command, table["description"], channels, tuple(filter(None, options)))
+    return ComponentFile(folder, role, command, table["description"], tuple(filter(None, options)))
+
+
+def _elsewhere(name: str) -> str:
+    return "channels follow from the role: leave this table out" if name == "channels" else ""
 
 
 def _read_command(words: list[str], folder: Path, mistakes: Mistakes) -> tuple[str, ...]:
@@ -112,43 +109,6 @@ def _read_command(words: list[str], folder: Path, mistakes: Mistakes) -> tuple[s
         problem = f"{command[0]} is no program that can be started from here"
         mistakes.add(("command",), problem, "build it first, or give its path as {folder}/NAME")
     return tuple(command)
-
-
-def _read_channels(role: str | None, written: Mapping[str, Any], mistakes: Mistakes) -> dict[str, str]:
-    """The ends, each the one that the table of channels gives this role."""
-    found = flat_tables(written, CHANNELS)
-    ends: dict[str, str] = {}
-    for name, (key, end) in found.items():
-        if name not in CHANNELS:
-            mistakes.add(("channels", *key), "unknown channel", suggestion(name, CHANNELS))
-            continue
-        expected = end_of(role, name) if role else end
-        if expected is None:
-            spec = CHANNELS[name]
-            users = ", ".join((spec.binds, *spec.connects))
-            mistakes.add(
-                ("channels", *key), f"the role {role} has no end of this channel", f"those of it: {users}"
-            )
-        elif end != expected:
-            binder = CHANNELS[name].binds
-            why = f"{binder} binds it already" if binder != role and end == CHANNELS[name].binder_end else ""
-            mistakes.add(
-                ("channels", *key), f'expected "{expected}" in the role {role}, got {show(end)}', why
-            )
-        else:
-            ends[name] = expected
-    for name, spec in CHANNELS.items():
-        if role and name not in found and (spec.binds == role or "*" in spec.connects):
-            mistakes.add(("channels", name), f'missing; the role {role} needs it as "{end_of(role, name)}"')
-    return ends
-
-
-def end_of(role: str, channel: str) -> str | None:
-    """Which end of a channel a role holds; ``None`` where it has none."""
-    spec = CHANNELS[channel]
-    if spec.binds == role:
-        return spec.binder_end
-    return OTHER_END[spec.binder_end] if role in spec.connects or "*" in spec.connects else None
 
 
 def _read_option(name: str, declared: Any, mistakes: Mistakes) -> Option | None:

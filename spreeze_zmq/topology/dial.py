@@ -7,8 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.balance import Schedule, updates_per_round
-from spreeze_zmq.plan.plan import BalancePlan, ComponentPlan, Count
+from spreeze_zmq.plan.plan import BalancePlan, ComponentPlan, Count, LearningPlan, Plan
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER, LEARNERS, SAMPLER
 from spreeze_zmq.topology.mistakes import Mistakes
+from spreeze_zmq.topology.options import BALANCE
+
+DEFAULT_RATIO = next(option.default for option in BALANCE if option.name == "replay_ratio")
 
 #: What each mode stands for; a key that the topology writes itself has what it says.
 MODES: dict[str, dict[str, Any]] = {
@@ -33,16 +37,24 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-def expand(written: Mapping[str, Any]) -> dict[str, Any]:
+#: What stands otherwise for an algorithm that learns from rounds of rollouts: rounds that may be collected
+#: while one is trained on.
+ON_POLICY_LAG = {"free": 1, "bounded": 1, "lockstep": 0}
+
+
+def expand(written: Mapping[str, Any], *, on_policy: bool) -> dict[str, Any]:
     """``[balance]`` with every ``"auto"`` replaced by what the mode stands for."""
     mode = MODES[written["mode"]]
+    if on_policy:
+        lag = ON_POLICY_LAG[written["mode"]]
+        mode = {**mode, "max_policy_lag": lag, "publish_every_updates": "round"}
     return {key: mode[key] if value == "auto" and key in mode else value for key, value in written.items()}
 
 
 def settle(
     written: Mapping[str, Any],
     components: dict[str, ComponentPlan],
-    algorithm: Mapping[str, Any],
+    learning: LearningPlan,
     mistakes: Mistakes,
 ) -> tuple[BalancePlan, dict[str, ComponentPlan]]:
     """The numbers of the balance, and the components as they need them.
@@ -50,43 +62,80 @@ def settle(
     Args:
         written: ``[balance]`` as checked, ``"auto"`` where the mode decides.
         components: by role.
-        algorithm: its options.
+        learning: what follows from the algorithm.
         mistakes: where to note numbers that do not go together.
     """
-    values = expand(written)
-    sampler = components["sampler"]
+    values = expand(written, on_policy=learning.on_policy)
+    sampler = components[SAMPLER]
     rollout = int(sampler.options.get("rollout_steps", 0)) * int(sampler.options.get("envs", 0))
-    batch_size: Any = algorithm.get("batch_size")
-    if values["publish_every_updates"] and batch_size == "auto":
+    if learning.on_policy:
+        components = _settle_rounds(values, written, components, learning, rollout, mistakes)
+        sampler = components[SAMPLER]
+    if values["publish_every_updates"] and not learning.batch_size:
         problem = (
             '"auto" is measured, and can be another number in the next run; publishing by count, as in the '
             'modes "bounded" and "lockstep", needs a fixed one'
         )
         mistakes.add(("algorithm", "batch_size"), problem, 'write a number, or balance.mode = "free"')
         values["publish_every_updates"] = 0
-    if values["publish_every_updates"] and not (rollout and isinstance(batch_size, int)):
-        problem = "counting needs a batch_size, and the sampler's rollout_steps and envs"
+    if values["publish_every_updates"] and not rollout:
+        problem = "counting needs the sampler's rollout_steps and envs"
         mistakes.add(("balance", "publish_every_updates"), problem, "write 0 to publish by the clock")
         values["publish_every_updates"] = 0
     if values["publish_every_updates"] == "round":
         round_transitions = sampler.count.initial * rollout
-        effective = batch_size * components["critic_learner"].count.initial
+        effective = learning.batch_size * components[CRITIC_LEARNER].count.initial
         every = updates_per_round(values["replay_ratio"], effective, round_transitions)
         values["publish_every_updates"] = every
     if values["publish_every_updates"]:  # what is counted is counted in rollouts of one size
-        components = {**components, "sampler": replace(sampler, ranges={})}
+        components = {**components, SAMPLER: replace(sampler, ranges={})}
     if values["max_policy_lag"] == "none":
         values["max_policy_lag"] = None
     values["pin"] = {"auto": "auto", True: "always", False: "never"}[values["pin"]]
     balance = BalancePlan(**values, rollout_transitions=rollout)
     if balance.in_order and not mistakes.found:
-        _check_order(balance, components, algorithm, mistakes)
+        _check_order(balance, components, learning, mistakes)
         components = in_order(components)
     return balance, components
 
 
-def schedule(
-    balance: BalancePlan, components: Mapping[str, ComponentPlan], algorithm: Mapping[str, Any]
+def _settle_rounds(
+    values: dict[str, Any],
+    written: Mapping[str, Any],
+    components: dict[str, ComponentPlan],
+    learning: LearningPlan,
+    rollout: int,
+    mistakes: Mistakes,
+) -> dict[str, ComponentPlan]:
+    """The numbers of rounds: every transition is trained on ``epochs`` times, and the number of samplers
+    stays as it is, since a round is one rollout of each.
+    """
+    if written["replay_ratio"] != DEFAULT_RATIO:
+        problem = "an on-policy algorithm trains on each transition for its number of epochs and no more"
+        mistakes.add(("balance", "replay_ratio"), problem, "leave it out, and set algorithm.epochs")
+    if values["max_policy_lag"] == "none":
+        problem = "an on-policy algorithm needs a bound of the lag"
+        mistakes.add(("balance", "max_policy_lag"), problem, "write a number of rounds; 0 waits for each")
+        values["max_policy_lag"] = ON_POLICY_LAG[written["mode"]]
+    if not rollout:
+        problem = "rounds need to know the sampler's rollout_steps and envs"
+        mistakes.add(("components", SAMPLER), problem, "give it these options")
+    count = components[SAMPLER].count.initial
+    transitions = max(1, count * rollout)
+    values["replay_ratio"] = float(learning.epochs)
+    if values["publish_every_updates"]:
+        values["publish_every_updates"] = learning.epochs * -(-transitions // learning.batch_size)
+    fixed = replace(components[SAMPLER], count=Count(count, count, count), ranges={})
+    return {**components, SAMPLER: fixed}
+
+
+def schedule(plan: Plan) -> Schedule | None:
+    """The counted course of a run; None for one that publishes by the clock or bounds no lag."""
+    return schedule_of(plan.balance, plan.components, plan.learning)
+
+
+def schedule_of(
+    balance: BalancePlan, components: Mapping[str, ComponentPlan], learning: LearningPlan
 ) -> Schedule | None:
     """The counted course of a run; None for one that publishes by the clock or bounds no lag.
 
@@ -96,11 +145,11 @@ def schedule(
         return None
     return Schedule(
         replay_ratio=balance.replay_ratio,
-        batch_size=algorithm["batch_size"] * components["critic_learner"].count.initial,
-        learning_starts=algorithm.get("learning_starts", 1),
+        batch_size=learning.batch_size * components[CRITIC_LEARNER].count.initial,
+        learning_starts=learning.learning_starts,
         publish_every=balance.publish_every_updates,
         max_policy_lag=balance.max_policy_lag,
-        num_samplers=components["sampler"].count.minimum,
+        num_samplers=components[SAMPLER].count.minimum,
         rollout_transitions=balance.rollout_transitions,
     )
 
@@ -112,31 +161,31 @@ def in_order(components: Mapping[str, ComponentPlan]) -> dict[str, ComponentPlan
     is started again: a second life cannot go on at the place in the order where the first one ended.
     """
     settled = dict(components)
-    for role in ("sampler", "critic_learner", "actor_learner"):
+    for role in settled.keys() & {SAMPLER, *LEARNERS}:
         settled[role] = replace(settled[role], max_restarts=0)
-    count = settled["sampler"].count.initial
-    settled["sampler"] = replace(settled["sampler"], count=Count(count, count, count))
-    actor = settled["actor_learner"]
-    if "slack_updates" in actor.options:
-        settled["actor_learner"] = replace(actor, options={**actor.options, "slack_updates": 0})
+    count = settled[SAMPLER].count.initial
+    settled[SAMPLER] = replace(settled[SAMPLER], count=Count(count, count, count))
+    actor = settled.get(ACTOR_LEARNER)
+    if actor is not None and "slack_updates" in actor.options:
+        settled[ACTOR_LEARNER] = replace(actor, options={**actor.options, "slack_updates": 0})
     return settled
 
 
 def _check_order(
     balance: BalancePlan,
     components: Mapping[str, ComponentPlan],
-    algorithm: Mapping[str, Any],
+    learning: LearningPlan,
     mistakes: Mistakes,
 ) -> None:
     """Taking everything in order needs numbers by which everything is counted."""
     key = ("balance", "in_order")
     if balance.slack_rollouts != 0:
         mistakes.add(key, "samples in a fixed order leave no slack", "write slack_rollouts = 0")
-    planned = schedule(balance, in_order(components), algorithm)
+    planned = schedule_of(balance, in_order(components), learning)
     if planned is None:
         hint = 'write max_policy_lag = 1 and publish_every_updates = "round"'
         mistakes.add(key, "a fixed order needs weights published by count, and a bound of the lag", hint)
-    elif not planned.keeps_lag:
+    elif not learning.on_policy and not planned.keeps_lag:
         problem = (
             f"{balance.publish_every_updates} updates of {planned.batch_size} at a replay ratio of "
             f"{balance.replay_ratio:g} do not take a round of {planned.round_transitions} transitions"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.plan.option import show
-from spreeze_zmq.plan.plan import Plan, RunPlan, StopPlan
+from spreeze_zmq.plan.plan import LearningPlan, Plan, RunPlan, StopPlan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
 from spreeze_zmq.topology.dial import settle as settle_balance
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
@@ -49,22 +53,21 @@ def load(
     tables = _tables(read)
     run = read_table(RUN, tables["run"], ("run",), mistakes, _owner)
     written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, _owner)
+    make_importable(read.path.parent)
     algorithm = _find_algorithm(run["algorithm"], mistakes)
     options = _read_algorithm(algorithm, tables["algorithm"], mistakes)
-    declared = read_components(tables["components"], read.path.parent, mistakes)
+    learners = _learners(algorithm)
+    declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
-    channels = read_channels(
-        tables["channels"],
-        {role: found.file.channels for role, found in declared.items()},
-        _rollout_fields(algorithm),
-        mistakes,
-    )
+    fields = {role: algorithm.fields_of(PART_OF[role]) for role in learners} if algorithm else {}
+    channels = read_channels(tables["channels"], learners, fields, mistakes)
     name = _run_name(run["name"], read)
-    environment = _probe(run, algorithm, mistakes)
-    if mistakes.found or environment is None:
+    environment = _probe(run, algorithm, options, mistakes)
+    if mistakes.found or environment is None or algorithm is None:
         raise TopologyError(read.shown, mistakes.found)
-    components = component_plans(declared, without, cores or available_cores())
-    balance, components = settle_balance(written, components, options, mistakes)
+    learning = _learning(algorithm, options)
+    components = component_plans(declared, learners, without, cores or available_cores())
+    balance, components = settle_balance(written, components, learning, mistakes)
     check_several(components, channels, balance, mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
@@ -74,12 +77,19 @@ def load(
         run=_run_plan(run),
         environment=environment,
         algorithm={"name": run["algorithm"], **options},
+        learning=learning,
         balance=balance,
         components=components,
         channels=channels,
         # In order, the number of threads decides in which order sums are taken.
-        to_measure=() if balance.in_order else left_open(declared, components, options),
+        to_measure=() if balance.in_order else left_open(declared, components, learning),
     )
+
+
+def make_importable(folder: Path) -> None:
+    """Have modules beside a topology found by their names, as its own algorithm and environment may be."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 def _tables(read: Source) -> dict[str, Any]:
@@ -91,39 +101,59 @@ def _tables(read: Source) -> dict[str, Any]:
 
 def _owner(name: str) -> str:
     """Where a key belongs that was written in the wrong table; empty where there is no such key."""
-    owners = {"run": RUN, "balance": BALANCE, "algorithm": dataclass_options(algorithms.get("sac").options)}
-    for table, options in owners.items():
+    shipped = (algorithms.get(algorithm).Options for algorithm in algorithms.names())
+    named = [option for kind in shipped for option in dataclass_options(kind)]
+    for table, options in {"run": RUN, "balance": BALANCE, "algorithm": named}.items():
         if any(option.name == name for option in options):
             return f'did you mean "{table}.{name}"?'
     return ""
 
 
-def _find_algorithm(name: str, mistakes: Mistakes) -> Algorithm | None:
+def _find_algorithm(name: str, mistakes: Mistakes) -> type[Algorithm] | None:
     known = algorithms.names()
-    if name in known:
-        return algorithms.get(name)
-    problem = f"expected one of {one_of(known)}, got {show(name)}"
+    if name in known or ":" in name:
+        try:
+            return algorithms.get(name)
+        except InputError as error:
+            mistakes.add(("run", "algorithm"), str(error))
+            return None
+    problem = f'expected one of {one_of(known)} or "my_module:MyAlgorithm", got {show(name)}'
     mistakes.add(("run", "algorithm"), problem, did_you_mean(name, known))
     return None
 
 
-def _read_algorithm(algorithm: Algorithm | None, table: Any, mistakes: Mistakes) -> dict[str, Any]:
+def _learners(algorithm: type[Algorithm] | None) -> tuple[str, ...]:
+    """The roles that train; all, where nothing is known of the algorithm."""
+    if algorithm is None or algorithm.has_policy_loss():
+        return LEARNERS
+    return (CRITIC_LEARNER,)
+
+
+def _learning(algorithm: type[Algorithm], values: Mapping[str, Any]) -> LearningPlan:
+    """What the processes must know of the algorithm's options."""
+    options = algorithms.options_from(algorithm.Options, values)
+    batch_size = getattr(options, "batch_size", 0)
+    return LearningPlan(
+        learners=_learners(algorithm),
+        on_policy=algorithm.on_policy(),
+        batch_size=batch_size if isinstance(batch_size, int) else 0,
+        learning_starts=options.learning_starts if isinstance(options, ReplayOptions) else 1,
+        policy_delay=options.policy_delay if isinstance(options, ReplayOptions) else 1,
+        epochs=options.epochs if isinstance(options, RolloutOptions) else 0,
+    )
+
+
+def _read_algorithm(algorithm: type[Algorithm] | None, table: Any, mistakes: Mistakes) -> dict[str, Any]:
     if algorithm is None:
         return {}
     before = len(mistakes.found)
-    values = read_table(dataclass_options(algorithm.options), table, ("algorithm",), mistakes, _owner)
+    values = read_table(dataclass_options(algorithm.Options), table, ("algorithm",), mistakes, _owner)
     if len(mistakes.found) == before:
         try:
-            algorithms.options_from(algorithm.options, values)
+            algorithms.options_from(algorithm.Options, values)
         except InputError as error:
             mistakes.add(("algorithm",), str(error))
     return values
-
-
-def _rollout_fields(algorithm: Algorithm | None) -> Mapping[str, tuple[str, ...]]:
-    if algorithm is None:
-        return {}
-    return {"critic_learner": tuple(algorithm.critic_fields), "actor_learner": tuple(algorithm.actor_fields)}
 
 
 def _run_name(name: str | None, read: Source) -> str:
@@ -134,14 +164,19 @@ def _run_name(name: str | None, read: Source) -> str:
     return name or re.sub(r"[^A-Za-z0-9._-]", "_", read.path.stem)
 
 
-def _probe(run: Mapping[str, Any], algorithm: Algorithm | None, mistakes: Mistakes) -> EnvironmentSpec | None:
+def _probe(
+    run: Mapping[str, Any],
+    algorithm: type[Algorithm] | None,
+    values: Mapping[str, Any],
+    mistakes: Mistakes,
+) -> EnvironmentSpec | None:
     """Make the environment once, so that a wrong one is known before anything starts."""
     if run["env"] is None:
         return None
     try:
         spec = envs.probe(run["env"], run["env_kwargs"], run["randomize"])
-        if algorithm is not None:
-            algorithm.check(spec)
+        if algorithm is not None and not mistakes.found:
+            algorithms.check(algorithm, algorithms.options_from(algorithm.Options, values), spec)
     except InvalidRandomization as error:
         for name, problem, hint in error.mistakes:
             parts = (name,) if name in run["randomize"] else name.split(".")

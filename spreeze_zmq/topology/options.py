@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from spreeze_zmq.plan.option import Option
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR
 
 #: The tables of a topology.
 TABLES = ("run", "algorithm", "balance", "components", "channels")
@@ -91,12 +92,12 @@ CHANNEL = (
     Option("socket_buffer_bytes", "int", minimum=0, help="kernel buffer; 0 for the system's own"),
 )
 
-_NICE = {"evaluator": 5}
+_NICE = {EVALUATOR: 5}
 
 
 def component_options(role: str) -> tuple[Option, ...]:
     """The options that a component of this role has whatever its program is."""
-    count = 1 if role == "critic_learner" else "auto"
+    count = 1 if role == CRITIC_LEARNER else "auto"
     return (
         Option("use", "str", role, help='a shipped component, or "./folder" beside the topology'),
         Option("count", "count", count, help="how many processes, or their range"),

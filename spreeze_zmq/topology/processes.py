@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.plan.option import Option, show
-from spreeze_zmq.plan.plan import ComponentPlan
-from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.plan.plan import ComponentPlan, LearningPlan
+from spreeze_zmq.plan.roles import (
+    ACTOR_LEARNER,
+    BROKER,
+    CRITIC_LEARNER,
+    EVALUATOR,
+    LEARNERS,
+    ROLES,
+    SAMPLER,
+    ends_of,
+    roles_of,
+)
 from spreeze_zmq.topology import resolve
 from spreeze_zmq.topology.component_file import (
     ComponentFile,
@@ -23,9 +33,9 @@ from spreeze_zmq.topology.tables import read_table
 
 #: Roles that have one process, and why.
 SINGLE = {
-    "broker": "one broker keeps the books of a run",
-    "actor_learner": "one trains the policy; several critic_learners can share its critics' training",
-    "evaluator": "one evaluator names the best policy",
+    BROKER: "one broker keeps the books of a run",
+    ACTOR_LEARNER: "one trains the policy; several critic_learners can share its critics' training",
+    EVALUATOR: "one evaluator names the best policy",
 }
 
 
@@ -39,23 +49,30 @@ class Declared:
     options: Mapping[str, Any]
 
 
-def read_components(table: Any, beside: Path, mistakes: Mistakes) -> dict[str, Declared]:
+def read_components(
+    table: Any, learners: Sequence[str], beside: Path, mistakes: Mistakes
+) -> dict[str, Declared]:
     """Every role of the run, by role; a role that the topology does not name has its defaults.
 
     A role with a mistake in its program is left out.
 
     Args:
         table: ``[components]`` as written.
+        learners: the roles that train.
         beside: the folder that ``use = "./folder"`` starts from.
         mistakes: where to note them.
     """
     if not isinstance(table, Mapping):
         mistakes.add(("components",), f"expected a table, got {show(table)}", "write [components.ROLE]")
         return {}
+    roles = roles_of(learners)
     for role in table:
-        if role not in ROLES:
+        if role in ROLES and role not in roles:
+            why = "one learner trains everything and publishes the policy: leave this table out"
+            mistakes.add(("components", role), "this algorithm has no process of this role", why)
+        elif role not in roles:
             mistakes.add(("components", role), "unknown component", _role_hint(role))
-    declared = {role: _read_component(role, table.get(role, {}), beside, mistakes) for role in ROLES}
+    declared = {role: _read_component(role, table.get(role, {}), beside, mistakes) for role in roles}
     return {role: found for role, found in declared.items() if found is not None}
 
 
@@ -114,7 +131,7 @@ def _other_owner(name: str, role: str) -> str:
 
 def _check_count(role: str, count: int | list[int] | str, key: Key, mistakes: Mistakes) -> None:
     """The one place that says which roles have several processes, and whose number may move."""
-    if role == "critic_learner" and not isinstance(count, int):
+    if role == CRITIC_LEARNER and not isinstance(count, int):
         problem = f"expected a fixed number of critic_learners, got {show(count)}"
         mistakes.add((*key, "count"), problem, "they train as one, and none can come or go: write count = 2")
     if role in SINGLE and count not in ("auto", 1, [1, 1]):
@@ -141,10 +158,10 @@ def check_without(without: Collection[str], mistakes: Mistakes) -> None:
 
 
 def component_plans(
-    declared: Mapping[str, Declared], without: Collection[str], cores: int
+    declared: Mapping[str, Declared], learner_roles: Sequence[str], without: Collection[str], cores: int
 ) -> dict[str, ComponentPlan]:
     """The components with every "auto" resolved for a machine of ``cores`` cores."""
-    learners = 1 + int(declared["critic_learner"].common["count"])
+    learners = len(learner_roles) - 1 + int(declared[CRITIC_LEARNER].common["count"])
     counts = {
         role: resolve.resolve_count(role, found.common["count"], cores, learners)
         for role, found in declared.items()
@@ -155,7 +172,7 @@ def component_plans(
             "use": found.use,
             "count": counts[role],
             "threads": resolve.resolve_threads(
-                role, found.common["threads"], cores, counts["sampler"].initial, learners
+                role, found.common["threads"], cores, counts[SAMPLER].initial, learners
             ),
         }
         options, ranges = _resolved_options(role, found)
@@ -163,7 +180,7 @@ def component_plans(
             folder=str(found.file.folder),
             command=found.file.command,
             launched=role not in without,
-            channels=dict(found.file.channels),
+            channels=ends_of(role, learner_roles),
             options=options,
             ranges=ranges,
             **common,
@@ -172,21 +189,22 @@ def component_plans(
 
 
 def left_open(
-    declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], algorithm: Mapping[str, Any]
+    declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], learning: LearningPlan
 ) -> tuple[str, ...]:
     """The keys that wait for a measurement: the batch where it is "auto", and the learners' threads where the
     rule leaves the critics a choice on the CPU. The policy's network is one of the same kind, so its learner
     takes what the critics' does.
     """
-    keys = ["algorithm.batch_size"] if algorithm.get("batch_size") == "auto" else []
+    keys = [] if learning.batch_size else ["algorithm.batch_size"]
     open_roles = [
         role
-        for role in resolve.LEARNERS
-        if declared[role].common["threads"] == "auto"
+        for role in LEARNERS
+        if role in declared
+        and declared[role].common["threads"] == "auto"
         and components[role].threads > 1
         and components[role].options.get("device", "cpu") == "cpu"
     ]
-    if "critic_learner" in open_roles:
+    if CRITIC_LEARNER in open_roles:
         keys += [f"components.{role}.threads" for role in open_roles]
     return tuple(keys)
 

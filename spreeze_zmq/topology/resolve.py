@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.plan.plan import Count
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 
-LEARNERS = ("critic_learner", "actor_learner")
 #: "auto" samplers may become so many even on few cores: environments that wait for something need none.
 FEW_CORES_MOST = 8
 
@@ -28,11 +28,11 @@ def resolve_count(
 
     Samplers take what the learners leave of the cores; of every other role there is one.
     """
-    automatic = max(1, cores - num_learners) if role == "sampler" else 1
+    automatic = max(1, cores - num_learners) if role == SAMPLER else 1
     if isinstance(written, int):
         return Count(written, written, written)
     if isinstance(written, str):
-        return Count(automatic, 1, max(cores, FEW_CORES_MOST) if role == "sampler" else 1)
+        return Count(automatic, 1, max(cores, FEW_CORES_MOST) if role == SAMPLER else 1)
     low, high = written
     return Count(min(max(automatic, low), high), low, high)
 
@@ -66,7 +66,7 @@ def resolve_device(role: str, written: str, num_devices: int) -> str:
         return written
     if num_devices == 0:
         return "cpu"
-    return f"cuda:{1 if role == 'actor_learner' and num_devices > 1 else 0}"
+    return f"cuda:{1 if role == ACTOR_LEARNER and num_devices > 1 else 0}"
 
 
 def device_of(settled: str, index: int) -> str:

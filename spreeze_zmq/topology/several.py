@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spreeze_zmq.plan.plan import BalancePlan, ChannelPlan, ComponentPlan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.topology import resolve
 from spreeze_zmq.topology.mistakes import Mistakes
 
-_ROLE = "critic_learner"
+_ROLE = CRITIC_LEARNER
 _COUNT = ("components", _ROLE, "count")
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.plan.option import Unfit, show
 from spreeze_zmq.plan.plan import MAX_IPC_BYTES, ChannelPlan
-from spreeze_zmq.plan.roles import CHANNELS, ROLES
+from spreeze_zmq.plan.roles import CHANNELS, ChannelSpec, channels_of, end_of, experience_of, roles_of
 from spreeze_zmq.topology.mistakes import Key, Mistakes, suggestion
 from spreeze_zmq.topology.options import CHANNEL
 from spreeze_zmq.topology.source import flat_tables
@@ -21,7 +21,7 @@ _FORMS = '"tcp://127.0.0.1:5555" or "ipc:///absolute/path"'
 
 def read_channels(
     table: Any,
-    ends: Mapping[str, Mapping[str, str]],
+    learners: Sequence[str],
     rollout_fields: Mapping[str, tuple[str, ...]],
     mistakes: Mistakes,
 ) -> dict[str, ChannelPlan]:
@@ -29,45 +29,46 @@ def read_channels(
 
     Args:
         table: ``[channels]`` as written.
-        ends: by role, the end of each channel that its component uses.
-        rollout_fields: by role, the arrays that it asks of a rollout.
+        learners: the roles that train; the channels follow from them.
+        rollout_fields: by learner, the arrays that it asks of a rollout.
         mistakes: where to note them.
     """
     if not isinstance(table, Mapping):
         mistakes.add(("channels",), f"expected a table, got {show(table)}")
         return {}
+    channels = channels_of(learners)
+    experience = {experience_of(learner) for learner in learners}
     written: dict[str, dict[str, Any]] = {}
     bound: dict[str, tuple[str, Key]] = {}
     for name, (key, values) in flat_tables(table, CHANNELS).items():
-        if name not in CHANNELS:
-            mistakes.add(("channels", *key), "unknown channel", suggestion(name, CHANNELS))
+        if name not in channels:
+            mistakes.add(("channels", *key), "unknown channel", suggestion(name, channels))
             continue
         written[name] = read_table(CHANNEL, values, ("channels", *key), mistakes)
         if written[name]["endpoint"] is not None:
             _bind(name, written[name]["endpoint"], ("channels", *key, "endpoint"), bound, mistakes)
     return {
-        name: _channel(name, written.get(name, {}), ends, rollout_fields.get(spec.binds, ()))
-        for name, spec in CHANNELS.items()
+        name: _channel(spec, written.get(name, {}), learners, rollout_fields if name in experience else {})
+        for name, spec in channels.items()
     }
 
 
 def _channel(
-    name: str,
+    spec: ChannelSpec,
     written: Mapping[str, Any],
-    ends: Mapping[str, Mapping[str, str]],
-    rollout_fields: tuple[str, ...],
+    learners: Sequence[str],
+    rollout_fields: Mapping[str, tuple[str, ...]],
 ) -> ChannelPlan:
-    spec = CHANNELS[name]
     given = {key: value for key, value in written.items() if value is not None}
     return ChannelPlan(
         pattern=spec.pattern,
         endpoint=given.get("endpoint"),
         binds=spec.binds,
-        connects=tuple(role for role in ROLES if role != spec.binds and name in ends.get(role, {})),
+        connects=tuple(role for role in roles_of(learners) if role != spec.binds and end_of(role, spec)),
         kinds=spec.kinds,
         high_water_mark=given.get("high_water_mark", spec.high_water_mark),
         socket_buffer_bytes=given.get("socket_buffer_bytes", spec.socket_buffer_bytes),
-        fields=rollout_fields if name.startswith("experience.") else (),
+        fields=rollout_fields.get(spec.binds, ()),
     )
 
 

@@ -188,6 +188,7 @@ KINDS: dict[str, KindSpec] = {
         ),
         {
             "parameters": _PARAMETERS,
+            "auxiliary": ArraySpec(("float32",), 1, 1, required=False),
             "action_low": ArraySpec(("float32",), 1, 1, required=False),
             "action_high": ArraySpec(("float32",), 1, 1, required=False),
             "observation_mean": ArraySpec(("float32",), 1, _ANY_RANK, required=False),
@@ -197,7 +198,14 @@ KINDS: dict[str, KindSpec] = {
         cross_check=check_policy,
     ),
     "critic": KindSpec(
-        _fields(("taken",), version="count", critic_updates="count", env_steps="count", taken="numbers"),
+        _fields(
+            ("taken", "policy_version"),
+            version="count",
+            critic_updates="count",
+            env_steps="count",
+            taken="numbers",
+            policy_version="count",
+        ),
         {"parameters": _PARAMETERS},
         retained=True,
     ),

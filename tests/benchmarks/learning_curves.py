@@ -1,250 +1,187 @@
-"""Is learning right before it is fast? Evaluated return over trained transitions, ours beside
-Stable-Baselines3's SAC, up to the same number of transitions trained on (batch size x gradient steps).
+"""Is learning right before it is fast? Evaluated returns over env steps, or over the transitions trained on
+(batch size x gradient steps), beside Stable-Baselines3 up to the same number of them.
 
-    python -m venv .venv-peers
-    .venv-peers/bin/pip install -c .ci/constraints.txt torch stable-baselines3 'gymnasium[mujoco]'
-    python tests/benchmarks/learning_curves.py halfcheetah hopper walker2d --trained 5000000 --seeds 1 2 3 \\
+    python tests/benchmarks/learning_curves.py halfcheetah_ppo hopper_ppo --seeds 1 2 3 4 5 \\
         --peer-python .venv-peers/bin/python --jobs 2 --out learning_curves
 
-Ours by its shipped topology, theirs with its defaults; both are scored by the mean return of ten
-deterministic episodes. Each finished run leaves a JSON file in the folder and is not run again: the same
-command goes on where it was left, and draws again. Wall time is told but not compared: with ``--jobs``
-several runs go at once, each held to a core of its own, and our evaluator gets more of the machine than its
-default. Needs matplotlib for the PNG, which nothing else here does (pip install matplotlib).
+The entries and their budgets are those of ``comparisons.toml``. Both sides are scored by the mean return of
+ten deterministic episodes; a return at a quarter, half, three quarters or the end of the budget is the mean
+of the evaluations in the tenth of the budget before it. The wall time of ours includes start-up, shutdown and
+evaluations, to which it gives more of the machine than by default; theirs evaluates outside its clock.
+With ``--jobs`` several runs go at once, each on its own cores. Needs matplotlib for the PNG, which nothing
+else here does (pip install matplotlib).
 """
 
-import argparse
-import json
-import os
-import queue
+import math
 import statistics
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from pathlib import Path
 
+import comparisons
 import numpy as np
 import whole_runs
 
-from spreeze_zmq import topology
-
-SIDES = {"ours": "tab:blue", "theirs": "tab:orange"}
-LABELS = {"ours": "spreeze_zmq", "theirs": "Stable-Baselines3 SAC"}
-#: Points of trained transitions at which curves are joined.
+COLOURS = {"ours": "tab:blue", "theirs": "tab:orange"}
+#: Parts of the budget at which returns are compared.
+PLACES = (0.25, 0.5, 0.75, 1.0)
+#: Of the budget, before each place: one evaluation alone is noisy.
+WINDOW = 0.1
+#: Points at which curves are joined.
 GRID = 200
 
 
-def play(arguments, run, core):
-    """One run of either side up to the budget."""
-    name, seed = run["topology"], run["seed"]
-    if run["who"] == "ours":
-        stop = f"trained_transitions={arguments.trained}, minutes={arguments.minutes}"
-        overrides = (
-            f"run.seed={seed}",
-            f"run.stop={{{stop}}}",
-            f"components.evaluator.cost_share={whole_runs.EVALUATION_SHARE}",
-            *arguments.set,
-        )
-        return whole_runs.ours(name, overrides, core)
-    return whole_runs.theirs(
-        arguments.peer_python,
-        topology.load(name).run.env,
-        seed,
-        arguments.minutes,
-        every=arguments.peer_every,
-        threads=1 if core is not None else min(2, len(os.sched_getaffinity(0))),
-        core=core,
-        trained=arguments.trained,
-    )
+def budget(result):
+    """What its curve runs over, and up to where: ("env_steps", 1_000_000)."""
+    return next(iter(result["stop"].items()))
 
 
-def wanted(arguments):
-    """Every run asked for, without its result."""
-    sides = ["ours", *(["theirs"] if arguments.peer_python else [])]
-    for seed in arguments.seeds:
-        for name in arguments.topology:
-            for who in sides:
-                settings = arguments.set if who == "ours" else []
-                yield {
-                    "topology": name,
-                    "who": who,
-                    "seed": seed,
-                    "budget": arguments.trained,
-                    "settings": settings,
-                }
+def curve(result):
+    """[place, mean return] of each evaluation."""
+    if budget(result)[0] == "env_steps":
+        return [[steps, mean] for _, steps, mean, _ in result["evaluations"]]
+    return result["curve"]
 
 
-def file_of(folder, run):
-    """Where a run's result is kept."""
-    return folder / f"{Path(run['topology']).stem}-{run['who']}-{run['budget']}-seed{run['seed']}.json"
+def is_cut(result):
+    """Whether it ended before its budget."""
+    by, end = budget(result)
+    return result[by] < end
 
 
-def finished(folder, run):
-    """The result that is there already; None where it has to be run.
-
-    Raises:
-        SystemExit: the file is of a run with other settings.
+def return_at(result, place):
+    """The mean of the evaluations just before a part of the budget, or the last one where none is that near;
+    None where there is none, or the run was cut before. A run ends where it ended, which may be later.
     """
-    path = file_of(folder, run)
-    if not path.exists():
+    by, end = budget(result)
+    at = result[by] if place == 1.0 else place * end
+    before = [[where, mean] for where, mean in curve(result) if where <= at]
+    late = [mean for where, mean in before if where >= at - WINDOW * end]
+    if at > result[by] or not before:
         return None
-    result = json.loads(path.read_text())
-    if {key: result[key] for key in run} != run:
-        sys.exit(f"{path} holds a run with --set {result['settings']}, asked for is {run['settings']}")
-    return result
-
-
-def play_all(arguments, runs):
-    """Run those that are missing, so many at once; whether all have ended well."""
-    cores = queue.SimpleQueue()
-    for core in sorted(os.sched_getaffinity(0))[: arguments.jobs]:
-        cores.put(core if arguments.jobs > 1 else None)
-
-    def one(run):
-        core = cores.get()
-        try:
-            result = {**play(arguments, run, core), **run}
-        except whole_runs.RunFailed as error:
-            print(f"FAILED: {error}", file=sys.stderr, flush=True)
-            return False
-        finally:
-            cores.put(core)
-        whole_runs.write_whole(file_of(arguments.out, run), result)
-        print(line(result), flush=True)
-        return True
-
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        return all(list(pool.map(one, runs)))
-
-
-def final_return(result):
-    """The mean of the evaluations in the last tenth of what was trained on, one alone being noisy; the last
-    one where there is none; None without any.
-    """
-    curve = result["curve"]
-    late = [mean for trained, mean in curve if trained >= 0.9 * result["trained_transitions"]]
-    return statistics.fmean(late) if late else (curve[-1][1] if curve else None)
+    return statistics.fmean(late) if late else before[-1][1]
 
 
 def line(result):
     """One run in words."""
-    final, trained = final_return(result), f"{result['trained_transitions']:,} trained"
-    cut = " (CUT before its budget)" if result["trained_transitions"] < result["budget"] else ""
+    final = return_at(result, 1.0)
     return (
-        f"{result['topology']} {result['who']} seed {result['seed']}: return"
-        f" {'none' if final is None else f'{final:.0f}'} after {trained}{cut},"
-        f" {result['env_steps']:,} env steps, {result['wall_s']:.0f} s"
+        f"{result['comparison']} {result['who']} seed {result['seed']}: return"
+        f" {'none' if final is None else f'{final:.0f}'} after {result['env_steps']:,} env steps,"
+        f" {result['trained_transitions']:,} trained{' (CUT before its budget)' * is_cut(result)},"
+        f" {result['wall_s']:.0f} s"
     )
 
 
 def median_curve(results):
-    """The median over seeds on a common grid, up to what all have trained: two arrays of length ``GRID``."""
-    trained = min(result["trained_transitions"] for result in results)
-    curves = [whole_runs.on_grid(result["curve"], trained, GRID) for result in results]
-    return np.linspace(0, trained, GRID + 1)[1:], np.median(curves, axis=0)
+    """The median over seeds on a common grid, up to where all have come: two arrays of length ``GRID``."""
+    end = min(result[budget(result)[0]] for result in results)
+    curves = [whole_runs.on_grid(curve(result), end, GRID) for result in results]
+    return np.linspace(0, end, GRID + 1)[1:], np.median(curves, axis=0)
+
+
+def side(results):
+    """Returns of one side at each place by seed, and the medians of its cost."""
+    costs = ("env_steps", "trained_transitions", "wall_s")
+    return {
+        "seeds": [result["seed"] for result in results],
+        "cut": sum(map(is_cut, results)),
+        "returns": [[return_at(result, place) for result in results] for place in PLACES],
+        **{f"median_{cost}": statistics.median(result[cost] for result in results) for cost in costs},
+    }
+
+
+def difference(ours, theirs):
+    """Of the mean returns at the end, ours less theirs, and its standard error over seeds; None without two
+    seeds of each.
+    """
+    finals = [of_side["returns"][-1] for of_side in (ours, theirs)]
+    if min(map(len, finals)) < 2:
+        return None
+    error = math.sqrt(sum(statistics.variance(values) / len(values) for values in finals))
+    return statistics.fmean(finals[0]) - statistics.fmean(finals[1]), error
 
 
 def table(results):
-    """A row for each task and side: final returns of all seeds, and the medians of them and of their cost."""
+    """A row for each comparison: both sides, how much better ours is, and the ratio of the wall times."""
     rows = []
-    for name in dict.fromkeys(result["topology"] for result in results):
-        for who in SIDES:
-            side = [r for r in results if (r["topology"], r["who"]) == (name, who) and r["curve"]]
-            if side:
-                finals = [final_return(result) for result in side]
-                medians = {
-                    f"median_{key}": statistics.median(result[key] for result in side)
-                    for key in ("trained_transitions", "env_steps", "wall_s")
-                }
-                rows.append(
-                    {
-                        "topology": name,
-                        "env": side[0]["env"],
-                        "who": who,
-                        "seeds": [result["seed"] for result in side],
-                        "final_returns": finals,
-                        "median_final_return": statistics.median(finals),
-                        **medians,
-                    }
-                )
+    for name, entry, sides in comparisons.by_side([result for result in results if curve(result)]):
+        row = {"comparison": name, "env": entry.env, "peer": entry.algorithm}
+        row |= {who: side(runs) for who, runs in sides.items() if runs}
+        if all(sides.values()):
+            row |= {"difference": difference(row["ours"], row["theirs"])}
+            row |= {"wall_ratio": row["theirs"]["median_wall_s"] / row["ours"]["median_wall_s"]}
+        rows.append(row)
     return rows
 
 
 def as_text(rows):
-    """The rows as a table of Markdown."""
-    said = ["| task | who | final returns | median | trained | env steps | wall time |", "|---" * 7 + "|"]
+    """The rows as a table of Markdown, two lines for each."""
+    said = [
+        "| comparison | who | returns: 1/4 | 1/2 | 3/4 | end | each seed | env steps | trained | wall time |",
+        "|---" * 10 + "|",
+    ]
+    compared = []
     for row in rows:
-        finals = ", ".join(f"{value:.0f}" for value in row["final_returns"])
-        said.append(
-            f"| {row['env']} | {LABELS[row['who']]} | {finals} | {row['median_final_return']:.0f} |"
-            f" {row['median_trained_transitions']:,.0f} | {row['median_env_steps']:,.0f} |"
-            f" {row['median_wall_s']:.0f} s |"
-        )
-    return "\n".join(said)
+        for who in (who for who in comparisons.SIDES if who in row):
+            of_side = row[who]
+            found = [[value for value in values if value is not None] for values in of_side["returns"]]
+            medians = " | ".join(f"{statistics.median(v):.0f}" if v else "none" for v in found)
+            each = ", ".join("none" if v is None else f"{v:.0f}" for v in of_side["returns"][-1])
+            each += f" ({of_side['cut']} CUT before the budget)" * bool(of_side["cut"])
+            said.append(
+                f"| {row['comparison']} | {who} | {medians} | {each} | {of_side['median_env_steps']:,.0f} |"
+                f" {of_side['median_trained_transitions']:,.0f} | {of_side['median_wall_s']:.0f} s |"
+            )
+        if "wall_ratio" in row:
+            better = row["difference"]
+            noise = "" if better is None else f"ours {better[0]:+.0f} (standard error {better[1]:.0f}), "
+            compared.append(f"{row['comparison']}: {noise}theirs / ours in wall time {row['wall_ratio']:.1f}")
+    return "\n".join([*said, "", *compared, f"medians over seeds; {whole_runs.SAME_RULE}"])
 
 
 def draw(results, path):
-    """One panel a task: each seed thin, the median thick."""
+    """One panel for each comparison: seeds thin, the median thick."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    names = list(dict.fromkeys(result["topology"] for result in results))
-    figure, panels = pyplot.subplots(1, len(names), figsize=(6 * len(names), 4.5), squeeze=False)
-    for name, axes in zip(names, panels[0], strict=True):
-        for who, colour in SIDES.items():
-            side = [r for r in results if (r["topology"], r["who"]) == (name, who) and r["curve"]]
-            for result in side:
-                axes.plot(*np.array(result["curve"]).T, color=colour, alpha=0.35, linewidth=1)
-                axes.set_title(result["env"])
-            if side:
-                label = f"{LABELS[who]}, median of {len(side)}"
-                axes.plot(*median_curve(side), color=colour, linewidth=2.5, label=label)
-        axes.set(xlabel="trained transitions", ylabel="evaluated return")
-        axes.legend(loc="best", fontsize="small")
+    panels = list(comparisons.by_side([result for result in results if curve(result)]))
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(6 * len(panels), 4.5), squeeze=False)
+    for (_, entry, sides), axis in zip(panels, axes[0], strict=True):
+        labels = {"ours": "spreeze_zmq", "theirs": f"Stable-Baselines3 {entry.algorithm}"}
+        for who, runs in sides.items():
+            for result in runs:
+                axis.plot(*np.array(curve(result)).T, color=COLOURS[who], alpha=0.35, linewidth=1)
+                axis.set(title=entry.env, xlabel=budget(result)[0].replace("_", " "))
+            if runs:
+                label = f"{labels[who]}, median of {len(runs)}"
+                axis.plot(*median_curve(runs), color=COLOURS[who], linewidth=2.5, label=label)
+        axis.set_ylabel("evaluated return")
+        axis.legend(loc="best", fontsize="small")
     whole_runs.draw(figure, path)
-
-
-def parse():
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("topology", nargs="+")
-    parser.add_argument("--trained", type=int, default=5_000_000, help="transitions, in each run")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--out", type=Path, required=True, help="folder of results, table and picture")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at once, each on a core of its own")
-    parser.add_argument("--minutes", type=float, default=60, help="a run that takes longer is cut")
-    parser.add_argument(
-        "--peer-python",
-        type=whole_runs.interpreter,
-        help="interpreter that has stable_baselines3; without it ours alone",
-    )
-    parser.add_argument("--peer-every", type=int, default=500, help="steps between the peer's evaluations")
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="of our runs")
-    arguments = parser.parse_args()
-    if not 1 <= arguments.jobs <= len(os.sched_getaffinity(0)):
-        parser.error(f"--jobs: between 1 and the {len(os.sched_getaffinity(0))} cores, got {arguments.jobs}")
-    return arguments
 
 
 def main():
     """Run what is missing, then table and picture of everything asked for."""
-    arguments = parse()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    runs = list(wanted(arguments))
-    well = play_all(arguments, [run for run in runs if finished(arguments.out, run) is None])
-    results = [result for run in runs if (result := finished(arguments.out, run)) is not None]
+    made = comparisons.parser(__doc__)
+    made.add_argument("--env-steps", type=int, help="in each run; the entry's budget by default")
+    made.add_argument("--trained", type=int, help="transitions in each run, in place of env steps")
+    arguments = comparisons.parse(made)
+
+    def stop(entry):
+        budgets = {"env_steps": arguments.env_steps, "trained_transitions": arguments.trained}
+        if not any(budgets.values()):
+            budgets = {name: getattr(entry, name) for name in budgets}
+        return next({name: value} for name, value in budgets.items() if value)
+
+    share = f"components.evaluator.cost_share={whole_runs.EVALUATION_SHARE}"
+    results, well = comparisons.play_all(arguments, stop, line, [share])
     rows = table(results)
-    whole_runs.write_whole(arguments.out / "table.json", rows)
-    (arguments.out / "table.md").write_text(as_text(rows) + "\n")
-    print(as_text(rows))
-    print(f"{whole_runs.SAME_RULE}; final: those in the last tenth of a run")
+    comparisons.publish(arguments.out, "learning_curves", rows, as_text(rows))
     if find_spec("matplotlib") is None:
         print("no picture: matplotlib is missing; with it the same command draws, and runs nothing again")
-    elif results:
+    elif rows:
         draw(results, arguments.out / "learning_curves.png")
     return 0 if well else 1
 

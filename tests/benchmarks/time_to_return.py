@@ -1,184 +1,122 @@
-"""Wall time to an evaluated return: shipped topologies against Stable-Baselines3's SAC, in turn on the same
-cores.
+"""Wall time to an evaluated return: shipped topologies against Stable-Baselines3, in turn on the same cores.
 
-    python -m venv .venv-peers
-    .venv-peers/bin/pip install -c .ci/constraints.txt torch stable-baselines3 'gymnasium[mujoco]'
-    python tests/benchmarks/time_to_return.py hopper walker2d ant --target 1500 --minutes 12 --seeds 1 2 3 \\
-        --peer-seeds 1 --peer-python .venv-peers/bin/python --json hopper_walker_ant.json
-    python tests/benchmarks/time_to_return.py --json all.json --merge hopper_walker_ant.json pendulum.json
+    python tests/benchmarks/time_to_return.py cartpole_ppo cartpole_dqn --seeds 1 2 3 4 5 \\
+        --peer-python .venv-peers/bin/python --out times
 
-Ours is timed as a whole process, start-up and shutdown of all processes included; theirs from the start of
-its process, its evaluations left out. Both are cut after the same minutes, and both evaluate by one rule: the
-mean return of ten deterministic episodes. Who does not reach the return in them would have taken longer: its
-time bounds the ratio. What stands in ``--json`` already is not run again.
+The entries are those of ``comparisons.toml``. Ours is timed as a whole process, start-up and shutdown of all
+processes included; theirs from the start of its process, its evaluations left out. The last column leaves out
+its imports and construction too, and nothing of ours. Both are cut after the same minutes, and both evaluate
+by one rule: the mean return of ten deterministic episodes. The time of a run that does not reach the return
+is a lower bound, and so is the ratio. Results in ``--out`` are not run again.
 """
 
-import argparse
-import json
 import math
-import os
 import statistics
 import sys
-from pathlib import Path
 
+import comparisons
 import whole_runs
 
-from spreeze_zmq import topology
 
-#: What makes two entries the same run, and what makes runs comparable.
-TASK = ("topology", "target", "minutes", "settings")
-RUN = (*TASK, "who", "seed")
-
-
-def identity(run, keys=RUN):
-    """A run's values of some keys, hashable."""
-    return tuple(json.dumps(run[key]) for key in keys)
+def is_reached(run):
+    """Whether the return ended the run."""
+    return run["exit_reason"].startswith("return")
 
 
-def merge(*lists):
-    """Runs of several lists, each once; the first that has it counts."""
-    merged = {}
-    for run in (run for runs in lists for run in runs):
-        merged.setdefault(identity(run), run)
-    return list(merged.values())
+def median_s(runs, without_start=False):
+    """The median wall time, and whether it is one: where False, it is only a lower bound.
 
-
-def median_s(runs):
-    """The median wall time, and whether it is one: where False, only that it is longer than that.
-
-    The time of a run that did not reach the return is longer than that of all that did.
+    A run that did not reach the return is slower than all that did.
     """
-    times = sorted(r["wall_s"] if r["reached"] else math.inf for r in runs)
+    walls = [run["wall_s"] - (run["start_s"] or 0.0) * without_start for run in runs]
+    times = [wall_s if is_reached(run) else math.inf for wall_s, run in zip(walls, runs, strict=True)]
     middle = statistics.median(times)
-    if math.isfinite(middle):
-        return middle, True
-    return statistics.median(r["wall_s"] for r in runs), False
+    return (middle, True) if math.isfinite(middle) else (statistics.median(walls), False)
 
 
-def ratio(ours, theirs):
-    """Of the median times, in words; an inequality where one side did not reach the return."""
-    (our_s, our_end), (their_s, their_end) = median_s(ours), median_s(theirs)
-    found, kept = their_s / our_s, "min without reaching it"
-    if our_end and their_end:
-        return f"theirs / ours: {found:.1f}"
-    if our_end:
-        return f"theirs / ours: at least {found:.1f} ({their_s / 60:.1f} {kept} / {our_s:.1f} s)"
-    if their_end:
-        return f"theirs / ours: at most {found:.1f} ({their_s:.1f} s / {our_s / 60:.1f} {kept})"
-    return "theirs / ours: unknown, neither has reached it"
+def ratio(ours, theirs, without_start=False):
+    """Of the median times, in words; a bound where one side did not reach the return."""
+    (our_s, our_end), (their_s, their_end) = median_s(ours), median_s(theirs, without_start)
+    if not our_end and not their_end:
+        return "unknown, neither has reached it"
+    bound = "" if our_end and their_end else "at least " if our_end else "at most "
+    return f"{bound}{their_s / our_s:.1f}"
 
 
 def line(run):
     """One run in words."""
     best = "none evaluated" if run["best_return"] is None else f"best {run['best_return']:.0f}"
-    outcome = f"reached {run['target']:g}" if run["reached"] else f"{run['target']:g} NOT reached"
+    target = f"{run['stop']['return']:g}"
+    outcome = f"reached {target}" if is_reached(run) else f"{target} NOT reached"
+    start = "" if run["start_s"] is None else f" (start-up {run['start_s']:.1f} s)"
     return (
-        f"{run['topology']:12} {run['who']:6} seed {run['seed']}: {run['wall_s']:7.1f} s, {outcome} ({best}),"
-        f" {run['env_steps']:,} env steps, {run['trained_transitions']:,} trained"
+        f"{run['comparison']:16} {run['who']:6} seed {run['seed']}: {run['wall_s']:7.1f} s{start}, {outcome}"
+        f" ({best}), {run['env_steps']:,} env steps, {run['trained_transitions']:,} trained"
     )
 
 
-def report(runs):
-    """Lines for each task: its runs, the medians, and their ratio."""
-    said = []
-    for task in dict.fromkeys(identity(run, TASK) for run in runs):
-        sides = {who: [r for r in runs if identity(r, TASK) == task and r["who"] == who] for who in SIDES}
-        some = next(run for side in sides.values() for run in side)
-        said += [
-            f"{some['topology']} ({some['env']}) to {some['target']:g}, cut after {some['minutes']:g} min"
-        ]
-        for who, side in sides.items():
-            if side:
-                seconds, is_end = median_s(side)
-                reached = sum(run["reached"] for run in side)
-                times = f"{'' if is_end else 'more than '}{seconds:.1f} s"
-                said += [f"  {who:6} median {times}; {reached} of {len(side)} reached it"]
-                said += [f"    {line(run)}" for run in sorted(side, key=lambda run: run["seed"])]
+def side(runs):
+    """The times of one side."""
+    middle, is_end = median_s(runs)
+    return {
+        "seeds": [run["seed"] for run in runs],
+        "wall_s": [run["wall_s"] for run in runs],
+        "start_s": [run["start_s"] for run in runs],
+        "reached": [is_reached(run) for run in runs],
+        "median_s": middle,
+        "median_is_reached": is_end,
+    }
+
+
+def table(results):
+    """A row for each comparison: the times of both sides, and the ratio of their medians."""
+    rows = []
+    for name, entry, sides in comparisons.by_side(results):
+        row = {"comparison": name, "env": entry.env, "peer": entry.algorithm}
+        row |= {"stop": next(run for runs in sides.values() for run in runs)["stop"]}
+        row |= {who: side(runs) for who, runs in sides.items() if runs}
         if all(sides.values()):
-            said += [f"  {ratio(*sides.values())}"]
-    return [*said, whole_runs.SAME_RULE]
+            both = sides["ours"], sides["theirs"]
+            row |= {"ratio": ratio(*both), "ratio_without_start": ratio(*both, without_start=True)}
+        rows.append(row)
+    return rows
 
 
-def play_ours(arguments, name, seed):
-    """Our run of a topology to the target."""
-    overrides = (
-        f"run.seed={seed}",
-        f"run.stop={{return={arguments.target}, minutes={arguments.minutes}}}",
-        *arguments.set,
-    )
-    return whole_runs.ours(name, overrides)
+def times(of_side):
+    """Two cells: each time, and the median."""
+    if of_side is None:
+        return "", ""
+    each = zip(of_side["wall_s"], of_side["reached"], strict=True)
+    shown = ", ".join(f"{'' if reached else 'more than '}{wall_s:.1f}" for wall_s, reached in each)
+    return shown, f"{'' if of_side['median_is_reached'] else 'more than '}{of_side['median_s']:.1f} s"
 
 
-def play_theirs(arguments, name, seed):
-    """The peer's run on a topology's environment to the target."""
-    return whole_runs.theirs(
-        arguments.peer_python,
-        topology.load(name).run.env,
-        seed,
-        arguments.minutes,
-        every=arguments.peer_every,
-        threads=arguments.peer_threads,
-        target=arguments.target,
-    )
-
-
-SIDES = {"ours": play_ours, "theirs": play_theirs}
-
-
-def wanted(arguments):
-    """The runs asked for, in the order of their turns; without results."""
-    sides = {"ours": arguments.seeds, "theirs": arguments.peer_seeds if arguments.peer_python else []}
-    for name in arguments.topology:
-        for turn in range(max(map(len, sides.values()))):
-            for who, seeds in sides.items():
-                if turn < len(seeds):
-                    task = {"topology": name, "target": arguments.target, "minutes": arguments.minutes}
-                    yield {**task, "settings": arguments.set, "who": who, "seed": seeds[turn]}
+def as_text(rows):
+    """The rows as a table of Markdown."""
+    said = [
+        "| comparison | task | return | ours | median | theirs | median | theirs / ours | without start |",
+        "|---" * 9 + "|",
+    ]
+    for row in rows:
+        cells = [row["comparison"], row["env"], f"{row['stop']['return']:g}"]
+        cells += [*times(row.get("ours")), *times(row.get("theirs"))]
+        cells += [row.get("ratio", ""), row.get("ratio_without_start", "")]
+        said.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*said, "", whole_runs.SAME_RULE])
 
 
 def main():
     """Run in turn what is missing, print each, then the medians and their ratios."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("topology", nargs="*")
-    parser.add_argument("--target", type=float, help="the return")
-    parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
-    parser.add_argument("--peer-seeds", type=int, nargs="*", default=[1])
-    parser.add_argument("--minutes", type=float, default=12, help="after which either side is cut")
-    parser.add_argument("--peer-every", type=int, default=500, help="steps between the peer's evaluations")
-    parser.add_argument("--peer-threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
-    parser.add_argument(
-        "--peer-python",
-        type=whole_runs.interpreter,
-        help="interpreter that has stable_baselines3; without it ours alone",
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="of our runs")
-    parser.add_argument("--json", type=Path, help="where to keep every run")
-    parser.add_argument("--merge", type=Path, nargs="*", default=[], help="files whose runs join the report")
-    arguments = parser.parse_args()
-    if arguments.topology and arguments.target is None:
-        parser.error("--target is needed to run something")
-    files = [path for path in (arguments.json, *arguments.merge) if path is not None]
-    runs = merge(*(json.loads(path.read_text()) for path in files if path != arguments.json or path.exists()))
-    well = True
-    for run in wanted(arguments):
-        if identity(run) in map(identity, runs):
-            continue
-        try:
-            result = SIDES[run["who"]](arguments, run["topology"], run["seed"])
-        except whole_runs.RunFailed as error:
-            well = False
-            print(f"FAILED: {error}", file=sys.stderr, flush=True)
-            continue
-        best = result["best_return"]
-        runs.append({**result, **run, "reached": best is not None and best >= run["target"]})
-        print(line(runs[-1]), flush=True)
-        if arguments.json:
-            whole_runs.write_whole(arguments.json, runs)
-    if arguments.json:
-        whole_runs.write_whole(arguments.json, runs)
-    print("\n".join(report(runs)))
+    made = comparisons.parser(__doc__)
+    made.add_argument("--target", type=float, help="the return; the entry's by default")
+    arguments = comparisons.parse(made)
+
+    def stop(entry):
+        return {"return": entry.target if arguments.target is None else arguments.target}
+
+    results, well = comparisons.play_all(arguments, stop, line)
+    rows = table(results)
+    comparisons.publish(arguments.out, "time_to_return", rows, as_text(rows))
     return 0 if well else 1
 
 

@@ -1,12 +1,13 @@
-"""Whole runs, ours and Stable-Baselines3's, each as one dictionary of the same shape, for benchmarks that set
-them beside each other.
+"""Whole runs, ours and Stable-Baselines3's, each as one dictionary of the same shape, for benchmarks that
+compare them.
 
 Both sides are scored by one rule: the mean undiscounted return of ``EPISODES`` whole episodes, played with
 the mode of the policy, their starts drawn anew for each evaluation.
 
 A result holds, with names of summary.json: ``wall_s``, ``env_steps``, ``critic_updates``,
 ``trained_transitions`` (batch size x critic updates), ``best_return`` (None before the first evaluation),
-``evaluations``; and ``curve``: [trained transitions, mean return] of each evaluation.
+``evaluations``, [s, env steps, mean return, standard deviation] of each; and ``curve``, [trained transitions,
+mean return] of each. ``start_s`` is the part of ``wall_s`` before the peer's first env step, None for ours.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import numpy as np
 from spreeze_zmq.metrics import read_journal
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
-PEER = Path(__file__).with_name("sb3_sac.py")
+PEER = Path(__file__).with_name("sb3.py")
 #: Of one evaluation, on both sides.
 EPISODES = 10
 SAME_RULE = f"both sides: mean return of {EPISODES} deterministic episodes"
@@ -47,11 +48,11 @@ KEPT = (
 
 
 class RunFailed(Exception):
-    """A run ended with an error; the last of what it said."""
+    """A run ended with an error; its message has the last lines of its output."""
 
 
 def interpreter(text):
-    """The type of ``--peer-python``: a wrong one is told before the first run, not after it."""
+    """The type of ``--peer-python``: a wrong one is refused before the first run, not after it."""
     if shutil.which(text) is None:
         raise argparse.ArgumentTypeError(
             f"an interpreter that has stable_baselines3 was expected, got {text}"
@@ -59,13 +60,13 @@ def interpreter(text):
     return text
 
 
-def ours(topology, overrides, core=None):
+def ours(topology, overrides, cores=None):
     """One run of a topology to its end; ``wall_s`` is that of the whole command.
 
     Args:
         topology: a shipped one's name, or a path.
         overrides: as ``--set`` takes them.
-        core: the only one that it may use; None for all.
+        cores: the ids of those that it may use; None for all.
     """
     words = [word for override in overrides for word in ("--set", override)]
     with tempfile.TemporaryDirectory() as folder:
@@ -73,42 +74,44 @@ def ours(topology, overrides, core=None):
         command = [*LAUNCH, topology, "--run-dir", str(run_dir), *words]
         command += ["--set", f"components.evaluator.episodes={EPISODES}"]
         began_s = time.monotonic()
-        finish(command, core)
+        finish(command, cores)
         wall_s = time.monotonic() - began_s
         summary = json.loads((run_dir / "summary.json").read_text())
-        journal = [line for line in read_journal(run_dir / "metrics.jsonl") if line["kind"] == "status"]
+        journal = [line for line in read_journal(run_dir / "metrics.jsonl") if "trained_transitions" in line]
     # An evaluation knows how many transitions its policy's learner had received; the journal, how many were
     # trained on by then.
-    steps, trained = ([line[key] for line in journal] for key in ("env_steps", "trained_transitions"))
+    steps, trained = (
+        [0, *(line[key] for line in journal), summary[key]] for key in ("env_steps", "trained_transitions")
+    )
     curve = [[float(np.interp(e[1], steps, trained)), e[2]] for e in summary["evaluations"]]
-    return {**{key: summary[key] for key in KEPT}, "wall_s": wall_s, "curve": curve}
+    return {**{key: summary.get(key) for key in KEPT}, "wall_s": wall_s, "start_s": None, "curve": curve}
 
 
-def theirs(python, env, seed, minutes, *, every, threads, core=None, target=None, trained=None):
-    """One run of Stable-Baselines3's SAC, defaults throughout; its evaluations are left out of ``wall_s``.
+def theirs(python, algorithm, env, seed, settings, stop, *, every, threads, cores=None):
+    """One run of Stable-Baselines3; its evaluations are left out of ``wall_s``.
 
     Args:
         python: the interpreter of a virtual environment that has it.
+        algorithm: a class of it.
         env: a Gymnasium id.
         seed: of the run.
-        minutes: after which it is cut.
+        settings: as ``sb3.py`` takes them, by name.
+        stop: as ``run.stop`` of a topology: return, env_steps, trained_transitions, minutes; the first that
+            is reached ends the run.
         every: environment steps between two evaluations.
         threads: of torch.
-        core: the only one that it may use; None for all.
-        target: the return that ends it; None for none.
-        trained: the transitions trained on that end it; None for no end.
+        cores: the ids of those that it may use; None for all.
     """
-    options = {"--target": target, "--trained": trained}
-    command = [python, str(PEER), "--env", env, "--seed", str(seed), "--minutes", str(minutes)]
+    command = [python, str(PEER), algorithm, env, "--seed", str(seed), "--settings", json.dumps(settings)]
     command += ["--every", str(every), "--threads", str(threads), "--episodes", str(EPISODES)]
-    for option, value in options.items():
-        command += [] if value is None else [option, str(value)]
-    return json.loads(finish(command, core).splitlines()[-1])
+    for name, value in stop.items():
+        command += [f"--{'target' if name == 'return' else name.replace('_', '-')}={value}"]
+    return json.loads(finish(command, cores).splitlines()[-1])
 
 
-def finish(command, core=None):
+def finish(command, cores=None):
     """Run a command to its end; its output."""
-    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+    pinned = [] if cores is None else ["taskset", "--cpu-list", ",".join(map(str, cores))]
     done = subprocess.run([*pinned, *command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = "\n".join(done.stderr.splitlines()[-15:])

@@ -88,8 +88,8 @@ def halves(peers):
     """The run's algorithm: its options, and both halves."""
     algorithm = algorithms.get("sac")
     values = {name: value for name, value in peers.plan.algorithm.items() if name != "name"}
-    options = algorithms.options_from(algorithm.options, values)
+    options = algorithms.options_from(algorithm.Options, values)
     environment = peers.plan.environment
-    return algorithm.make_critic(options, environment, "cpu", 1), algorithm.make_actor(
+    return algorithms.make("critic", algorithm, options, environment, "cpu", 1), algorithms.make("policy", algorithm, 
         options, environment, "cpu", 1
     )

@@ -5,16 +5,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from golden_messages import MESSAGES
 
-from spreeze_zmq import channels, topology, wire
+from spreeze_zmq import channels, envs, topology, wire
 from spreeze_zmq.channels import Poller
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy.heads import HEADS
+from spreeze_zmq.policy.layers import KINDS as LAYERS
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.wire import KINDS, Message, rollout_from
 
@@ -67,10 +70,16 @@ def test_fields_and_arrays_are_documented_as_they_are_checked(kind):
         expected = {name: about for name, about in expected.items() if name not in KINDS["report"].fields}
         assert "every field of `report`" in section(kind)
     if kind == "policy":
-        layers = {"linear", "layer_norm", "relu"}
-        assert {name: e for name, e in documented(kind).items() if name not in layers} == expected
+        assert {name: e for name, e in documented(kind).items() if name not in LAYERS} == expected
     else:
         assert documented(kind) == expected
+
+
+def test_every_layer_and_distribution_is_documented():
+    """In the two tables of the policy's description, and no other is."""
+    tables = rows(between("**The description:**", "Evaluation, for one observation"))
+    named = [re.findall(r"`(\w+)`", cells[0]) for cells in tables]
+    assert sorted(name for names in named for name in names) == sorted([*LAYERS, *HEADS])
 
 
 @pytest.mark.parametrize("name", CHANNELS)
@@ -146,19 +155,21 @@ def test_the_worked_evaluation_agrees_with_the_policy():
     }
     obs = rng.normal(size=(20, 5)).astype(np.float32)
     policy = Policy.from_message(fields, arrays)
-    noise = np.zeros(2)
-    mine = np.stack([act["act"](fields, arrays, one, noise) for one in obs])
+    mine = np.stack([act["act"](fields, arrays, one)[0] for one in obs])
     np.testing.assert_allclose(mine, policy.mode(obs), rtol=1e-4, atol=1e-4)
-    noise = np.random.default_rng(9).standard_normal((20, 2), np.float32)
-    mine = np.stack([act["act"](fields, arrays, one, drawn) for one, drawn in zip(obs, noise, strict=True)])
-    np.testing.assert_allclose(mine, policy.act(obs, np.random.default_rng(9)), rtol=1e-4, atol=1e-4)
+    rng = np.random.default_rng(9)
+    mine, mine_log_prob = zip(*(act["act"](fields, arrays, one, rng) for one in obs), strict=True)
+    action, log_prob = policy.act(obs, np.random.default_rng(9), log_prob=True)
+    np.testing.assert_allclose(np.stack(mine), action, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(mine_log_prob, log_prob, rtol=1e-3, atol=1e-3)
 
 
 class Peers:
     """Everybody else of a run: the other ends of a sampler's channels, held by the test."""
 
-    def __init__(self, folder):
-        self.plan, self.sockets = settle(topology.load("pendulum", []), RunFolder.create("run", str(folder)))
+    def __init__(self, folder, change=lambda plan: plan):
+        plan = change(topology.load("pendulum", []))
+        self.plan, self.sockets = settle(plan, RunFolder.create("run", str(folder)))
         self.run_file = str(RunFolder(folder).run_file)
         ends = {name: "pull" if spec.pattern == "push_pull" else "pub" for name, spec in CHANNELS.items()}
         self.ends = {
@@ -244,6 +255,47 @@ def test_the_strangers_sampler_takes_part_in_a_run(peers, tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+def cart_pole(plan):
+    """The same run in another environment, whose critic-learner asks for ``log_prob`` too."""
+    name = "experience.critic_learner"
+    asking = replace(plan.channels[name], fields=(*plan.channels[name].fields, "log_prob"))
+    return replace(
+        plan,
+        run=replace(plan.run, env="CartPole-v1"),
+        environment=envs.probe("CartPole-v1", {}),
+        channels={**plan.channels, name: asking},
+    )
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
+    """Int64 actions with their log probabilities, of version 0 and of a policy that prefers one of them."""
+    peers = Peers(tmp_path / "run", cart_pole)
+    program = tmp_path / "sampler.py"
+    program.write_text("import numpy as np\n\n\n" + "\n\n".join(PROGRAMS))
+    about = {
+        "layers": [{"kind": "linear", "in": 4, "out": 2}],
+        "distribution": {"kind": "categorical", "sizes": [2]},
+        "observation": {"shape": [4], "normalize": False, "clip": 10.0},
+    }
+    fields = {**MESSAGES["policy"].fields, "version": version, "description": about}
+    parameters = np.array([0.0] * 9 + [np.log(3.0)], np.float32)
+    peers.ends["policy"].publish(Message("policy", fields, {"parameters": parameters}))
+    process = subprocess.Popen([sys.executable, str(program), peers.run_file, "0"])
+    try:
+        rollout = rollout_from(peers.pull("experience.critic_learner"))
+        assert rollout.action.dtype == np.int64
+        assert rollout.action.shape == rollout.log_prob.shape == (16, 8)
+        probabilities = np.array([0.25, 0.75] if version else [0.5, 0.5])
+        np.testing.assert_allclose(rollout.log_prob, np.log(probabilities)[rollout.action], atol=1e-6)
+        assert set(rollout.action.ravel().tolist()) == {0, 1}
+        assert not any(end.counts.refused for end in peers.ends.values())
+    finally:
+        process.kill()
+        process.wait()
+        peers.close()
 
 
 def test_the_strangers_sampler_obeys_stop(peers, tmp_path):

@@ -21,8 +21,8 @@ BAD = {
     "missing module": ('[run]\nenv = "no_such_pkg.arm:Reach-v0"\n', ["no_such_pkg"]),
     "unknown environment keyword": (GOOD + "env_kwargs = { gravity = 1.0 }\n", ["gravity"]),
     "observations that no policy takes": (
-        '[run]\nenv = "tests.unit.envs.own_environments:dictionary"\n',
-        ["observations are a Dict", "FlattenObservation"],
+        '[run]\nenv = "tests.unit.envs.own_environments:sequence"\n',
+        ["observations are a Sequence", "TransformObservation"],
     ),
     "misspelt parameter": (
         '[run]\nenv = "Hopper-v5"\n[run.randomize]\nbody_mas = [0.8, 1.2]\ngeom_friction.flor = [0.5, 1.5]\n',

@@ -9,40 +9,67 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # where a script finds what lies beside it
 
+import comparisons
 import learning_curves
+import pong
 import time_to_return
 import whole_runs
 
-
-def timed(who, seed, wall_s, reached=True, topology="hopper"):
-    """One run of a time to a return of 1,500 in 12 minutes."""
-    task = {"topology": topology, "target": 1500.0, "minutes": 12.0, "settings": [], "env": "Hopper-v5"}
-    counts = {"env_steps": 1000, "trained_transitions": 8000, "best_return": 1600.0 if reached else 303.0}
-    return {**task, **counts, "who": who, "seed": seed, "wall_s": wall_s, "reached": reached}
+from spreeze_zmq import topology
 
 
-def curved(who, seed, curve, topology="hopper", budget=1000):
-    """One run up to a budget of trained transitions."""
-    counts = {"env_steps": 100 * seed, "wall_s": 10.0 * seed, "trained_transitions": 1000, "budget": budget}
-    names = {"topology": topology, "env": "Hopper-v5", "who": who, "seed": seed, "settings": []}
-    return {**names, **counts, "curve": curve}
+def shipped(entry):
+    """The file of a comparison's topology."""
+    return Path(__file__).parents[2] / "launch" / f"{entry.ours}.toml"
+
+
+def timed(who, seed, wall_s, reached=True, comparison="hopper"):
+    """One run of a time to a return of 1,500 in 12 minutes; the peer's start-up takes 2 s."""
+    task = {"comparison": comparison, "stop": {"return": 1500.0, "minutes": 12.0}, "settings": []}
+    outcome = {"best_return": 1600.0 if reached else 303.0, "exit_reason": "return 1600.0 >= 1500"}
+    if not reached:
+        outcome["exit_reason"] = "minutes 12.00 >= 12"
+    counts = {"env_steps": 1000, "trained_transitions": 8000, "start_s": 2.0 if who == "theirs" else None}
+    return {**task, **counts, **outcome, "who": who, "seed": seed, "wall_s": wall_s}
+
+
+def curved(who, seed, curve, end=1000, by="trained_transitions"):
+    """One run up to a budget of 1,000 transitions trained on, or of env steps."""
+    counts = {"env_steps": 100 * seed, "wall_s": 10.0 * seed, "trained_transitions": end, by: end}
+    names = {
+        "comparison": "hopper",
+        "who": who,
+        "seed": seed,
+        "stop": {by: 1000, "minutes": 9},
+        "settings": [],
+    }
+    evaluations = [[float(place), place, mean, 0.0] for place, mean in curve]
+    return {**names, **counts, "curve": curve, "evaluations": evaluations}
+
+
+def asked(monkeypatch, *words, python=sys.executable):
+    """The arguments of a command line, with an interpreter of the peer."""
+    monkeypatch.setattr(sys, "argv", ["script", *words, "--peer-python", python, "--out", "results"])
+    return comparisons.parse(comparisons.parser(""))
+
+
+@pytest.mark.parametrize("name", [n for n, c in comparisons.load().items() if shipped(c).exists()])
+def test_both_sides_of_a_comparison_have_the_same_environment(name):
+    """An entry names the peer's, its topology ours; some budget ends its runs."""
+    entry = comparisons.load()[name]
+    if "atari" not in entry.settings:
+        assert topology.load(str(shipped(entry)), entry.set).run.env == entry.env
+    assert entry.target is not None
+    assert entry.minutes > 0
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "said"),
     [
-        ([(30, True), (50, True), (90, True)], [(400, True)], "theirs / ours: 8.0"),
-        (
-            [(30, True), (60, True), (720, False)],
-            [(720, False)],
-            "theirs / ours: at least 12.0 (12.0 min without reaching it / 60.0 s)",
-        ),
-        (
-            [(30, True), (720, False), (720, False)],
-            [(360, True)],
-            "theirs / ours: at most 0.5 (360.0 s / 12.0 min without reaching it)",
-        ),
-        ([(720, False)], [(720, False)], "theirs / ours: unknown, neither has reached it"),
+        ([(30, True), (50, True), (90, True)], [(400, True)], "8.0"),
+        ([(30, True), (60, True), (720, False)], [(720, False)], "at least 12.0"),
+        ([(30, True), (720, False), (720, False)], [(360, True)], "at most 0.5"),
+        ([(720, False)], [(720, False)], "unknown, neither has reached it"),
     ],
 )
 def test_a_return_that_was_not_reached_bounds_the_ratio(ours, theirs, said):
@@ -54,43 +81,63 @@ def test_a_return_that_was_not_reached_bounds_the_ratio(ours, theirs, said):
     assert time_to_return.ratio(*sides) == said
 
 
+def test_the_peer_is_compared_without_its_start_too():
+    """Ours keeps all of its own."""
+    ours, theirs = [timed("ours", 1, 5.0)], [timed("theirs", 1, 22.0)]
+    assert time_to_return.ratio(ours, theirs) == "4.4"
+    assert time_to_return.ratio(ours, theirs, without_start=True) == "4.0"
+
+
 def test_a_run_that_was_cut_early_never_counts_as_the_faster():
     """Its wall time is below that of a run that reached the return, and it still stands behind it."""
     runs = [timed("ours", 1, 700, reached=True), timed("ours", 2, 600, reached=False), timed("ours", 3, 710)]
     assert time_to_return.median_s(runs) == (710, True)
 
 
-def test_runs_of_several_files_are_merged_once_each():
-    """The same task, side and seed is one run, and the first file that has it counts."""
-    first, again = timed("ours", 1, 30.0), timed("ours", 1, 99.0)
-    others = [timed("theirs", 1, 400.0), timed("ours", 1, 30.0, topology="ant"), timed("ours", 2, 31.0)]
-    assert time_to_return.merge([first, others[0]], [again, *others]) == [first, *others]
-
-
-def test_the_report_says_who_has_not_reached_the_return_and_by_which_rule():
-    """With the best return until then."""
-    text = "\n".join(time_to_return.report([timed("ours", 1, 60.0), timed("theirs", 1, 720.0, False)]))
-    assert "theirs median more than 720.0 s; 0 of 1 reached it" in text
-    assert "1500 NOT reached (best 303)" in text
-    assert "at least 12.0" in text
+def test_the_table_of_times_shows_who_has_not_reached_the_return_and_by_which_rule():
+    """Each time, the medians, and the ratio as a bound."""
+    runs = [timed("ours", 1, 60.0), timed("ours", 2, 50.0), timed("theirs", 1, 720.0, reached=False)]
+    (row,) = time_to_return.table(runs)
+    assert (row["ours"]["median_s"], row["theirs"]["median_is_reached"]) == (55.0, False)
+    text = time_to_return.as_text([row])
+    assert "| hopper | Hopper-v5 | 1500 | 60.0, 50.0 | 55.0 s | more than 720.0 | more than 720.0 s |" in text
+    assert "| at least 13.1 | at least 13.1 |" in text
     assert text.endswith("both sides: mean return of 10 deterministic episodes")
+    assert "1500 NOT reached (best 303)" in time_to_return.line(runs[-1])
 
 
-def test_a_report_of_one_side_has_no_ratio():
+def test_a_table_of_one_side_has_no_ratio():
     """Nothing is compared with nothing."""
-    assert not any("theirs / ours" in line for line in time_to_return.report([timed("ours", 1, 60.0)]))
+    (row,) = time_to_return.table([timed("ours", 1, 60.0)])
+    assert "ratio" not in row
+    assert "| 60.0 | 60.0 s |  |  |  |  |" in time_to_return.as_text([row])
 
 
-def test_the_return_at_the_end_is_the_mean_of_the_last_tenth():
+def test_the_return_at_a_place_is_the_mean_of_the_tenth_before_it():
     """One evaluation of ten episodes is noisy."""
     run = curved("ours", 1, [[500, 1.0], [900, 20.0], [1000, 30.0]])
-    assert learning_curves.final_return(run) == 25.0
-    assert learning_curves.final_return({**run, "curve": [[100, 1.0], [500, 7.0]]}) == 7.0
-    assert learning_curves.final_return({**run, "curve": []}) is None
+    assert learning_curves.return_at(run, 1.0) == 25.0
+    assert learning_curves.return_at(run, 0.75) == 1.0
+    assert learning_curves.return_at(run, 0.25) is None
+    assert learning_curves.return_at({**run, "curve": []}, 1.0) is None
+
+
+def test_a_run_that_was_cut_has_no_return_at_places_that_it_did_not_come_to():
+    """What it had in the end stands at the end, and the cut beside it."""
+    run = curved("ours", 1, [[250, 1.0], [600, 7.0]], end=600)
+    assert learning_curves.return_at(run, 0.75) is None
+    assert learning_curves.return_at(run, 1.0) == 7.0
+    assert "CUT" in learning_curves.line(run)
+
+
+def test_a_budget_of_env_steps_reads_the_curve_over_env_steps():
+    """And not the one over transitions trained on."""
+    run = {**curved("theirs", 1, [[1000, 5.0]], by="env_steps"), "curve": [[9, 1.0]]}
+    assert learning_curves.return_at(run, 1.0) == 5.0
 
 
 def test_a_median_curve_takes_the_middle_seed_at_each_place():
-    """Curves whose evaluations lie elsewhere are joined on one grid."""
+    """Curves with evaluations at other places are joined on one grid."""
     slow, middle, fast = ([[0, 0.0], [500, 500.0 * k], [1000, 1000.0 * k]] for k in (1, 2, 9))
     runs = [curved("ours", 1, slow), curved("ours", 2, fast), curved("ours", 3, [middle[0], middle[2]])]
     at, returns = learning_curves.median_curve(runs)
@@ -98,40 +145,56 @@ def test_a_median_curve_takes_the_middle_seed_at_each_place():
     np.testing.assert_allclose(returns, 2 * at)
 
 
-def test_the_table_has_a_row_for_each_task_and_side():
-    """All seeds' returns, and the medians of what they took."""
+def test_the_table_of_curves_compares_both_sides_at_the_end():
+    """All seeds' returns, the medians, the difference of the means with its noise, and the wall times."""
     runs = [curved("ours", seed, [[1000, 10.0 * seed]]) for seed in (1, 2, 3)]
-    runs += [curved("theirs", 1, [[1000, 5.0]]), curved("theirs", 2, [])]
-    first, second = learning_curves.table(runs)
-    assert first["final_returns"] == [10.0, 20.0, 30.0]
-    assert (first["median_final_return"], first["median_env_steps"], first["median_wall_s"]) == (20, 200, 20)
-    assert (second["who"], second["seeds"]) == ("theirs", [1])
-    row = "| Hopper-v5 | spreeze_zmq | 10, 20, 30 | 20 | 1,000 | 200 | 20 s |"
-    assert row in learning_curves.as_text([first, second])
+    runs += [curved("theirs", 4, [[1000, 5.0]]), curved("theirs", 6, [[1000, 7.0]]), curved("theirs", 2, [])]
+    (row,) = learning_curves.table(runs)
+    assert row["ours"]["returns"][-1] == [10.0, 20.0, 30.0]
+    assert row["theirs"]["seeds"] == [4, 6]
+    assert row["difference"] == pytest.approx((14.0, (100 / 3 + 2 / 2) ** 0.5))
+    text = learning_curves.as_text([row])
+    assert "| hopper | ours | none | none | none | 20 | 10, 20, 30 | 200 | 1,000 | 20 s |" in text
+    assert "hopper: ours +14 (standard error 6), theirs / ours in wall time 2.5" in text
+
+
+def test_runs_of_the_two_sides_take_turns(monkeypatch):
+    """Seed by seed; the peer's settings are those of its entry, ours those of the command line."""
+    arguments = asked(monkeypatch, "cartpole_ppo", "--seeds", "7", "8", "--peer-seeds", "9", "--set", "a.b=1")
+    runs = list(comparisons.wanted(arguments, lambda entry: {"return": entry.target}))
+    assert [(run["who"], run["seed"]) for run in runs] == [("ours", 7), ("theirs", 9), ("ours", 8)]
+    assert runs[0]["settings"] == ["a.b=1"]
+    assert runs[1]["settings"]["n_envs"] == 8
+    assert runs[0]["stop"] == {"return": 475, "minutes": 5}
 
 
 def test_a_finished_run_is_found_again_and_another_one_is_refused(tmp_path):
     """By task, side, budget and seed; the same with other settings would be mixed up."""
-    asked = {"topology": "hopper", "who": "ours", "seed": 1, "budget": 1000, "settings": []}
-    assert learning_curves.finished(tmp_path, asked) is None
     result = curved("ours", 1, [[1000, 3.0]])
-    whole_runs.write_whole(learning_curves.file_of(tmp_path, asked), result)
-    assert learning_curves.finished(tmp_path, asked) == json.loads(json.dumps(result))
-    assert learning_curves.finished(tmp_path, {**asked, "seed": 2}) is None
-    with pytest.raises(SystemExit, match="holds a run with"):
-        learning_curves.finished(tmp_path, {**asked, "settings": ["algorithm.tau=0.5"]})
+    run = {key: result[key] for key in ("comparison", "who", "seed", "stop", "settings")}
+    assert comparisons.finished(tmp_path, run) is None
+    whole_runs.write_whole(comparisons.file_of(tmp_path, run), result)
+    assert comparisons.finished(tmp_path, run) == json.loads(json.dumps(result))
+    assert comparisons.finished(tmp_path, {**run, "seed": 2}) is None
+    with pytest.raises(SystemExit, match="holds a run with settings"):
+        comparisons.finished(tmp_path, {**run, "settings": ["algorithm.tau=0.5"]})
 
 
-def test_an_interpreter_that_is_not_there_is_told_before_the_first_run(capsys, monkeypatch):
+def test_an_interpreter_that_is_not_there_is_refused_before_the_first_run(capsys, monkeypatch):
     """In one line, as any other mistake of a command line."""
-    asked = ["pendulum", "--target", "0", "--peer-python", "/nowhere/python"]
-    monkeypatch.setattr(sys, "argv", ["time_to_return.py", *asked])
     with pytest.raises(SystemExit, match="2"):
-        time_to_return.main()
+        asked(monkeypatch, "pendulum", python="/nowhere/python")
     assert "an interpreter that has stable_baselines3 was expected" in capsys.readouterr().err
 
 
-def test_a_run_that_fails_is_told_with_its_last_words():
+def test_the_floor_of_pong_is_emulation_acting_and_learning():
+    """Each by its measured rate; a target costs a forward pass more."""
+    rates = {"emulated": 5000.0, "acting": 10_000.0, "forward": 20_000.0, "both": 8000.0}
+    assert pong.floor(10_000, 80_000, rates, 1) == (2.0, 1.0, pytest.approx(14.0))
+    assert pong.floor(10_000, 80_000, rates, 0)[2] == pytest.approx(10.0)
+
+
+def test_a_failed_run_is_reported_with_its_last_words():
     """Not a bare exit code after half an hour."""
     code = "import sys; print('last words', file=sys.stderr); sys.exit(3)"
     with pytest.raises(whole_runs.RunFailed, match=r"exit code 3:\nlast words"):

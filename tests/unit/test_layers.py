@@ -13,7 +13,7 @@ PACKAGE = ROOT / "spreeze_zmq"
 LAYERS = (
     {"errors", "rollout"},
     {"device", "metrics"},
-    {"wire", "envs", "replay", "policy", "balance"},
+    {"wire", "envs", "replay", "policy", "balance", "nn"},
     {"algorithms"},
     {"plan"},
     {"topology", "channels", "status"},
@@ -75,7 +75,7 @@ def test_imports_point_strictly_down(path):
     ("dependency", "rooms"),
     [
         ("zmq", {"channels", "bench"}),
-        ("torch", {"device", "algorithms", "replay", "learner", "bench", "commands"}),
+        ("torch", {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "commands"}),
         ("gymnasium", {"envs", "bench"}),
         ("mujoco", {"envs", "bench"}),
         ("tensorboard", {"metrics"}),

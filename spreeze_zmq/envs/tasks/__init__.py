@@ -1,6 +1,6 @@
-"""Native tasks: Gymnasium's environments as array arithmetic over a batch, with Gymnasium's own numbers."""
+"""Gymnasium's environments as native tasks, with Gymnasium's own numbers."""
 
-#: Gymnasium id -> (module of this package, class): names, so that nothing is imported before it is needed.
+#: Gymnasium id -> (module of this package, class): as names, so that nothing is imported here.
 NATIVE = {
     "Ant-v5": ("legged", "Ant"),
     "CartPole-v1": ("classic", "CartPole"),

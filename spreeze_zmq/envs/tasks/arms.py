@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mujoco_task import Floats, MujocoTask
-from ..task import Rows
-from .runners import Outcome
+from spreeze_zmq.envs.mujoco import MujocoTask
+from spreeze_zmq.envs.mujoco.randomization import Floats
+from spreeze_zmq.envs.task import Outcome, Rows
+from spreeze_zmq.envs.tasks.parts import norm, square_cost
 
 
 @dataclass(eq=False)
@@ -43,11 +44,11 @@ class Reacher(MujocoTask):
         return qpos, qvel
 
     def reach(self, rows: Rows) -> Floats:
-        """``[n, 3]`` from the target to the fingertip."""
+        """``[n, 3]``: the vector from the target to the fingertip."""
         return self.xpos[rows, self._fingertip] - self.xpos[rows, self._target]
 
     def observe(self, rows: Rows) -> Floats:
-        """Cosines and sines of the joints, the target, the joints' velocities, the way to the target."""
+        """Cosines and sines of the joints, the target, the joints' velocities, target to fingertip."""
         qpos = self.qpos[rows]
         theta = qpos[:, :2]
         way = self.reach(rows)[:, :2]
@@ -56,7 +57,7 @@ class Reacher(MujocoTask):
     def outcome(self, action: NDArray[Any]) -> Outcome:
         """Minus the distance and the effort."""
         dist = -norm(self.reach(slice(None))) * self.reward_dist_weight
-        ctrl = -np.add.reduce(np.square(action), axis=1) * self.reward_control_weight
+        ctrl = -square_cost(self.reward_control_weight, action)
         return dist + ctrl, self.never(), {"reward_dist": dist, "reward_ctrl": ctrl}
 
 
@@ -93,7 +94,7 @@ class Pusher(MujocoTask):
         return qpos, qvel
 
     def observe(self, rows: Rows) -> Floats:
-        """The arm's joints and their velocities, and where its tip, the object and the goal are."""
+        """The arm's joints and their velocities, positions of its tip, the object and the goal."""
         xpos = self.xpos[rows]
         places = (xpos[:, self._tips], xpos[:, self._object], xpos[:, self._goal])
         return np.concatenate((self.qpos[rows, :7], self.qvel[rows, :7], *places), axis=1)
@@ -103,12 +104,6 @@ class Pusher(MujocoTask):
         thing = self.xpos[:, self._object]
         near = -norm(thing - self.xpos[:, self._tips]) * self.reward_near_weight
         dist = -norm(thing - self.xpos[:, self._goal]) * self.reward_dist_weight
-        ctrl = -np.add.reduce(np.square(action), axis=1) * self.reward_control_weight
+        ctrl = -square_cost(self.reward_control_weight, action)
         parts = {"reward_dist": dist, "reward_ctrl": ctrl, "reward_near": near}
         return dist + ctrl + near, self.never(), parts
-
-
-def norm(vectors: Floats) -> Floats:
-    """``[n]`` lengths of ``[n, k]``."""
-    length: Floats = np.sqrt(np.add.reduce(np.square(vectors), axis=1))
-    return length

@@ -12,15 +12,12 @@ from gymnasium.envs.classic_control.utils import maybe_parse_reset_bounds, verif
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from ..task import Rows, Task
-
-Floats = NDArray[np.float64]
-Outcome = tuple[NDArray[Any], NDArray[np.bool_], dict[str, NDArray[Any]]]
+from spreeze_zmq.envs.task import Outcome, Rows, Task
 
 
 @dataclass(eq=False)
 class Pendulum(Task):
-    """``Pendulum-v1``; never terminates. The torque stays in the action's own precision, as in Gymnasium."""
+    """``Pendulum-v1``; never terminates. The torque keeps the action's dtype, as in Gymnasium."""
 
     g: float = 10.0
 
@@ -35,7 +32,7 @@ class Pendulum(Task):
     def begin(
         self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
     ) -> None:
-        """Any angle, a small speed; ``x_init`` and ``y_init`` bound them."""
+        """Uniform angle and speed within the options ``x_init`` and ``y_init``."""
         given = options or {}
         bounds = (given.get("x_init", math.pi), given.get("y_init", 1.0))
         high = np.array([verify_number_and_cast(bound) for bound in bounds])
@@ -57,7 +54,7 @@ class Pendulum(Task):
         return -self._cost, self._never, {}
 
     def observe(self, rows: Rows) -> NDArray[np.float32]:
-        """Cosine, sine, speed."""
+        """``[n, 3]`` cosine, sine, speed."""
         angle = self._angle[rows]
         obs = np.empty((len(angle), 3), np.float32)
         obs[:, 0] = np.cos(angle)
@@ -73,7 +70,7 @@ class CartPole(Task):
     sutton_barto_reward: bool = False
 
     def allocate(self, num_envs: int) -> None:
-        """Place, speed, angle and angular speed of each pole."""
+        """Cart position and speed, pole angle and angular speed."""
         self._most_angle = 12 * 2 * math.pi / 360
         high = np.array([4.8, np.inf, 2 * self._most_angle, np.inf], np.float32)
         self.observation_space = Box(-high, high, dtype=np.float32)
@@ -83,7 +80,7 @@ class CartPole(Task):
     def begin(
         self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
     ) -> None:
-        """Almost at rest; ``low`` and ``high`` bound the draw."""
+        """A uniform state within the options ``low`` and ``high``."""
         low, high = maybe_parse_reset_bounds(options, -0.05, 0.05)
         for row, rng in zip(rows, rngs, strict=True):
             self._state[:, row] = rng.uniform(low=low, high=high, size=(4,))
@@ -102,12 +99,12 @@ class CartPole(Task):
         )
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """One for each step; by Sutton and Barto nothing, and minus one for the fall."""
+        """1 for each step; with ``sutton_barto_reward`` 0, and -1 at the end."""
         x, _, angle, _ = self._state
         terminated = (np.abs(x) > 2.4) | (np.abs(angle) > self._most_angle)
         reward = -1.0 * terminated if self.sutton_barto_reward else np.ones(len(x))
         return reward, terminated, {}
 
     def observe(self, rows: Rows) -> NDArray[np.float32]:
-        """The state in single precision."""
+        """``[n, 4]`` the state as float32."""
         return self._state[:, rows].T.astype(np.float32, order="C")

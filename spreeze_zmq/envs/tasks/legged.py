@@ -1,4 +1,4 @@
-"""Gymnasium's bodies in space, which observe contact forces: ``Ant`` and both ``Humanoid`` tasks (v5)."""
+"""Gymnasium's legged robots that observe contact forces: ``Ant`` and both ``Humanoid`` tasks (v5)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mujoco_task import Floats, MujocoTask
-from ..task import Rows
-from .runners import Outcome, square_cost, within, xy_info
+from spreeze_zmq.envs.mujoco import MujocoTask
+from spreeze_zmq.envs.mujoco.randomization import Floats
+from spreeze_zmq.envs.task import Outcome, Rows
+from spreeze_zmq.envs.tasks.parts import normal_velocity_state, square_cost, uniform_state, within, xy_info
 
 
 @dataclass(eq=False)
@@ -37,7 +38,7 @@ class Ant(MujocoTask):
     cfrc_ext: Floats = field(init=False, repr=False)
 
     def fields(self) -> tuple[str, ...]:
-        """The body's place, and the contact forces unless nothing asks for them."""
+        """Body positions, and contact forces where observation or cost needs them."""
         forces = self.include_cfrc_ext_in_observation or self.contact_cost_weight != 0
         return ("xpos", "cfrc_ext") if forces else ("xpos",)
 
@@ -50,16 +51,14 @@ class Ant(MujocoTask):
 
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Uniform noise on positions, normal noise on velocities."""
-        scale = self.reset_noise_scale
-        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
-        return qpos, self.init_qvel + scale * rng.standard_normal(self.model.nv)
+        return normal_velocity_state(self, self.reset_noise_scale, rng)
 
     def before(self) -> None:
-        """Keep the place from which velocities are measured."""
-        self._place_before = self.xpos[:, self._body, :2].copy()
+        """Store the position from which the velocity is measured."""
+        self._position_before = self.xpos[:, self._body, :2].copy()
 
     def begin(self, rows: NDArray[np.intp], *args: Any) -> None:
-        """Reset, and forget the forces of the last episode."""
+        """Reset, and clip the forces of the new state."""
         super().begin(rows, *args)
         if self._has_forces:
             self._clipped[rows] = self._clip(self.cfrc_ext[rows])
@@ -83,14 +82,16 @@ class Ant(MujocoTask):
         return np.concatenate(parts, axis=1)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Forward velocity and health less effort and contact."""
-        velocity = (self.xpos[:, self._body, :2] - self._place_before) / self.dt
+        """Forward velocity and healthy reward less control and contact cost."""
+        velocity = (self.xpos[:, self._body, :2] - self._position_before) / self.dt
         z, (low, high) = self.qpos[:, 2], self.healthy_z_range
-        healthy = (low <= z) & (z <= high)  # a state that is not finite fails before this is asked
+        healthy = (low <= z) & (z <= high)  # a state that is not finite counts as a failure
         forward = velocity[:, 0] * self.forward_reward_weight
         survive = healthy * self.healthy_reward
         ctrl_cost = square_cost(self.ctrl_cost_weight, action)
-        contact_cost = self._contact_cost()
+        contact_cost = np.zeros(self.num_envs)
+        if self._has_forces:
+            contact_cost = square_cost(self.contact_cost_weight, self._clipped)
         parts = {
             "x_velocity": velocity[:, 0],
             "y_velocity": velocity[:, 1],
@@ -102,19 +103,14 @@ class Ant(MujocoTask):
         terminated = ~healthy if self.terminate_when_unhealthy else self.never()
         return forward + survive - (ctrl_cost + contact_cost), terminated, parts
 
-    def _contact_cost(self) -> Floats:
-        if not self._has_forces:
-            return np.zeros(self.num_envs)
-        return square_cost(self.contact_cost_weight, self._clipped)
-
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Where it is, and how far from the origin."""
+        """Position and distance from the origin, each ``[n]``."""
         return xy_info(self.qpos[rows])
 
 
 @dataclass(eq=False)
 class HumanBody(MujocoTask):
-    """What both humanoid tasks share: the observation of the whole body."""
+    """Base of both humanoid tasks: the observation of the whole body."""
 
     frame_skip: int = 5
     ctrl_cost_weight: float = 0.1
@@ -133,7 +129,7 @@ class HumanBody(MujocoTask):
     ten_velocity: Floats = field(init=False, repr=False)
 
     def fields(self) -> tuple[str, ...]:
-        """What is observed, what the info tells, and the contact forces unless nothing asks for them."""
+        """Fields of observation and info, and contact forces where observation or cost needs them."""
         asked = {
             "cinert": self.include_cinert_in_observation,
             "cvel": self.include_cvel_in_observation,
@@ -159,12 +155,10 @@ class HumanBody(MujocoTask):
 
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Uniform noise around the model's own state."""
-        scale = self.reset_noise_scale
-        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
-        return qpos, self.init_qvel + rng.uniform(-scale, scale, self.model.nv)
+        return uniform_state(self, self.reset_noise_scale, rng)
 
     def observe(self, rows: Rows) -> Floats:
-        """Positions, velocities, and of each body (the world left out) what was asked for."""
+        """Positions, velocities, and the chosen quantities of each body but the world."""
         skipped = 2 if self.exclude_current_positions_from_observation else 0
         parts = [self.qpos[rows, skipped:], self.qvel[rows]]
         if self.include_cinert_in_observation:
@@ -198,7 +192,7 @@ class Humanoid(HumanBody):
     xipos: Floats = field(init=False, repr=False)
 
     def fields(self) -> tuple[str, ...]:
-        """The bodies' centres of mass too."""
+        """Also the bodies' centres of mass."""
         return (*super().fields(), "xipos")
 
     def contact_weight(self) -> float:
@@ -206,25 +200,25 @@ class Humanoid(HumanBody):
         return self.contact_cost_weight
 
     def prepare(self) -> None:
-        """Note where the centres of mass are."""
+        """Store the first centre of mass."""
         self._centre = self.mass_centre(slice(None))
 
     def mass_centre(self, rows: Rows) -> Floats:
-        """``[n, 2]``, in the plane."""
+        """``[n, 2]``: the centre of mass in the plane."""
         mass = self.parameter("body_mass")
-        if mass.ndim == 2:  # randomised
+        if mass.ndim == 2:  # randomized
             mass = mass[rows]
         moment = np.add.reduce(mass[..., None] * self.xipos[rows], axis=1)  # in Gymnasium's order
         centre: Floats = moment[:, :2] / mass.sum(axis=-1, keepdims=True)
         return centre
 
     def begin(self, rows: NDArray[np.intp], *args: Any) -> None:
-        """Reset, and note the centre of mass from which velocities are measured."""
+        """Reset, and store the centre of mass from which the velocity is measured."""
         super().begin(rows, *args)
         self._centre[rows] = self.mass_centre(rows)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Velocity of the centre of mass and health less effort and contact."""
+        """Velocity of the centre of mass and healthy reward less control and contact cost."""
         before, self._centre = self._centre, self.mass_centre(slice(None))
         velocity = (self._centre - before) / self.dt
         healthy = within(self.qpos[:, 2], self.healthy_z_range)
@@ -244,7 +238,7 @@ class Humanoid(HumanBody):
         return forward + survive - (ctrl_cost + contact_cost), terminated, parts
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Where it is, and its tendons."""
+        """Position, distance from the origin, and tendons."""
         return {**xy_info(self.qpos[rows]), **self.tendon_info(rows)}
 
 
@@ -262,7 +256,7 @@ class HumanoidStandup(HumanBody):
         return self.impact_cost_weight
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Height less effort and impact. As in Gymnasium, ``uph_cost_weight`` is taken and not used."""
+        """Height less control and impact cost. As in Gymnasium, ``uph_cost_weight`` has no effect."""
         height = self.qpos[:, 2] / self.model.opt.timestep
         ctrl_cost = self.control_cost()
         impact_cost = self.contact_cost(self.impact_cost_range)
@@ -270,7 +264,7 @@ class HumanoidStandup(HumanBody):
         return height - ctrl_cost - impact_cost + 1.0, self.never(), parts
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Where it is, how much higher than at rest, and its tendons."""
+        """Position, height above rest, and tendons."""
         qpos = self.qpos[rows]
         place = {
             "x_position": qpos[:, 0],
@@ -281,5 +275,5 @@ class HumanoidStandup(HumanBody):
 
 
 def _per_body(values: Floats) -> Floats:
-    """``[n, (nbody - 1) * k]`` of ``[n, nbody, k]``: the world's row left out."""
+    """``[n, (nbody - 1) * k]`` from ``[n, nbody, k]``, without the world's row."""
     return values[:, 1:].reshape(len(values), -1)

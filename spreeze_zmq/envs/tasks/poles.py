@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mujoco_task import Floats, MujocoTask
-from ..task import Rows
-from .runners import Outcome
+from spreeze_zmq.envs.mujoco import MujocoTask
+from spreeze_zmq.envs.mujoco.randomization import Floats
+from spreeze_zmq.envs.task import Outcome, Rows
+from spreeze_zmq.envs.tasks.parts import normal_velocity_state, uniform_state
 
 
 @dataclass(eq=False)
 class InvertedPendulum(MujocoTask):
-    """``InvertedPendulum-v5``; terminates where the pole leans over 0.2 rad."""
+    """``InvertedPendulum-v5``; terminates where the pole leans more than 0.2 rad."""
 
     xml_file: str = "inverted_pendulum.xml"
     frame_skip: int = 2
@@ -23,16 +24,14 @@ class InvertedPendulum(MujocoTask):
 
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Uniform noise around the model's own state."""
-        scale = self.reset_noise_scale
-        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
-        return qpos, self.init_qvel + rng.uniform(-scale, scale, self.model.nv)
+        return uniform_state(self, self.reset_noise_scale, rng)
 
     def observe(self, rows: Rows) -> Floats:
         """``[n, nq + nv]``."""
         return np.concatenate((self.qpos[rows], self.qvel[rows]), axis=1)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """One for each step that it stands."""
+        """1 for each step that it stands."""
         terminated = np.abs(self.qpos[:, 1]) > 0.2
         reward = (~terminated).astype(np.int64)
         return reward, terminated, {"reward_survive": reward}
@@ -40,7 +39,7 @@ class InvertedPendulum(MujocoTask):
 
 @dataclass(eq=False)
 class InvertedDoublePendulum(MujocoTask):
-    """``InvertedDoublePendulum-v5``; terminates where the tip sinks to a height of 1."""
+    """``InvertedDoublePendulum-v5``; terminates where the tip is at a height of 1 or less."""
 
     derived: ClassVar[tuple[str, ...]] = ("site_xpos", "qfrc_constraint")
 
@@ -54,19 +53,17 @@ class InvertedDoublePendulum(MujocoTask):
 
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Uniform noise on positions, normal noise on velocities."""
-        scale = self.reset_noise_scale
-        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
-        return qpos, self.init_qvel + rng.standard_normal(self.model.nv) * scale
+        return normal_velocity_state(self, self.reset_noise_scale, rng)
 
     def observe(self, rows: Rows) -> Floats:
-        """The cart, sines and cosines of the poles, velocities and the force on the cart clipped to 10."""
+        """Cart position, sines and cosines of the poles, velocities and constraint force clipped to 10."""
         qpos, angles = self.qpos[rows], self.qpos[rows, 1:]
         velocity = self.qvel[rows].clip(-10.0, 10.0)
         force = self.qfrc_constraint[rows, :1].clip(-10.0, 10.0)
         return np.concatenate((qpos[:, :1], np.sin(angles), np.cos(angles), velocity, force), axis=1)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Standing, less the tip's distance from its place and the poles' velocities."""
+        """Healthy reward, less the tip's distance from upright and the poles' velocities."""
         x, y = self.site_xpos[:, 0, 0], self.site_xpos[:, 0, 2]
         v1, v2 = self.qvel[:, 1], self.qvel[:, 2]
         terminated = y <= 1

@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mujoco_task import Floats, MujocoTask
-from ..task import Rows
-
-Outcome = tuple[NDArray[Any], NDArray[np.bool_], dict[str, NDArray[Any]]]
+from spreeze_zmq.envs.mujoco import MujocoTask
+from spreeze_zmq.envs.mujoco.randomization import Floats
+from spreeze_zmq.envs.task import Outcome, Rows
+from spreeze_zmq.envs.tasks.parts import normal_velocity_state, square_cost, uniform_state, within, xy_info
 
 
 @dataclass(eq=False)
 class Runner(MujocoTask):
-    """Rewarded for moving forward, charged for effort; observes ``qpos`` (without its place) and ``qvel``."""
+    """Rewarded for forward velocity less control cost; observes ``qpos`` but the position, and ``qvel``."""
 
-    #: Coordinates of ``qpos`` that are its place in the world.
-    num_place: ClassVar[int] = 1
+    #: The first coordinates of ``qpos``, which are the position in the world.
+    num_position: ClassVar[int] = 1
 
     forward_reward_weight: float = 1.0
     ctrl_cost_weight: float = 1e-3
@@ -30,33 +30,32 @@ class Runner(MujocoTask):
 
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Uniform noise around the model's own state."""
-        scale = self.reset_noise_scale
-        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
-        return qpos, self.init_qvel + rng.uniform(-scale, scale, self.model.nv)
+        return uniform_state(self, self.reset_noise_scale, rng)
 
     def before(self) -> None:
-        """Keep the place from which velocities are measured."""
-        self._place_before = self.qpos[:, : self.num_place].copy()
+        """Store the position from which the velocity is measured."""
+        self._position_before = self.qpos[:, : self.num_position].copy()
 
     def observe(self, rows: Rows) -> Floats:
-        """``[n, nq - num_place + nv]``."""
-        skipped = self.num_place if self.exclude_current_positions_from_observation else 0
+        """``[n, nq - num_position + nv]``."""
+        skipped = self.num_position if self.exclude_current_positions_from_observation else 0
         return np.concatenate((self.qpos[rows, skipped:], self.velocity(rows)), axis=1)
 
     def velocity(self, rows: Rows) -> Floats:
         """``qvel`` as it is observed."""
         return self.qvel[rows]
 
-    def place_velocity(self) -> Floats:
-        """``[N, num_place]`` mean velocity over the step."""
-        return (self.qpos[:, : self.num_place] - self._place_before) / self.dt
-
-    def control_cost(self, action: NDArray[Any]) -> NDArray[Any]:
-        """``[N]``: what the effort costs."""
-        return square_cost(self.ctrl_cost_weight, action)
+    def outcome(self, action: NDArray[Any]) -> Outcome:
+        """Mean forward velocity over the step less control cost."""
+        velocity = (self.qpos[:, : self.num_position] - self._position_before) / self.dt
+        forward = self.forward_reward_weight * velocity[:, 0]
+        cost = square_cost(self.ctrl_cost_weight, action)
+        names = ("x_velocity", "y_velocity")[: self.num_position]
+        parts = dict(zip(names, velocity.T, strict=True))
+        return forward - cost, self.never(), {**parts, "reward_forward": forward, "reward_ctrl": -cost}
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Where it is."""
+        """Position ``[n]``."""
         return {"x_position": self.qpos[rows, 0]}
 
 
@@ -71,17 +70,7 @@ class HalfCheetah(Runner):
 
     def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Uniform noise on positions, normal noise on velocities."""
-        scale = self.reset_noise_scale
-        qpos = self.init_qpos + rng.uniform(-scale, scale, self.model.nq)
-        return qpos, self.init_qvel + scale * rng.standard_normal(self.model.nv)
-
-    def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Forward velocity less effort."""
-        x_velocity = self.place_velocity()[:, 0]
-        forward = self.forward_reward_weight * x_velocity
-        cost = self.control_cost(action)
-        parts = {"x_velocity": x_velocity, "reward_forward": forward, "reward_ctrl": -cost}
-        return forward - cost, self.never(), parts
+        return normal_velocity_state(self, self.reset_noise_scale, rng)
 
 
 @dataclass(eq=False)
@@ -101,28 +90,17 @@ class UprightRunner(Runner):
         return self.qvel[rows].clip(-10.0, 10.0)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Forward velocity and health less effort."""
+        """Forward velocity and healthy reward less control cost."""
         healthy = self.is_healthy()
-        x_velocity = self.place_velocity()[:, 0]
-        forward = self.forward_reward_weight * x_velocity
-        survive = healthy * self.healthy_reward
-        cost = self.control_cost(action)
-        parts = {
-            "x_velocity": x_velocity,
-            "reward_forward": forward,
-            "reward_ctrl": -cost,
-            "reward_survive": survive,
-        }
-        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
-        return forward + survive - cost, terminated, parts
+        _, never, parts = super().outcome(action)
+        survive = parts["reward_survive"] = healthy * self.healthy_reward
+        reward = parts["reward_forward"] + survive + parts["reward_ctrl"]  # in Gymnasium's order
+        return reward, ~healthy if self.terminate_when_unhealthy else never, parts
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Where it is, and how much higher than at rest."""
-        qpos = self.qpos
-        return {
-            "x_position": qpos[rows, 0],
-            "z_distance_from_origin": qpos[rows, 1] - self.init_qpos[1],
-        }
+        """Position and height above rest, each ``[n]``."""
+        height = self.qpos[rows, 1] - self.init_qpos[1]
+        return {**super().state_info(rows), "z_distance_from_origin": height}
 
 
 @dataclass(eq=False)
@@ -140,9 +118,8 @@ class Hopper(UprightRunner):
         rest = np.concatenate((qpos[:, 2:], self.qvel), axis=1)
         least, most = rest.min(axis=1), rest.max(axis=1)
         healthy: NDArray[np.bool_] = (low < least) & (most < high)
-        return (
-            healthy & within(qpos[:, 1], self.healthy_z_range) & within(qpos[:, 2], self.healthy_angle_range)
-        )
+        healthy &= within(qpos[:, 1], self.healthy_z_range)
+        return healthy & within(qpos[:, 2], self.healthy_angle_range)
 
 
 @dataclass(eq=False)
@@ -155,52 +132,21 @@ class Walker2d(UprightRunner):
 
     def is_healthy(self) -> NDArray[np.bool_]:
         """Height and angle within their open ranges."""
-        return within(self.qpos[:, 1], self.healthy_z_range) & within(
-            self.qpos[:, 2], self.healthy_angle_range
-        )
+        z, angle = self.qpos[:, 1], self.qpos[:, 2]
+        return within(z, self.healthy_z_range) & within(angle, self.healthy_angle_range)
 
 
 @dataclass(eq=False)
 class Swimmer(Runner):
     """``Swimmer-v5``; never terminates."""
 
-    num_place: ClassVar[int] = 2
+    num_position: ClassVar[int] = 2
 
     xml_file: str = "swimmer.xml"
     frame_skip: int = 4
     ctrl_cost_weight: float = 1e-4
     reset_noise_scale: float = 0.1
 
-    def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Forward velocity less effort."""
-        velocity = self.place_velocity()
-        forward = self.forward_reward_weight * velocity[:, 0]
-        cost = self.control_cost(action)
-        parts = {
-            "x_velocity": velocity[:, 0],
-            "y_velocity": velocity[:, 1],
-            "reward_forward": forward,
-            "reward_ctrl": -cost,
-        }
-        return forward - cost, self.never(), parts
-
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Where it is, and how far from the origin."""
+        """Position and distance from the origin, each ``[n]``."""
         return xy_info(self.qpos[rows])
-
-
-def square_cost(weight: float, values: NDArray[Any]) -> NDArray[Any]:
-    """``[N]`` weighted squares of ``values`` ``[N, k]``, in their own precision as in Gymnasium."""
-    cost: NDArray[Any] = weight * np.add.reduce(np.square(values), axis=1)
-    return cost
-
-
-def within(value: Floats, bounds: tuple[float, float]) -> NDArray[np.bool_]:
-    """``[N]``: in the open interval."""
-    return (bounds[0] < value) & (value < bounds[1])
-
-
-def xy_info(qpos: Floats) -> dict[str, NDArray[Any]]:
-    """Place in the plane, and distance from its origin, of ``qpos`` ``[n, nq]``."""
-    x, y = qpos[:, 0], qpos[:, 1]
-    return {"x_position": x, "y_position": y, "distance_from_origin": np.sqrt(x * x + y * y)}

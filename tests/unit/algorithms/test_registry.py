@@ -3,20 +3,21 @@
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, fields
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.algorithm import PARTS
 from spreeze_zmq.algorithms.sac import SACOptions
+from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 from spreeze_zmq.rollout import ARRAY_FIELDS
 
 
 def test_importing_the_registry_costs_no_torch():
     """The launcher and the samplers read options without loading 200 MB of library."""
-    code = "import sys, spreeze_zmq.algorithms as a; a.get('sac').options(); sys.exit('torch' in sys.modules)"
+    code = "import sys, spreeze_zmq.algorithms as a; a.get('sac').Options(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -24,7 +25,7 @@ def test_an_unknown_algorithm_names_the_nearest():
     """One line that says what would have been right."""
     with pytest.raises(InputError, match=r"unknown algorithm 'sacc'; did you mean 'sac'\?"):
         algorithms.get("sacc")
-    with pytest.raises(InputError, match="there is sac"):
+    with pytest.raises(InputError, match="there is dqn, ppo, sac, td3; your own is named"):
         algorithms.get("zzz")
 
 
@@ -32,15 +33,14 @@ def test_every_registered_algorithm_is_complete():
     """Its fields are those of a rollout, and every option says what it is for."""
     for name in algorithms.names():
         algorithm = algorithms.get(name)
-        assert algorithm.name == name
-        assert {*algorithm.critic_fields, *algorithm.actor_fields} <= set(ARRAY_FIELDS)
-        assert all(option.metadata["help"] for option in fields(algorithm.options))
-        assert algorithm.options() == algorithm.options()
+        assert {field for part in PARTS for field in algorithm.fields_of(part)} <= set(ARRAY_FIELDS)
+        assert all(option.metadata["help"] for option in fields(algorithm.Options))
+        assert algorithm.Options() == algorithm.Options()
 
 
 def test_the_actor_asks_for_observations_alone():
     """What it does not need never travels to it."""
-    assert algorithms.get("sac").actor_fields == ("obs",)
+    assert algorithms.get("sac").fields_of("policy") == ("obs",)
 
 
 @pytest.mark.parametrize(
@@ -80,33 +80,29 @@ def test_options_cannot_change():
         SACOptions().tau = 0.5
 
 
+BOUNDS = {"action_low": np.array([-1.0], np.float32), "action_high": np.array([1.0], np.float32)}
+
+
 def environment(**changes):
     """Two observations, one action."""
-    about = {
-        "obs_shape": (2,),
-        "obs_dtype": "float32",
-        "action_kind": "box",
-        "action_shape": (1,),
-        "action_low": np.array([-1.0], np.float32),
-        "action_high": np.array([1.0], np.float32),
-    }
-    return SimpleNamespace(**{**about, **changes})
+    about = {"id": "Mine-v0", "kwargs": {}, "obs_shape": (2,), "obs_dtype": "float32"}
+    return EnvironmentSpec(**{**about, "action_kind": "box", "action_shape": (1,), **BOUNDS, **changes})
+
+
+DISCRETE = {"action_kind": "discrete", "action_shape": (), "action_sizes": (3,)}
+UNBOUNDED = {"action_low": None, "action_high": None}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"action_kind": "discrete", "action_low": None},
-            "acts in box action spaces, this",
-        ),
-        ({"action_high": np.array([np.inf], np.float32)}, "finite bounds"),
-        ({"action_high": np.array([-1.0], np.float32)}, "bound is empty"),
+        ({**UNBOUNDED, **DISCRETE}, "SAC acts in box .* is discrete; algorithm = 'dqn' or 'ppo' could"),
+        (UNBOUNDED, "finite bounds.*; algorithm = 'ppo' could"),
     ],
 )
 def test_an_environment_that_no_policy_can_act_in_is_refused(changes, message):
-    """Before any network is made."""
+    """Before any network is made, with the shipped algorithms that could."""
     sac = algorithms.get("sac")
-    for make in (sac.make_critic, sac.make_actor):
+    for part in PARTS:
         with pytest.raises(InvalidEnvironment, match=message):
-            make(sac.options(), environment(**changes), "cpu", 0)
+            algorithms.make(part, sac, sac.Options(), environment(**changes), "cpu", 0)

@@ -41,9 +41,9 @@ def test_real_updates_do_the_arithmetic_that_is_counted(env_id):
     """
     spec, batch_size = envs.probe(env_id), 32
     algorithm = algorithms.get("sac")
-    options = algorithm.options(hidden_sizes=(256, 256), precision="fp32")
-    critic = algorithm.make_critic(options, spec, "cpu", 1)
-    actor = algorithm.make_actor(options, spec, "cpu", 1)
+    options = algorithm.Options(hidden_sizes=(256, 256), precision="fp32")
+    critic = algorithms.make("critic", algorithm, options, spec, "cpu", 1)
+    actor = algorithms.make("policy", algorithm, options, spec, "cpu", 1)
     batch = random_batch(spec, batch_size)
     widths = network_widths(spec)
     counted = {

@@ -114,8 +114,8 @@ def test_a_replayed_update_is_the_update(options, prioritized):
     sizes = [32] * 12
 
     def halves():
-        made = SAC.options(**OPTIONS, **options)
-        return SAC.make_critic(made, PENDULUM, "cpu", 3), SAC.make_actor(made, PENDULUM, "cpu", 3)
+        made = SAC.Options(**OPTIONS, **options)
+        return algorithms.make("critic", SAC, made, PENDULUM, "cpu", 3), algorithms.make("policy", SAC, made, PENDULUM, "cpu", 3)
 
     plain = train(*halves(), sizes, prioritized)
     (critic, critic_tapes), (actor, actor_tapes) = map(taped, halves())
@@ -126,12 +126,12 @@ def test_a_replayed_update_is_the_update(options, prioritized):
 def test_another_batch_size_is_recorded_anew():
     """And then replayed too; what was recorded of the first is gone."""
     sizes = [32] * 6 + [48] * 6
-    made = SAC.options(**OPTIONS)
-    halves = SAC.make_critic(made, PENDULUM, "cpu", 3), SAC.make_actor(made, PENDULUM, "cpu", 3)
+    made = SAC.Options(**OPTIONS)
+    halves = algorithms.make("critic", SAC, made, PENDULUM, "cpu", 3), algorithms.make("policy", SAC, made, PENDULUM, "cpu", 3)
     plain = train(*halves, sizes)
     (critic, critic_tapes), (actor, _) = (
         taped(half)
-        for half in (SAC.make_critic(made, PENDULUM, "cpu", 3), SAC.make_actor(made, PENDULUM, "cpu", 3))
+        for half in (algorithms.make("critic", SAC, made, PENDULUM, "cpu", 3), algorithms.make("policy", SAC, made, PENDULUM, "cpu", 3))
     )
     assert train(critic, actor, sizes) == plain
     assert sorted(tape.num_recordings for tape in critic_tapes) == [1, 2]  # the step takes no batch
@@ -143,8 +143,8 @@ def test_other_rates_hold_from_the_next_update_on(monkeypatch, recorded):
     if recorded:
         for module in (sac_critic, sac_actor):
             monkeypatch.setattr(module, "captured", lambda function, *_: Captured(function, Tape()))
-    made, batch = SAC.options(**OPTIONS, learning_rate=1e-4, tau=0.1), random_batch(PENDULUM, 32)
-    critic, actor = SAC.make_critic(made, PENDULUM, "cpu", 3), SAC.make_actor(made, PENDULUM, "cpu", 3)
+    made, batch = SAC.Options(**OPTIONS, learning_rate=1e-4, tau=0.1), random_batch(PENDULUM, 32)
+    critic, actor = algorithms.make("critic", SAC, made, PENDULUM, "cpu", 3), algorithms.make("policy", SAC, made, PENDULUM, "cpu", 3)
 
     def moved():
         """How far two updates move each, the second one's part of the targets, and what of it they keep."""
@@ -172,10 +172,10 @@ def test_other_rates_hold_from_the_next_update_on(monkeypatch, recorded):
 
 def test_a_restored_half_is_replayed_from_its_new_state():
     """A checkpoint fills the memory that the recording works on, and its random numbers go on from there."""
-    made, batch = SAC.options(**OPTIONS), random_batch(PENDULUM, 32)
+    made, batch = SAC.Options(**OPTIONS), random_batch(PENDULUM, 32)
     reference, (half, _) = (
-        SAC.make_critic(made, PENDULUM, "cpu", 1),
-        taped(SAC.make_critic(made, PENDULUM, "cpu", 2)),
+        algorithms.make("critic", SAC, made, PENDULUM, "cpu", 1),
+        taped(algorithms.make("critic", SAC, made, PENDULUM, "cpu", 2)),
     )
     for _ in range(WARM_UP_CALLS + 2):
         reference.update(batch)
@@ -217,9 +217,9 @@ def test_an_update_never_reads_its_device(monkeypatch, options):
     from spreeze_zmq.algorithms.fast import sac_networks
 
     monkeypatch.setattr(sac_networks, "generator", lambda *_: torch.Generator())
-    made = SAC.options(**OPTIONS, **options)
-    critic = SAC.make_critic(made, PENDULUM, "meta", 1)
-    actor = SAC.make_actor(made, PENDULUM, "meta", 1)
+    made = SAC.Options(**OPTIONS, **options)
+    critic = algorithms.make("critic", SAC, made, PENDULUM, "meta", 1)
+    actor = algorithms.make("policy", SAC, made, PENDULUM, "meta", 1)
     with pytest.raises((RuntimeError, NotImplementedError)):
         critic.weights[0].item()
     batch = random_batch(PENDULUM, 32)

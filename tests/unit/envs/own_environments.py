@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Tuple
 
-from spreeze_zmq.envs.mujoco_task import MujocoTask
+from spreeze_zmq.envs.mujoco import MujocoTask
 
 NOT_CALLABLE = 3
 
@@ -94,17 +94,69 @@ def several_actions():
     return env
 
 
-def shifted():
-    """Its discrete actions count from 1."""
-    env = Count()
-    env.action_space = Discrete(3, start=1)
+class Recall(Count):
+    """Gives the action that came back to it as its reward."""
+
+    def step(self, action):
+        """Check the action as Gymnasium's own environments do."""
+        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        obs, _, terminated, truncated, info = super().step(np.atleast_1d(action))
+        return obs, float(np.sum(action)), terminated, truncated, info
+
+
+def shifted(several: bool = False):
+    """Its discrete actions count from another number than 0."""
+    env = Recall(length=99)
+    env.action_space = MultiDiscrete([2, 3], start=[5, -1]) if several else Discrete(3, start=1)
     return env
 
 
-def dictionary():
-    """Its observations are a Dict."""
+class Parts(Count):
+    """Observes a Dict of its number of steps, a number of four, and a Tuple of an image and a flag."""
+
+    observation_space = Dict(
+        {
+            "steps": Box(-np.inf, np.inf, (1,), np.float32),
+            "which": Discrete(4, start=1),
+            "pair": Tuple((Box(0, 255, (2, 2), np.uint8), MultiBinary(1))),
+        }
+    )
+
+    def parts(self, obs):
+        """The Dict of an observation of ``Count``."""
+        which = 1 + self.steps % 4
+        image = np.full((2, 2), self.steps, np.uint8)
+        return {"steps": obs[:1].astype(np.float32), "which": which, "pair": (image, np.ones(1, np.int8))}
+
+    def reset(self, **kwargs):
+        """As ``Count``."""
+        obs, info = super().reset(**kwargs)
+        return self.parts(obs), info
+
+    def step(self, action):
+        """As ``Count``."""
+        obs, *others = super().step(action)
+        return self.parts(obs), *others
+
+
+def camera():
+    """Observes an image."""
     env = Count()
-    env.observation_space = Dict({"a": Box(0.0, 1.0, (2,))})
+    env.observation_space = Box(0, 255, (4, 4, 3), np.uint8)
+    return env
+
+
+def sequence():
+    """Its observations have no fixed size."""
+    env = Count()
+    env.observation_space = Sequence(Discrete(3))
+    return env
+
+
+def dictionary_actions():
+    """Its actions are a Dict."""
+    env = Count()
+    env.action_space = Dict({"a": Discrete(2)})
     return env
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from spreeze_zmq.errors import InputError, WireError
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy import Policy, read_file
+from spreeze_zmq.wire import Message, decode, encode
 
 MODULES = {"relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 LOW, HIGH = np.array([-1.0, -2.0], np.float32), np.array([1.0, 4.0], np.float32)
@@ -62,7 +63,7 @@ def test_draws_follow_the_network():
     """Mean and deviation before squashing are those that torch computes, and so is the density."""
     fields, arrays, network = make_message()
     obs = np.repeat(observations(1), 40_000, axis=0)
-    action, log_prob = Policy.from_message(fields, arrays).act_with_log_prob(obs, np.random.default_rng(0))
+    action, log_prob = Policy.from_message(fields, arrays).act(obs, np.random.default_rng(0), log_prob=True)
     unit = ((action - LOW) / (HIGH - LOW) * 2.0 - 1.0).astype(np.float64)
     output = network(torch.from_numpy(obs[:1]))[0].detach().numpy().astype(np.float64)
     mean, std = output[:2], np.exp(-5.0 + 3.5 * (np.tanh(output[2:]) + 1.0))
@@ -79,7 +80,7 @@ def test_version_zero_is_uniform_in_the_bounds():
     """Learning has not begun: every action is equally likely."""
     fields, arrays, _ = make_message(version=0)
     policy = Policy.from_message(fields, arrays)
-    action, log_prob = policy.act_with_log_prob(observations(50_000), np.random.default_rng(0))
+    action, log_prob = policy.act(observations(50_000), np.random.default_rng(0), log_prob=True)
     np.testing.assert_allclose(action.mean(0), [0.0, 1.0], atol=0.03)
     np.testing.assert_allclose(action.std(0), (HIGH - LOW) / math.sqrt(12), rtol=0.01)
     assert log_prob[0] == pytest.approx(-2 * math.log(2))
@@ -90,7 +91,10 @@ def test_actions_never_leave_the_bounds():
     fields, arrays, _ = make_message()
     arrays["parameters"] = arrays["parameters"] * 100.0
     policy = Policy.from_message(fields, arrays)
-    for action in (policy.act(observations(500), np.random.default_rng(0)), policy.mode(observations(500))):
+    for action in (
+        policy.act(observations(500), np.random.default_rng(0))[0],
+        policy.mode(observations(500)),
+    ):
         assert action.dtype == np.float32
         assert (action >= LOW).all()
         assert (action <= HIGH).all()
@@ -100,11 +104,12 @@ def test_draws_follow_the_generator():
     """The same generator gives the same actions; they are the caller's to keep."""
     fields, arrays, _ = make_message()
     policy = Policy.from_message(fields, arrays)
-    first = policy.act(observations(4), np.random.default_rng(7))
+    first, density = policy.act(observations(4), np.random.default_rng(7))
+    assert density is None
     kept = first.copy()
     policy.act(observations(4, seed=1), np.random.default_rng(8))
     assert np.array_equal(first, kept)
-    assert np.array_equal(policy.act(observations(4), np.random.default_rng(7)), kept)
+    assert np.array_equal(policy.act(observations(4), np.random.default_rng(7))[0], kept)
 
 
 def test_any_number_of_observations():
@@ -147,7 +152,7 @@ def test_actions_have_the_shape_of_the_bounds():
     fields, arrays, _ = make_message()
     arrays["action_low"], arrays["action_high"] = LOW.reshape(2, 1), HIGH.reshape(2, 1)
     policy = Policy.from_message(fields, arrays)
-    assert policy.act(observations(5), np.random.default_rng(0)).shape == (5, 2, 1)
+    assert policy.act(observations(5), np.random.default_rng(0))[0].shape == (5, 2, 1)
     assert policy.mode(observations(5)).shape == (5, 2, 1)
 
 
@@ -245,9 +250,25 @@ def test_a_description_that_does_not_fit_is_refused():
                 arrays["action_low"], arrays["action_high"] = LOW[:1], HIGH[:1]
                 problem = "the last layer gives 4 numbers, the distribution takes 2"
             case 11:
-                description["layers"], problem = [{"kind": ["linear"]}], "unhashable"
+                description["layers"], problem = [{"kind": ["linear"]}], "unknown layer"
         cases.append((fields, arrays, problem))
     for fields, arrays, problem in cases:
         with pytest.raises(WireError, match=problem) as caught:
             Policy.from_message(fields, arrays)
         assert caught.value.reason == "bad_policy"
+
+
+def test_what_the_learners_exchange_is_passed_over(tmp_path):
+    """An auxiliary array travels with the policy, changes nothing in how it acts, and is not saved."""
+    fields, arrays, _ = make_message()
+    expected = Policy.from_message(fields, arrays).mode(observations(4))
+    whole = {**fields, "critic_updates": 1, "actor_updates": 1}
+    sent = Message(
+        "policy", whole, {**arrays, "auxiliary": np.full(5, np.nan, np.float32)}, "learner-0", 1, 0
+    )
+    received = decode([bytes(frame) for frame in encode(sent)])
+    assert received.arrays["auxiliary"].shape == (5,)
+    policy = Policy.from_message(received.fields, received.arrays)
+    assert np.array_equal(policy.mode(observations(4)), expected)
+    policy.save(tmp_path / "policy.safetensors", {})
+    assert set(read_file(tmp_path / "policy.safetensors")[1]) == set(arrays)

@@ -37,6 +37,7 @@ def score(t_s, env_steps, mean_return, std_return):
 STARTING: Status = {
     "t_s": 0.4,
     "state": "starting",
+    "learners": ["critic_learner", "actor_learner"],
     "env_steps": 0,
     "env_steps_per_s": 0.0,
     "trained_transitions": 0,
@@ -69,6 +70,7 @@ STARTING: Status = {
 LARGE: Status = {
     "t_s": 36_083.4,
     "state": "warming up",
+    "learners": ["critic_learner", "actor_learner"],
     "env_steps": 1_123_456_789,
     "env_steps_per_s": 1_230_123.4,
     "trained_transitions": 912_345_678_901,
@@ -232,6 +234,13 @@ def test_nothing_is_foreseen_from_a_rate_of_zero():
     """Before the first step, too, there is no division by nothing."""
     stop = {**STARTING["stop"], "env_steps": 1000, "trained_transitions": 8000}
     assert remaining_s({**STARTING, "stop": stop}) is None
+
+
+def test_a_run_with_one_learner_has_no_line_for_the_other():
+    """An algorithm without a policy loss has no actor; the lag's lines stay."""
+    shown = "\n".join(lines({**LARGE, "learners": ["critic_learner"]}))
+    assert "actor updates" not in shown
+    assert "policy lag max 12,000" in shown
 
 
 # --- a terminal -----------------------------------------------------------------------------------

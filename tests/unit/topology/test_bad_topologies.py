@@ -63,7 +63,10 @@ TOPOLOGIES = {
     "empty_file": ("", ["run.env: missing"]),
     "unknown_environment": ('[run]\nenv = "Pendulun-v1"', ["bad.toml:2 run.env", "Pendulum-v1"]),
     "missing_module": ('[run]\nenv = "no_such_module:Reach-v0"', ["bad.toml:2 run.env", "no_such_module"]),
-    "discrete_actions": ('[run]\nenv = "CartPole-v1"', ["bad.toml:2 run.env", "sac", "discrete"]),
+    "discrete_actions": (
+        '[run]\nenv = "CartPole-v1"',
+        ["bad.toml:2 run.env", "SAC acts in box", "is discrete", "algorithm = 'dqn' or 'ppo' could"],
+    ),
     "argument_of_no_environment": (RUN + "env_kwargs = { gravity = 3.0 }", ["run.env", "gravity"]),
     "argument_that_json_lacks": (RUN + "env_kwargs = { g = inf }", ["run.env_kwargs: holds inf"]),
     "number_beyond_64_bits": (RUN + f"[algorithm]\nbatch_size = 0x{'f' * 9999}", ["got one beyond 64 bits"]),
@@ -79,7 +82,7 @@ TOPOLOGIES = {
     "name_of_no_folder": (RUN + 'name = "../up"', ['run.name: "../up" cannot name a folder']),
     "unknown_algorithm": (
         RUN + 'algorithm = "sca"',
-        ['run.algorithm: expected one of "sac"', '"sca"', "did you"],
+        ['run.algorithm: expected one of "dqn", "ppo", "sac", "td3"', '"sca"', 'did you mean "sac"'],
     ),
     "choice": (
         RUN + '[algorithm]\nactivation = "rleu"',

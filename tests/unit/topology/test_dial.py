@@ -53,9 +53,9 @@ def test_in_order_nothing_moves_and_nobody_has_a_second_life():
 def test_only_what_is_counted_and_bounded_has_a_schedule():
     """Shares are made for the fewest samplers of a range."""
     free = load("pendulum")
-    assert dial.schedule(free.balance, free.components, free.algorithm) is None
+    assert dial.schedule(free) is None
     plan = load("pendulum", ["balance.mode=bounded", "components.sampler.count=[3,8]"], cores=10)
-    schedule = dial.schedule(plan.balance, plan.components, plan.algorithm)
+    schedule = dial.schedule(plan)
     assert schedule.num_samplers == 3
     assert schedule.publish_every == 32 * plan.components["sampler"].count.initial
     assert schedule.share == 20 * 256 * plan.components["sampler"].count.initial // 3

@@ -39,7 +39,7 @@ def test_the_file_has_the_documented_shape(plan):
     assert values["format"] == 1
     assert set(values) == {
         *("format", "name", "topology_file", "run_dir", "socket_dir", "run", "environment", "algorithm"),
-        *("balance", "components", "channels", "to_measure", "measured", "pinning"),
+        *("learning", "balance", "components", "channels", "to_measure", "measured", "pinning"),
     }
     assert values["run"]["stop"] == {
         "return": -200.0,

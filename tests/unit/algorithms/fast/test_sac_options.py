@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms import fast
 from spreeze_zmq.algorithms.fast import sac_networks
 from spreeze_zmq.algorithms.fast.values import CategoricalValue, ScalarValue
 from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.observations import RunningStatistics
+from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.errors import InputError, WireError
 from spreeze_zmq.policy import Policy
 
 CPU = torch.device("cpu")
 
-SAC = algorithms.get("sac")
 ENVIRONMENT = SimpleNamespace(
     obs_shape=(3,),
     obs_dtype="float32",
@@ -46,8 +46,8 @@ ALL = {
 
 def make(half, seed=0, **options):
     """A critic or an actor of small networks."""
-    maker = {"critic": SAC.make_critic, "actor": SAC.make_actor}[half]
-    return maker(SAC.options(**{**SMALL, **options}), ENVIRONMENT, "cpu", seed)
+    maker = {"critic": fast.make_critic, "actor": fast.make_policy}[half]
+    return maker(SAC.Options(**{**SMALL, **options}), ENVIRONMENT, "cpu", seed)
 
 
 def make_batch(size=16, seed=0, weight=None):
@@ -292,5 +292,5 @@ def test_a_transition_of_weight_zero_teaches_nothing():
 def test_senseless_values_are_refused(options, message):
     """Before any network is made."""
     with pytest.raises(InputError) as caught:
-        SAC.options(**options)
+        SAC.Options(**options)
     assert message in str(caught.value)

@@ -1,0 +1,113 @@
+"""Policies that travel by the name of their algorithm: networks that no table of layers describes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.options import options_from
+from spreeze_zmq.algorithms.registry import get
+from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.policy.classes import ClassLoader, module_of
+from spreeze_zmq.policy.head import Actions, Actor, Drawn, Floats
+from spreeze_zmq.policy.heads import make_head
+from spreeze_zmq.policy.observations import ObservationScaling
+
+
+def loader_of_run(name: str) -> ClassLoader:
+    """Loads the policies of a run's own algorithm, as its topology names it, and of no other."""
+
+    def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> Actor:
+        kind = get(name)
+        own = f"{kind.__module__}:{kind.__qualname__}"
+        if description["class"] != own:
+            raise ValueError(f"it is of the class {description['class']!r}, this run's algorithm is {own!r}")
+        return ClassPolicy(kind, description, arrays)
+
+    return load
+
+
+def loader_of_modules(trust: Collection[str]) -> ClassLoader:
+    """Loads the policies of every algorithm of these modules."""
+
+    def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> Actor:
+        if module_of(description) not in trust:
+            raise ValueError(f"its class {description['class']!r} is of no module that is trusted")
+        return ClassPolicy(get(description["class"]), description, arrays)
+
+    return load
+
+
+class ClassPolicy:
+    """Acts by an algorithm's own network in torch, and its distribution or its ``act``.
+
+    Args:
+        kind: the algorithm.
+        description: ``options``, ``environment``, ``observation`` and ``distribution`` are read.
+        arrays: ``parameters`` of the acting part, bounds and normaliser.
+
+    Raises:
+        ValueError: they do not fit the class.
+    """
+
+    def __init__(
+        self,
+        kind: type[Algorithm],
+        description: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[np.float32]],
+    ) -> None:
+        import torch
+
+        from spreeze_zmq.algorithms.flat_networks import FlatNetworks
+
+        self._torch = torch
+        env = EnvironmentSpec.from_dict(description["environment"])
+        self._algorithm = kind(options_from(kind.Options, description["options"]), env)
+        networks = self._algorithm.networks()
+        part = networks.policy if networks.acting in networks.policy else networks.critic
+        for name, module in part.items():
+            setattr(self._algorithm, name, module.eval())
+        FlatNetworks(part, networks.acting, trained=False).load(arrays["parameters"], "a policy")
+        self._network = part[networks.acting]
+        self._rows = ObservationScaling(description["observation"], arrays)
+        num_outputs = self._algorithm.distribution().num_outputs
+        self._head = make_head(description["distribution"], arrays, num_outputs)
+        self._by_itself = kind.acts_by_itself()
+
+    def uniform(self, num: int, rng: np.random.Generator) -> Drawn | None:
+        """``num`` uniformly random actions and their log densities; None where there are none."""
+        return self._head.uniform(num, rng)
+
+    def draw(
+        self, output: NDArray[Any], rng: np.random.Generator, place: Floats | None, log_prob: bool
+    ) -> Drawn:
+        """An action for each of the observations ``output`` ``[N, *obs_shape]``, and its log density."""
+        if self._by_itself:
+            if log_prob:
+                raise ValueError("an algorithm with an act() of its own gives no log probabilities")
+            return self._own_action(output, greedy=False), None
+        return self._head.draw(self._outputs(output), rng, place, log_prob)
+
+    def mode(self, output: NDArray[Any]) -> Actions:
+        """The deterministic action for each of the observations ``output``."""
+        if self._by_itself:
+            return self._own_action(output, greedy=True)
+        return self._head.mode(self._outputs(output))
+
+    def env_action(self, action: Actions) -> Actions:
+        """What an environment is given for an action."""
+        return self._head.env_action(action)
+
+    def _outputs(self, obs: NDArray[Any]) -> Floats:
+        with self._torch.inference_mode():
+            outputs: Floats = self._network(self._torch.from_numpy(self._rows(obs))).numpy()
+        return outputs
+
+    def _own_action(self, obs: NDArray[Any], *, greedy: bool) -> Actions:
+        with self._torch.inference_mode():
+            action: Actions = self._algorithm.act(self._torch.from_numpy(self._rows(obs)), greedy).numpy()
+        return action

@@ -1,0 +1,304 @@
+"""The half of an algorithm that one learner runs: a loss under autograd, its networks in one flat buffer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq import nn
+from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
+from spreeze_zmq.algorithms.flat_adam import FlatAdam
+from spreeze_zmq.algorithms.flat_networks import FlatNetworks
+from spreeze_zmq.algorithms.interface import Environment, Parameters
+from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
+from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
+from spreeze_zmq.device import captured
+from spreeze_zmq.errors import AlgorithmError
+from spreeze_zmq.replay import Batch
+
+#: Streams of random numbers that one seed is spread over: first weights, noise of each part.
+FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
+
+
+class AutogradHalf:
+    """One part of an algorithm: networks that it trains, those of the other part, and a step of its loss.
+
+    Noise comes from torch's default generator, which belongs to this half: a learner's process has one.
+
+    Args:
+        kind: the algorithm.
+        options: an instance of its ``Options``.
+        env: the environment's spec.
+        device: as torch names it.
+        seed: the run's; both halves of a run make the same first weights from it.
+        part: ``"critic"`` or ``"policy"``.
+
+    Raises:
+        AlgorithmError: its declarations do not fit together.
+    """
+
+    def __init__(
+        self, kind: type[Algorithm], options: Any, env: Environment, device: str, seed: int, part: str
+    ) -> None:
+        self._device = torch.device(device)
+        self._part = part
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_stream(seed, FIRST_WEIGHTS))
+            self.algorithm = kind(options, env)
+            networks = self.algorithm.networks()
+        parts = {"critic": dict(networks.critic), "policy": dict(networks.policy)}
+        for name, module in {**parts["critic"], **parts["policy"], **networks.targets}.items():
+            setattr(self.algorithm, name, module.to(self._device))
+        own, other = parts[part], parts["policy" if part == "critic" else "critic"]
+        acting = {**own, **other}.get(networks.acting)
+        if acting is None:
+            raise AlgorithmError(kind, f"networks() has no network {networks.acting!r} to act with")
+        self._layers = None if kind.acts_by_itself() else nn.describe(acting)
+        self._own = FlatNetworks(own, networks.acting, trained=True)
+        self._other = FlatNetworks(other, networks.acting, trained=False)
+        self._targets = FlatNetworks(networks.targets, networks.acting, trained=False)
+        if not self._own.num_trained:
+            raise AlgorithmError(kind, f"networks() gives the {part} part nothing to train")
+        self._adam = FlatAdam(
+            self._own.trained,
+            self._own.gradient,
+            options.learning_rate,
+            beta2=options.adam_beta2,
+            weight_decay=options.weight_decay,
+            num_decaying=self._own.num_weights,
+            max_gradient_norm=options.max_gradient_norm,
+        )
+        self._rows = ObservationRows(env, options.normalize_observations, self._device)
+        self._statistics = RunningStatistics(self._rows.size)
+        allow_tf32(options.precision, self._device)
+        wanted = "fp32" if options.precision == "auto" else options.precision
+        self._dtype = compute_dtype(wanted, self._device)
+        self._launch = captured(self._forward_and_backward, self._device)
+        self._priorities: torch.Tensor | None = None
+        self._loss_of: Callable[[Any], Loss | torch.Tensor] = getattr(self.algorithm, f"{part}_loss")
+        self._after = getattr(self.algorithm, f"after_{part}_step")
+        self.num_updates = 0
+        self.env_steps = 0
+        self.reseed(seed)
+
+    # --- an update
+
+    def update(self, batch: Any) -> Mapping[str, torch.Tensor]:
+        """One gradient step on a :class:`spreeze_zmq.replay.Batch`, on observations, or on a part of what
+        :meth:`prepare` gave; returns the loss's metrics.
+        """
+        metrics = self.backward(batch)
+        self.step()
+        return metrics
+
+    def backward(self, batch: Any) -> Mapping[str, torch.Tensor]:
+        """Fill ``gradient`` and move nothing.
+
+        Raises:
+            AlgorithmError: the loss is no finite scalar, or none that depends on what is trained.
+        """
+        self.algorithm.env_steps = self.env_steps
+        if isinstance(batch, Batch):
+            fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
+        else:
+            fields = dict(batch) if isinstance(batch, Mapping) else {"obs": batch}
+        self._names = tuple(fields)
+        return self._launch(*fields.values())
+
+    def _forward_and_backward(self, *tensors: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
+        """The device's part of an update; must be capturable as a CUDA graph."""
+        batch = SimpleNamespace(**dict(zip(self._names, tensors, strict=True)))
+        for name in ("obs", "next_obs"):
+            if getattr(batch, name, None) is not None:
+                setattr(batch, name, self._rows(getattr(batch, name)))
+        self._own.gradient.zero_()
+        enabled = self._dtype != torch.float32
+        with torch.autocast(self._device.type, self._dtype, enabled=enabled, cache_enabled=enabled):
+            returned = self._loss_of(batch)
+        loss = returned if isinstance(returned, Loss) else Loss(returned)
+        self._check(loss.loss)
+        loss.loss.backward()  # type: ignore[no-untyped-call]
+        self._priorities = None if loss.priorities is None else loss.priorities.detach()
+        return {
+            name: value.detach() for name, value in {f"{self._part}_loss": loss.loss, **loss.metrics}.items()
+        }
+
+    def _check(self, loss: Any) -> None:
+        name = f"{self._part}_loss"
+        if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
+            shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
+            hint = "return a scalar such as error.square().mean()"
+            raise AlgorithmError(self.algorithm, f"{name} returned {shape}, expected a scalar tensor; {hint}")
+        if not loss.requires_grad:
+            problem = (
+                f"{name} does not depend on any network of the {self._part} part: nothing can be trained"
+            )
+            raise AlgorithmError(self.algorithm, problem)
+        if self._device.type == "cpu" and not torch.isfinite(loss):
+            problem = f"{name} is {loss.item()} at update {self.num_updates + 1}"
+            hint = "a lower learning_rate, max_gradient_norm, or bounded rewards may help"
+            raise AlgorithmError(self.algorithm, f"{problem}; {hint}")
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move the parameters by the gradient, and do what follows a step."""
+        self._adam.step()
+        self._after()
+        self.num_updates += 1
+
+    def priorities(self) -> torch.Tensor:
+        """``[B]``: what the loss said of the last batch.
+
+        Raises:
+            AlgorithmError: it said nothing, though the replay is prioritised.
+        """
+        if self._priorities is None:
+            raise AlgorithmError(
+                self.algorithm, f"{self._part}_loss returns no priorities: Loss(..., priorities=error)"
+            )
+        return self._priorities
+
+    @torch.no_grad()
+    def prepare(self, rollouts: Any) -> dict[str, torch.Tensor]:
+        """The transitions of a round of rollouts (:class:`spreeze_zmq.replay.Round`) as ``[T * N, ...]``
+        tensors: ``obs`` (as they came), ``action``, ``log_prob`` and what ``targets_of`` returns.
+        """
+        self.algorithm.env_steps = self.env_steps
+        steps, envs = rollouts.reward.shape
+        rows = self._rows(rollouts.obs.flatten(0, 1)).view(steps + 1, envs, -1)
+        normalised = dataclasses.replace(rollouts, obs=rows, final_obs=self._rows(rollouts.final_obs))
+        made = self.algorithm.targets_of(normalised)
+        for name, value in made.items():
+            if value.shape[:2] != (steps, envs):
+                problem = (
+                    f"targets_of gives {name} of shape {tuple(value.shape)}, expected [{steps}, {envs}, ...]"
+                )
+                raise AlgorithmError(self.algorithm, problem)
+        fields = {"obs": rollouts.obs[:-1], "action": rollouts.action, "log_prob": rollouts.log_prob, **made}
+        return {name: value.flatten(0, 1) for name, value in fields.items()}
+
+    # --- what it is made of, and what it exchanges
+
+    @property
+    def weights(self) -> torch.Tensor:
+        """Flat float32: the acting network first, the part's other networks, then their buffers."""
+        return self._own.flat
+
+    @property
+    def trained(self) -> torch.Tensor:
+        """The parameters that :meth:`step` moves; a part of ``weights``."""
+        return self._own.trained
+
+    @property
+    def gradient(self) -> torch.Tensor:
+        """Flat, of ``trained``."""
+        return self._own.gradient
+
+    def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
+        """Take a published policy. Raises WireError where it does not fit."""
+        auxiliary = arrays.get("auxiliary", np.empty(0, np.float32))
+        self._other.load(np.concatenate((arrays["parameters"], auxiliary)), "a policy")
+        self._rows.adopt(arrays)
+
+    def load_critic(self, parameters: Parameters) -> None:
+        """Take published critics. Raises WireError where they do not fit."""
+        self._other.load(parameters, "critics")
+
+    def observe(self, obs: NDArray[Any]) -> None:
+        """Take observations ``[M, *obs_shape]`` into the statistics, which go into use when published."""
+        if self._rows.learned:
+            self._statistics.add(obs.reshape(len(obs), -1))
+
+    def description(self) -> dict[str, Any]:
+        """The policy as its message describes it: by its layers, or by the name of its class."""
+        self.algorithm.env_steps = self.env_steps
+        kind, observation = type(self.algorithm), self._rows.description()
+        described = {"observation": observation, "distribution": self.algorithm.distribution().describe()}
+        if self._layers is not None:
+            return {**described, "layers": self._layers}
+        return {
+            **described,
+            "class": f"{kind.__module__}:{kind.__qualname__}",
+            "options": dataclasses.asdict(self.algorithm.options),
+            "environment": self.algorithm.env.to_dict(),
+        }
+
+    def policy_arrays(self, weights: Parameters | None = None) -> dict[str, Parameters]:
+        """Every array of a policy message; the statistics in it are those that updates use from now on."""
+        if self._statistics.count:
+            mean, std = self._statistics.mean, self._statistics.std()
+            arrays = {"observation_mean": mean, "observation_std": std}
+            self._rows.adopt({name: array.astype(np.float32) for name, array in arrays.items()})
+        flat = self._own.flat.cpu().numpy().copy() if weights is None else weights
+        acting = len(flat) if self._layers is None else self._own.num_acting
+        auxiliary = {"auxiliary": flat[acting:]} if len(flat) > acting else {}
+        bounds = self.algorithm.distribution().arrays()
+        return {"parameters": flat[:acting], **auxiliary, **bounds, **self._rows.arrays()}
+
+    def extras(self, weights: Parameters | None = None) -> dict[str, float]:
+        """Nothing: what the other learner needs travels with the parameters."""
+        return {}
+
+    def set_rates(self, rates: Mapping[str, float]) -> None:
+        """Go on with other values of the options that follow the batch size."""
+        self.algorithm.options = dataclasses.replace(self.algorithm.options, **rates)
+        self._adam.learning_rate = self.algorithm.options.learning_rate
+        self._launch = captured(self._forward_and_backward, self._device)
+
+    def reseed(self, seed: int) -> None:
+        """Draw noise from another seed from here on."""
+        torch.manual_seed(_stream(seed, NOISE[self._part]))
+
+    # --- checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of everything that the next update depends on."""
+        cuda = self._device.type == "cuda"
+        return {
+            "own": self._own.flat.clone(),
+            "other": self._other.flat.clone(),
+            "targets": self._targets.flat.clone(),
+            "observations": self._rows.state_dict(),
+            "statistics": self._statistics.state_dict(),
+            "adam": self._adam.state_dict(),
+            "generator": torch.cuda.get_rng_state(self._device) if cuda else torch.get_rng_state(),
+            "num_updates": self.num_updates,
+            "env_steps": self.env_steps,
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state_dict()``."""
+        for networks, name in ((self._own, "own"), (self._other, "other"), (self._targets, "targets")):
+            networks.flat.copy_(state[name])
+        self._rows.load_state_dict(state["observations"])
+        self._statistics.load_state_dict(state["statistics"])
+        self._adam.load_state_dict(state["adam"])
+        if self._device.type == "cuda":
+            torch.cuda.set_rng_state(state["generator"].cpu(), self._device)
+        else:
+            torch.set_rng_state(state["generator"].cpu())
+        self.num_updates, self.env_steps = int(state["num_updates"]), int(state["env_steps"])
+
+
+def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
+    """Bytes that an update takes for each transition of its batch, estimated from above: of every layer what
+    the forward pass keeps and the backward pass makes of it, for the networks and as many targets.
+    """
+    networks = kind(options, env).networks()
+    modules = {**networks.critic, **networks.policy, **networks.targets}.values()
+    weights = [tensor for module in modules for tensor in module.parameters() if tensor.dim() > 1]
+    # Of an ensemble's weights [E, outputs, inputs] all outputs count.
+    widths = [tensor.shape[:2].numel() if tensor.dim() == 3 else tensor.shape[0] for tensor in weights]
+    return 4 * (16 * sum(widths) + 8 * int(np.prod(env.obs_shape)))
+
+
+def _stream(seed: int, stream: int) -> int:
+    """A seed of its own for one purpose."""
+    return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,155 @@
+"""Proximal policy optimisation, PPO (Schulman et al. 2017, arXiv 1707.06347), for rollouts of older policies.
+
+A rollout that was made by an older policy is corrected with V-trace (Espeholt et al. 2018, arXiv 1802.01561);
+one of the current policy needs no correction, and this is then the paper's PPO. Names are by time:
+``o_tm1, a_tm1`` led to ``r_t, discount_t, o_t``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.distributions import Categorical, Normal
+from spreeze_zmq.algorithms.lazy import nn, torch
+from spreeze_zmq.algorithms.options import RolloutOptions, option
+from spreeze_zmq.algorithms.returns import vtrace
+from spreeze_zmq.envs.spec import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+#: The last layer of a fresh policy is this small, so that its first actions prefer nothing.
+POLICY_OUTPUT_SCALE = 0.01
+#: Log standard deviations of a policy in a box stay within these.
+LOG_STD_LIMITS = (-10.0, 2.0)
+
+
+class PPO(Algorithm):
+    """A stochastic policy that moves a little with each round of rollouts, and a value network of its own."""
+
+    @dataclass(frozen=True)
+    class Options(RolloutOptions):
+        """Of PPO."""
+
+        max_gradient_norm: float = option(0.5, "longer gradients are shortened; 0 is never", minimum=0.0)
+        hidden_sizes: tuple[int, ...] = option((64, 64), "width of each hidden layer", minimum=1)
+        activation: str = option("tanh", "between the layers", choices=("relu", "elu", "silu", "tanh"))
+        layer_norm: bool = option(False, "normalise the hidden layers")
+        initial_log_std: float = option(
+            -0.5,
+            "of the policy at first, in actions of [-1, 1] where there are bounds",
+            minimum=LOG_STD_LIMITS[0],
+            maximum=LOG_STD_LIMITS[1],
+        )
+        clip_range: float = option(
+            0.2, "how far the odds of an action are moved from those of the policy that acted", minimum=0.0
+        )
+        entropy_coefficient: float = option(0.0, "weight of the policy's entropy in its loss", minimum=0.0)
+        gae_lambda: float = option(
+            0.95, "weight of longer returns in the advantages (1506.02438)", minimum=0.0, maximum=1.0
+        )
+        normalize_advantages: bool = option(True, "to mean 0 and deviation 1 in each batch")
+        correct_staleness: bool = option(
+            True, "weigh steps of older policies by V-trace (1802.01561); false trusts them as they are"
+        )
+        rho_bar: float = option(1.0, "V-trace: upper bound of the weights of rewards", minimum=0.0)
+        c_bar: float = option(1.0, "V-trace: upper bound of the weights of traces", minimum=0.0)
+
+    acts_in = ("box", "discrete", "multi_discrete")
+    needs_bounds = False
+
+    options: Options
+    value: Module
+    policy: Module
+
+    def __init__(self, options: Options, env: EnvironmentSpec) -> None:
+        super().__init__(options, env)
+        box = env.action_kind == "box"
+        self.actions: Normal | Categorical = Normal(env, *LOG_STD_LIMITS) if box else Categorical(env)
+
+    def networks(self) -> Networks:
+        """The value network; the policy, whose log standard deviations depend on no state."""
+        options, num_inputs = self.options, math.prod(self.env.obs_shape)
+        sizes, style = (num_inputs, *options.hidden_sizes), (options.activation, options.layer_norm)
+        value = nn.mlp((*sizes, 1), *style)
+        if isinstance(self.actions, Categorical):
+            policy = nn.mlp((*sizes, self.actions.num_outputs), *style, POLICY_OUTPUT_SCALE)
+        else:
+            num_actions = self.actions.num_actions
+            policy = nn.mlp((*sizes, num_actions), *style, POLICY_OUTPUT_SCALE)
+            policy.append(nn.Append(num_actions, options.initial_log_std))
+        return Networks(critic={"value": value}, policy={"policy": policy})
+
+    def targets_of(self, rollouts: Any) -> dict[str, Tensor]:
+        """Returns and advantages ``[T, N]`` of the current policy by the current value network.
+
+        After truncation the value of the episode's true last observation counts, after termination none; no
+        return reaches beyond the end of an episode.
+        """
+        num_steps, num_envs = rollouts.reward.shape
+        o_tm1 = rollouts.obs[:-1].flatten(0, 1)
+        v = self._value(rollouts.obs.flatten(0, 1)).view(num_steps + 1, num_envs)
+        v_tm1, v_t = v[:-1], v[1:].clone()
+        ended_at, ended_in = rollouts.final_index.long().unbind(1)
+        v_t[ended_at, ended_in] = self._value(rollouts.final_obs)
+        rho_tm1 = torch.ones_like(v_tm1)
+        if self.options.correct_staleness:
+            log_prob_tm1 = self.actions.log_prob(self.policy(o_tm1), rollouts.action.flatten(0, 1))
+            rho_tm1 = (log_prob_tm1.view(num_steps, num_envs) - rollouts.log_prob).exp()
+        targets, advantages = vtrace(
+            v_tm1,
+            v_t,
+            r_t=rollouts.reward,
+            discount_t=self.options.gamma * (~rollouts.terminated).float(),
+            continues_t=(~(rollouts.terminated | rollouts.truncated)).float(),
+            rho_tm1=rho_tm1,
+            gae_lambda=self.options.gae_lambda,
+            rho_bar=self.options.rho_bar,
+            c_bar=self.options.c_bar,
+        )
+        return {"target": targets, "advantage": advantages, "rho": rho_tm1}
+
+    def critic_loss(self, batch: Any) -> Loss:
+        """Half the squared error of the value."""
+        error = self._value(batch.obs) - batch.target
+        explained = 1.0 - error.detach().var(correction=0) / (batch.target.var(correction=0) + 1e-8)
+        metrics = {"target_mean": batch.target.mean(), "explained_variance": explained}
+        return Loss(0.5 * error.square().mean(), metrics)
+
+    def policy_loss(self, batch: Any) -> Loss:
+        """The clipped surrogate, equation 7, and the entropy bonus of equation 9.
+
+        The ratio is to the policy that acted, whichever it was: it corrects for the policy's choice of this
+        action, V-trace for the choices after it.
+        """
+        options, advantage = self.options, batch.advantage
+        if options.normalize_advantages:
+            advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+        output = self.policy(batch.obs)
+        log_ratio = self.actions.log_prob(output, batch.action) - batch.log_prob
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1.0 - options.clip_range, 1.0 + options.clip_range)
+        surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
+        entropy = self.actions.entropy(output).mean()
+        outside = ((ratio - 1.0).abs() > options.clip_range).float().mean()
+        metrics = {
+            "entropy": entropy.detach(),
+            # An estimate that is never negative: E[ratio - 1 - log ratio].
+            "kl": (ratio - 1.0 - log_ratio).detach().mean(),
+            "clipped": outside,
+            "rho": batch.rho.mean(),
+        }
+        return Loss(-surrogate - options.entropy_coefficient * entropy, metrics)
+
+    def _value(self, obs: Tensor) -> Tensor:
+        """``[B]``."""
+        value: Tensor = self.value(obs).float().squeeze(1)
+        return value
+
+    def distribution(self) -> Normal | Categorical:
+        """Normal in a box, else a choice by its logits."""
+        return self.actions

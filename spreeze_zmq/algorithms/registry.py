@@ -1,0 +1,129 @@
+"""From the name of an algorithm to its class, and from the class to the half that a learner runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import traceback
+from typing import Any
+
+from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
+from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.algorithms.options import TrainingOptions, nearest
+from spreeze_zmq.errors import InputError, InvalidEnvironment
+
+#: The shipped algorithms: the class in the module of that name.
+_SHIPPED = {"dqn": "DQN", "ppo": "PPO", "sac": "SAC", "td3": "TD3"}
+
+
+def names() -> tuple[str, ...]:
+    """The shipped algorithms, sorted."""
+    return tuple(sorted(_SHIPPED))
+
+
+def get(name: str) -> type[Algorithm]:
+    """The algorithm called ``name``: a shipped one, or ``"my_package.my_module:MyAlgorithm"``.
+
+    Raises:
+        InputError: there is none, its module cannot be imported, or the class is no complete algorithm.
+    """
+    if name in _SHIPPED:
+        module = importlib.import_module(f"spreeze_zmq.algorithms.{name}")
+        shipped: type[Algorithm] = getattr(module, _SHIPPED[name])
+        return shipped
+    if ":" not in name:
+        own = 'your own is named "my_module:MyAlgorithm"'
+        raise InputError(f"unknown algorithm {name!r}{nearest(name, _SHIPPED)}; {own}")
+    module_name, _, class_name = name.partition(":")
+    kind = getattr(_import(module_name, name), class_name, None)
+    if kind is None:
+        raise InputError(f"{name}: the module {module_name} has no class {class_name}")
+    _check(name, kind)
+    found: type[Algorithm] = kind
+    return found
+
+
+def _import(module_name: str, name: str) -> Any:
+    try:
+        return importlib.import_module(module_name)
+    except SyntaxError as error:
+        raise InputError(f"{name}: {error.filename}:{error.lineno}: {error.msg}") from None
+    except ModuleNotFoundError as error:
+        hint = (
+            "is it beside the topology, or installed?" if error.name == module_name.partition(".")[0] else ""
+        )
+        raise InputError(f"{name}: no module is called {error.name!r}; {hint}".rstrip("; ")) from None
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise InputError(
+            f"{name}: {place.filename}:{place.lineno}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _check(name: str, kind: Any) -> None:
+    """Raise InputError unless ``kind`` is a class that can be made an algorithm of."""
+    if not (inspect.isclass(kind) and issubclass(kind, Algorithm)):
+        raise InputError(f"{name}: {kind!r} is no class that inherits spreeze_zmq.algorithms.Algorithm")
+    missing = sorted(kind.__abstractmethods__)
+    if missing:
+        raise InputError(
+            f"{name}: {', '.join(missing)} must be defined: see spreeze_zmq.algorithms.Algorithm"
+        )
+    options = getattr(kind, "Options", None)
+    if not (inspect.isclass(options) and issubclass(options, TrainingOptions)):
+        groups = "ReplayOptions or RolloutOptions"
+        raise InputError(f"{name}: its Options must be a frozen dataclass that inherits {groups}")
+    if not dataclasses.is_dataclass(options) or "__dataclass_fields__" not in vars(options):
+        raise InputError(f"{name}: write @dataclass(frozen=True) above class Options")
+
+
+def make(part: str, kind: type[Algorithm], options: Any, env: Environment, device: str, seed: int) -> Any:
+    """The half of an algorithm that trains ``part``, ``"critic"`` or ``"policy"``, initialised from ``seed``.
+
+    Hand-derived halves are taken where the very class names some and its option ``use_tuned`` allows it.
+
+    Raises:
+        InvalidEnvironment: it cannot act there.
+        InputError: its declarations do not fit together.
+    """
+    assert part in PARTS, part
+    check(kind, options, env)
+    if tuned := _tuned(kind, options):
+        return getattr(tuned, f"make_{part}")(options, env, device, seed)
+    from spreeze_zmq.algorithms.half import AutogradHalf
+
+    return AutogradHalf(kind, options, env, device, seed, part)
+
+
+def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
+    """Raise InvalidEnvironment where an algorithm cannot act in ``env``, naming the shipped ones that can."""
+    try:
+        kind.check(env, options)
+    except InvalidEnvironment as error:
+        able = [repr(name) for name in names() if _fits(get(name), env)]
+        hint = f"; algorithm = {' or '.join(able)} could" if able else ""
+        raise InvalidEnvironment(f"{error}{hint}") from None
+
+
+def _fits(kind: type[Algorithm], env: Environment) -> bool:
+    try:
+        kind.check(env, kind.Options())
+    except InvalidEnvironment:
+        return False
+    return True
+
+
+def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
+    """Upper bound of the bytes that an update takes for each transition of its batch."""
+    if tuned := _tuned(kind, options):
+        return int(tuned.batch_bytes(options, env))
+    from spreeze_zmq.algorithms import half
+
+    return half.batch_bytes(kind, options, env)
+
+
+def _tuned(kind: type[Algorithm], options: Any) -> Any:
+    """The module of hand-derived halves; None where there is none, or where it is not wanted."""
+    name = vars(kind).get("tuned", "")
+    return importlib.import_module(name) if name and getattr(options, "use_tuned", True) else None

@@ -1,0 +1,57 @@
+"""What the steps of rollouts were worth: returns and advantages of a policy other than the one that acted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spreeze_zmq.algorithms.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def vtrace(
+    v_tm1: Tensor,
+    v_t: Tensor,
+    r_t: Tensor,
+    discount_t: Tensor,
+    continues_t: Tensor,
+    rho_tm1: Tensor,
+    *,
+    gae_lambda: float = 1.0,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """V-trace targets and advantages (Espeholt et al. 2018, arXiv 1802.01561, equation 1 and section 4.2).
+
+    With ``rho_tm1 = 1`` these are the TD(lambda) returns and the generalised advantage estimates of Schulman
+    et al. 2015 (arXiv 1506.02438, equation 16).
+
+    Args:
+        v_tm1: value of the state in which the step was taken, ``[T, N]``, as are the others.
+        v_t: value of the state to which it led; of an episode's true last state where one ended.
+        r_t: reward of the step.
+        discount_t: gamma, or 0 after termination.
+        continues_t: 1, or 0 where the episode ended: the next row is then of another one.
+        rho_tm1: probability of the step's action under the policy in question over that under the one that
+            acted.
+        gae_lambda: weight of longer returns, the lambda of the paper's remark 2.
+        rho_bar: upper bound of ``rho_tm1`` in the temporal differences; sets what value is converged to.
+        c_bar: upper bound of it in the traces; sets how fast.
+
+    Returns:
+        Targets for ``v_tm1``, and advantages of the actions, which are not multiplied by ``rho_tm1``: a loss
+        with an importance ratio of its own does so. Both ``[T, N]``.
+    """
+    delta_tm1 = rho_tm1.clamp(max=rho_bar) * (r_t + discount_t * v_t - v_tm1)
+    trace_tm1 = gae_lambda * continues_t * discount_t
+    c_tm1 = rho_tm1.clamp(max=c_bar)
+    # How far the target of the next state is from its value; nothing is known beyond the last row.
+    correction_t = torch.zeros_like(v_t[0])
+    targets, advantages = torch.empty_like(v_tm1), torch.empty_like(v_tm1)
+    for step in range(len(v_tm1) - 1, -1, -1):
+        beyond = trace_tm1[step] * correction_t
+        advantages[step] = r_t[step] + discount_t[step] * v_t[step] + beyond - v_tm1[step]
+        correction_t = delta_tm1[step] + c_tm1[step] * beyond
+        targets[step] = v_tm1[step] + correction_t
+    return targets, advantages

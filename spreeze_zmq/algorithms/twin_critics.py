@@ -1,0 +1,134 @@
+"""Twin critics, of one expected return or of a distribution over returns: what SAC and TD3 share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spreeze_zmq.algorithms.algorithm import Loss
+from spreeze_zmq.algorithms.lazy import nn, torch
+from spreeze_zmq.algorithms.options import ReplayOptions, option
+from spreeze_zmq.algorithms.return_distribution import divergence, project
+from spreeze_zmq.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from spreeze_zmq.nn import Ensemble
+
+#: The last layer of a fresh policy is this small, so that its first actions are about the middle of the
+#: bounds and none saturates.
+POLICY_OUTPUT_SCALE = 0.01
+
+
+@dataclass(frozen=True)
+class TwinCriticOptions(ReplayOptions):
+    """Of an actor-critic whose critics are twins."""
+
+    learning_rate: float = option(
+        1e-3, "Adam's step size, of critics and policy alike", minimum=0.0, follows="sqrt"
+    )
+    tau: float = option(
+        0.01,
+        "how far the target networks move to the trained ones in an update",
+        minimum=0.0,
+        maximum=1.0,
+        follows="average",
+    )
+    hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1)
+    critic_hidden_sizes: tuple[int, ...] = option((), "likewise, of the critics alone", minimum=1)
+    actor_hidden_sizes: tuple[int, ...] = option((), "likewise, of the policy alone", minimum=1)
+    activation: str = option("relu", "between the layers", choices=("relu", "elu", "silu", "tanh"))
+    layer_norm: bool = option(
+        False, "normalise the hidden layers of the critics (2302.02948: bounds extrapolation)"
+    )
+    actor_layer_norm: bool = option(False, "normalise the hidden layers of the policy")
+    twin_critics: str = option(
+        "min",
+        "bootstrap from the lower critic, or from the mean of both (2512.01996: for large batches)",
+        choices=("min", "mean"),
+    )
+    num_atoms: int = option(
+        1, "above 1, critics learn a distribution over so many returns (C51, 1707.06887)", minimum=1
+    )
+    v_min: float = option(-100.0, "lowest return of the distribution")
+    v_max: float = option(1000.0, "highest return of the distribution")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.v_min >= self.v_max:
+            raise InputError(f"v_min = {self.v_min:g} must lie below v_max = {self.v_max:g}")
+
+
+def twin_networks(options: TwinCriticOptions, num_inputs: int) -> Ensemble:
+    """Two fresh critics, from rows of observation and action to ``[2, B, num_atoms]``."""
+    sizes = (num_inputs, *(options.critic_hidden_sizes or options.hidden_sizes), options.num_atoms)
+    return nn.ensemble(2, lambda: nn.mlp(sizes, options.activation, options.layer_norm))
+
+
+class TwinCritics:
+    """The meaning of the outputs ``[2, B, num_atoms]`` of twin critics, and their loss.
+
+    One atom is the expected return itself; more are the logits of a distribution over returns. ``"min"``
+    takes the critic that expects less (Fujimoto et al. 2018, arXiv 1802.09477), ``"mean"`` both alike.
+    """
+
+    def __init__(self, options: TwinCriticOptions) -> None:
+        self._lowest = options.twin_critics == "min"
+        self._num_atoms = options.num_atoms
+        self._range = options.v_min, options.v_max
+
+    def expected(self, output: Tensor) -> Tensor:
+        """The expected return of each critic, ``[2, B]``."""
+        if self._num_atoms == 1:
+            return output.squeeze(2).float()
+        returns = torch.linspace(*self._range, self._num_atoms, device=output.device)
+        return output.float().softmax(2) @ returns
+
+    def value(self, output: Tensor) -> Tensor:
+        """The expected return ``[B]`` of both critics together."""
+        expected = self.expected(output)
+        return expected.amin(0) if self._lowest else expected.mean(0)
+
+    def target(self, output_t: Tensor, r_t: Tensor, discount_t: Tensor) -> Tensor:
+        """What to learn for ``r_t + discount_t * return``: ``[B]``, or probabilities ``[B, num_atoms]``.
+
+        Args:
+            output_t: of the target critics at the next state, ``[2, B, num_atoms]``.
+            r_t: ``[B]``.
+            discount_t: ``[B]``.
+        """
+        if self._num_atoms == 1:
+            return r_t + discount_t * self.value(output_t)
+        probability_t = output_t.float().softmax(2)
+        if self._lowest:
+            first, second = self.expected(output_t)
+            probability = torch.where((first <= second).unsqueeze(1), probability_t[0], probability_t[1])
+        else:
+            probability = probability_t.mean(0)
+        return project(probability, r_t, discount_t, *self._range)
+
+    def loss(self, output_tm1: Tensor, target_tm1: Tensor, weight: Tensor | None) -> Loss:
+        """Half the squared error, or the divergence from the target's distribution; summed over the critics.
+
+        Args:
+            output_tm1: of the critics, ``[2, B, num_atoms]``.
+            target_tm1: of ``target``; no gradient flows into it.
+            weight: ``[B]``, of each transition, or None.
+        """
+        target_tm1 = target_tm1.detach()
+        if self._num_atoms == 1:
+            error = output_tm1.squeeze(2).float() - target_tm1
+            loss = 0.5 * error.square()
+            target_mean = target_tm1.mean()
+        else:
+            error = loss = divergence(output_tm1, target_tm1)
+            returns = torch.linspace(*self._range, self._num_atoms, device=output_tm1.device)
+            target_mean = (target_tm1 @ returns).mean()
+        metrics = {
+            "critic_loss": loss.detach().mean(),
+            "q_mean": self.expected(output_tm1.detach()).mean(),
+            "target_mean": target_mean,
+        }
+        weighted = loss if weight is None else loss * weight
+        return Loss(weighted.mean(1).sum(), metrics, priorities=error.detach().abs().mean(0))

@@ -1,0 +1,202 @@
+"""EnvPool's environments, with same-step autoreset in place of its extra steps that only reset."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.errors import InvalidEnvironment
+
+HOW_TO_INSTALL = "pip install 'spreeze_zmq[envpool]'"
+_OWN_ARGUMENTS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "base_path")
+
+
+class EnvPoolBatch(BatchedEnv):
+    """``num_envs`` of EnvPool's environments, stepped by its threads.
+
+    EnvPool resets an environment in the step after the one that ended its episode, and returns that too.
+    Here the reset follows at once, and its observation is returned with the step that ended the episode.
+    Infos are left out. Observations keep EnvPool's dtype. With ``batch_size`` below ``num_envs``
+    only ``send`` and ``recv`` step.
+
+    Args:
+        env_id: one of EnvPool's names.
+        num_envs: how many.
+        batch_size: how many ``recv`` waits for; ``num_envs``, or at most half of it and a divisor of it.
+        seed: environment ``i`` is seeded with ``seed + i``.
+        kwargs: of EnvPool's configuration.
+
+    Raises:
+        InvalidEnvironment: EnvPool is not installed, or cannot make the environment.
+    """
+
+    backend = "envpool"
+
+    def __init__(self, env_id: str, num_envs: int, batch_size: int, seed: int, kwargs: Mapping[str, Any]):
+        if reason := why_not(env_id):
+            raise InvalidEnvironment(f"{env_id}: backend 'envpool' cannot do it: {reason}")
+        if batch_size < num_envs and (2 * batch_size > num_envs or num_envs % batch_size):
+            raise InvalidEnvironment(
+                f"{env_id}: EnvPool's batch_size is num_envs ({num_envs}) or a divisor of it, not"
+                f" {batch_size}"
+            )
+        self._kwargs = dict(kwargs)
+        self.batch_size = batch_size
+        self._first_seeds = [seed + i for i in range(num_envs)]
+        self._pool = self._make_pool(env_id, num_envs, self._first_seeds)
+        spec = self._pool.spec
+        spaces = spec.observation_space, spec.action_space
+        limit = int(spec.config.max_episode_steps)
+        super().__init__(env_id, num_envs, *spaces, None, seed, limit)
+        self.batch_size = batch_size
+        self._fresh = True
+        self._ready: list[tuple[int, Any, float, bool, bool, Any]] = []
+        self._ending: dict[int, tuple[float, bool, bool, Any]] = {}
+        self._under_way = 0
+        self._idle_action = np.zeros(self._action_shape, self._action_dtype)
+
+    def _make_pool(self, env_id: str, num_envs: int, seeds: Sequence[int]) -> Any:
+        import envpool
+
+        wrong = [name for name in self._kwargs if name in _OWN_ARGUMENTS]
+        if wrong:
+            raise InvalidEnvironment(f"{env_id}: '{wrong[0]}' of EnvPool is set by the system")
+        config = {"num_envs": num_envs, "batch_size": self.batch_size, "env_seed": [s % 2**31 for s in seeds]}
+        try:
+            return envpool.make(env_id, env_type="gymnasium", **config, **self._kwargs)
+        except Exception as error:
+            words = " ".join(str(error).split())
+            raise InvalidEnvironment(
+                f"{env_id}: EnvPool could not make it: {type(error).__name__}: {words}"
+            ) from error
+
+    def _advance(self, actions: NDArray[Any]) -> Step:
+        if self.batch_size < self.num_envs:
+            raise RuntimeError(
+                f"{self.env_id}: EnvPool with batch_size={self.batch_size} steps by send() and recv() alone"
+            )
+        obs, reward, terminated, truncated, _ = self._pool.step(actions)
+        return np.array(obs), np.array(reward, np.float64), terminated, truncated, {}
+
+    def _restart(
+        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        whole = len(rows) == self.num_envs
+        if any(seed is not None for seed in seeds) and not (self._fresh and list(seeds) == self._first_seeds):
+            if not whole:
+                raise ValueError(f"{self.env_id}: EnvPool seeds all of its environments or none")
+            self._make_again([self._seed + i if seed is None else seed for i, seed in enumerate(seeds)])
+        elif self.batch_size < self.num_envs and not self._fresh:
+            entropy = np.random.SeedSequence((self._seed % 2**63, self._num_steps))
+            self._make_again([int(seed) for seed in entropy.generate_state(self.num_envs)])
+        self._fresh = False
+        if self.batch_size == self.num_envs:
+            obs, info = self._pool.reset(rows.astype(np.int32))
+            return np.array(obs[np.argsort(info["env_id"])]), {}
+        if not whole:
+            raise ValueError(
+                f"{self.env_id}: EnvPool with a batch_size resets all of its environments or none"
+            )
+        return self._reset_all(), {}
+
+    def _make_again(self, seeds: Sequence[int]) -> None:
+        """Make the pool again: EnvPool takes seeds only then."""
+        self._pool.close()
+        self._pool = self._make_pool(self.env_id, self.num_envs, seeds)
+
+    def _reset_all(self) -> NDArray[Any]:
+        self._ready, self._ending, self._under_way = [], {}, 0
+        self._pool.async_reset()
+        obs: NDArray[Any] | None = None
+        for _ in range(self.num_envs // self.batch_size):
+            some, *_, info = self._pool.recv()
+            if obs is None:
+                obs = np.empty((self.num_envs, *some.shape[1:]), some.dtype)
+            obs[info["env_id"]] = some
+        assert obs is not None
+        return obs
+
+    # First-finished batches.
+
+    def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
+        """Start a step of the environments ``env_id`` ``[B]`` (default all) by actions ``[B, *action]``."""
+        if self.batch_size == self.num_envs:
+            super().send(actions, env_id)
+            return
+        ids = np.arange(self.num_envs) if env_id is None else np.asarray(env_id)
+        actions = self._checked(actions, len(ids))
+        self._under_way += len(ids)
+        self._pool.send(actions, ids.astype(np.int32))
+
+    def recv(self) -> Step:
+        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` names them."""
+        if self.batch_size == self.num_envs:
+            return super().recv()
+        count = self.batch_size
+        while len(self._ready) < count:
+            if self._under_way < count:
+                raise RuntimeError(
+                    f"{self.env_id}: recv() of {count} environments, but only"
+                    f" {self._under_way + len(self._ready)} are under way"
+                )
+            self._take()
+        given, self._ready = self._ready[:count], self._ready[count:]
+        ids, obs, reward, terminated, truncated, finals = zip(*given, strict=True)
+        rows = np.array(ids)
+        self._num_steps += 1
+        self._length[rows] += 1
+        result = np.array(obs), np.array(reward), np.array(terminated), np.array(truncated)
+        self._return[rows] += result[1]
+        info: dict[str, Any] = {"env_id": rows}
+        ended = result[2] | result[3]
+        if ended.any():
+            final_obs = result[0].copy()
+            for row in ended.nonzero()[0]:
+                final_obs[row] = finals[row]
+            info |= self._end_episodes(rows, ended, final_obs)
+        return *result, info
+
+    def _take(self) -> None:
+        """Receive one batch of EnvPool's; an episode that ended is reset before ``recv`` returns it."""
+        obs, reward, terminated, truncated, info = self._pool.recv()
+        ids = info["env_id"]
+        ended = terminated | truncated
+        again = []
+        for k, row in enumerate(ids.tolist()):
+            if row in self._ending:  # this is the reset
+                *outcome, final = self._ending.pop(row)
+                self._ready.append((row, obs[k], *outcome, final))
+            elif ended[k]:
+                self._ending[row] = float(reward[k]), bool(terminated[k]), bool(truncated[k]), obs[k]
+                again.append(row)
+            else:
+                self._ready.append((row, obs[k], float(reward[k]), False, False, None))
+        self._under_way -= len(ids) - len(again)
+        if again:
+            self._pool.send(np.stack([self._idle_action] * len(again)), np.array(again, np.int32))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End EnvPool's threads."""
+        if hasattr(self, "_pool"):
+            self._pool.close()
+
+
+def why_not(env_id: str) -> str:
+    """Why EnvPool cannot make this environment; empty where it can."""
+    if find_spec("envpool") is None:
+        return f"EnvPool is not installed ({HOW_TO_INSTALL})"
+    import envpool
+
+    names = envpool.list_all_envs()
+    if env_id in names:
+        space = envpool.make_spec(env_id).observation_space
+        return "" if isinstance(space, Box) else f"EnvPool gives its observations as a {type(space).__name__}"
+    near = difflib.get_close_matches(env_id, names, 3, 0.6)
+    return f"EnvPool has no {env_id}" + (f" (did you mean {' or '.join(near)}?)" if near else "")

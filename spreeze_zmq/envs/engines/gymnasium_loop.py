@@ -1,0 +1,142 @@
+"""Any Gymnasium environment: a lean loop that writes into one batch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import TimeLimit
+from numpy.typing import NDArray
+
+from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.engines.spaces import fitted
+
+
+class GymnasiumLoop(BatchedEnv):
+    """``num_envs`` environments, stepped one after the other.
+
+    One array counts the steps of all episodes, in place of each environment's outermost ``TimeLimit``.
+    Observations and actions are made to fit by ``engines.spaces``.
+
+    Args:
+        env_id: name in messages.
+        make_one: makes one environment.
+        num_envs: how many.
+        seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
+        step_info: whether to gather the environments' infos, which may cost more than the step.
+
+    Attributes:
+        at: ``[1]`` int64, the environment that is being stepped; a worker puts shared memory in its place.
+
+    Raises:
+        InvalidEnvironment: the environment cannot be made, or its observations have no fixed size.
+    """
+
+    backend = "gymnasium"
+
+    def __init__(
+        self,
+        env_id: str,
+        make_one: Callable[[], gymnasium.Env[Any, Any]],
+        num_envs: int,
+        seed: int,
+        step_info: bool,
+    ):
+        self._make_one, self._step_info = make_one, step_info
+        made = [make_one() for _ in range(num_envs)]
+        self.envs = [fitted(env_id, without_limit(env)) for env in made]
+        one, limit = made[0], time_limit(made[0])
+        spaces = self.envs[0].observation_space, self.envs[0].action_space
+        super().__init__(
+            env_id, num_envs, *spaces, limit if isinstance(one, TimeLimit) else None, seed, limit
+        )
+        self.spec, self.render_mode = one.spec, one.render_mode
+        self.metadata = {**one.metadata, **type(self).metadata}
+        self._steps = [env.step for env in self.envs]
+        self.at = np.zeros(1, np.int64)
+        self._obs_dtype: Any = spaces[0].dtype
+        self._obs_shape = spaces[0].shape or ()
+
+    def _advance(self, actions: NDArray[Any]) -> Step:
+        num_envs = self.num_envs
+        obs = np.empty((num_envs, *self._obs_shape), self._obs_dtype)
+        reward = np.empty(num_envs)
+        terminated, truncated = np.empty(num_envs, np.bool_), np.empty(num_envs, np.bool_)
+        info: dict[str, Any] = {}
+        gather = self._step_info
+        at = self.at
+        for row, step in enumerate(self._steps):
+            at[0] = row
+            try:
+                obs[row], reward[row], terminated[row], truncated[row], one = step(actions[row])
+                if gather and one:
+                    info = self._add_info(info, one, row)
+            except Exception as error:
+                obs[row], reward[row], terminated[row], truncated[row] = 0, 0.0, False, False
+                self._raised(row, "step", error)
+        return obs, reward, terminated, truncated, info
+
+    def _restart(
+        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        first = np.empty((len(rows), *self._obs_shape), self._obs_dtype)
+        info: dict[str, Any] = {}
+        for k, row in enumerate(rows.tolist()):
+            self.at[0] = row
+            first[k], begun = self._reset_one(row, seeds[k], options)
+            if self._step_info and begun:
+                info = self._add_info(info, begun, row)
+        return first, info
+
+    def _reset_one(
+        self, row: int, seed: int | None, options: dict[str, Any] | None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset one environment; one that raises is made again and given another seed."""
+        while True:
+            try:
+                obs, info = self.envs[row].reset(seed=seed, options=options)
+                if np.shape(obs) != self._obs_shape:
+                    raise ValueError(f"an observation of shape {np.shape(obs)}, not {self._obs_shape}")
+                return obs, info
+            except Exception as error:
+                self._raised(row, "reset", error)
+                seed = self._repair(row)
+                self._failed.discard(row)
+
+    def _replace(self, row: int) -> None:
+        """Replace an environment that failed by a new one."""
+        with contextlib.suppress(Exception):  # a broken environment may raise in closing too
+            self.envs[row].close()
+        self.envs[row] = fitted(self.env_id, without_limit(self._make_one()))
+        self._steps[row] = self.envs[row].step
+
+    def render(self) -> tuple[Any, ...]:
+        """One frame of each environment."""
+        return tuple(env.render() for env in self.envs)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method (or read an attribute) of each environment."""
+        found = [env.get_wrapper_attr(name) for env in self.envs]
+        return tuple(value(*args, **kwargs) if callable(value) else value for value in found)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close each environment."""
+        for env in self.envs:
+            env.close()
+
+
+def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """The environment inside an outermost ``TimeLimit``."""
+    return env.env if isinstance(env, TimeLimit) else env
+
+
+def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """Steps after which the outermost ``TimeLimit`` among the wrappers truncates; ``None`` without one."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            return int(env._max_episode_steps)
+        env = env.env
+    return None

@@ -1,0 +1,91 @@
+"""Native tasks, stepped for the whole batch at once with no loop over environments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.utils import seeding
+from numpy.typing import NDArray
+
+from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.task import Task
+
+_ALL = slice(None)
+
+
+class NativeBatch(BatchedEnv):
+    """``num_envs`` environments of one task.
+
+    Args:
+        env_id: name in messages.
+        task: the task; its state is allocated here.
+        num_envs: how many.
+        max_episode_steps: the time limit; ``None`` for none.
+        seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
+        step_info: whether ``step`` returns the task's info.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        task: Task,
+        num_envs: int,
+        max_episode_steps: int | None,
+        seed: int,
+        step_info: bool,
+    ):
+        self.task = task
+        task.allocate(num_envs)
+        spaces = task.observation_space, task.action_space
+        super().__init__(env_id, num_envs, *spaces, max_episode_steps, seed)
+        self.backend = task.backend
+        self._step_info = step_info
+        self._rngs = [np.random.default_rng(0)] * num_envs
+        self._all, self._none = np.ones(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
+        self._all.flags.writeable = False
+
+    def _advance(self, actions: NDArray[Any]) -> Step:
+        task = self.task
+        try:
+            task.advance(actions)
+        except RuntimeError as error:
+            failed = getattr(error, "ids", None)  # MuJoCo names the simulations that failed
+            if failed is None:
+                raise
+            for row in failed.tolist():
+                self._raised(row, "step", error)
+        reward, terminated, parts = task.outcome(actions)
+        info: dict[str, Any] = {}
+        if self._step_info:
+            for name, value in {**task.state_info(_ALL), **parts}.items():
+                info[name], info[f"_{name}"] = _owned(value), self._all
+        obs = _owned(task.observe(_ALL))
+        return obs, np.array(reward, np.float64), np.array(terminated, np.bool_), self._none, info
+
+    def _restart(
+        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        for row, seed in zip(rows, seeds, strict=True):
+            if seed is not None:
+                self._rngs[row] = seeding.np_random(seed)[0]
+        self.task.begin(rows, [self._rngs[row] for row in rows], options)
+        info: dict[str, Any] = {}
+        if self._step_info:
+            mask = np.zeros(self.num_envs, np.bool_)
+            mask[rows] = True
+            for name, value in self.task.state_info(rows).items():
+                whole = np.zeros((self.num_envs, *value.shape[1:]), value.dtype)
+                whole[rows] = value
+                info[name], info[f"_{name}"] = whole, mask
+        return self.task.observe(rows), info
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Free the task's state."""
+        self.task.close()
+
+
+def _owned(array: NDArray[Any]) -> NDArray[Any]:
+    """``array``, or a copy where it is a view of state that the next step changes."""
+    return array if array.flags.owndata else array.copy()

@@ -1,0 +1,97 @@
+"""Chooses the fastest engine that can step an environment, and makes a batch of it in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.engines.envpool_batch import EnvPoolBatch, why_not
+from spreeze_zmq.envs.source import EnvironmentSource, find
+from spreeze_zmq.envs.task import Task
+from spreeze_zmq.errors import InvalidEnvironment
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine that steps one kind of environment."""
+
+    env_id: str
+    kwargs: Mapping[str, Any]  # of the environment's constructor
+    backend: str  # mujoco, numpy, envpool or gymnasium
+    reason: str  # why this one, in words
+    source: EnvironmentSource | None = None  # what makes the environments; None for EnvPool
+    task: type[Task] | None = None  # the native task, where one is stepped
+
+    def make(
+        self,
+        num_envs: int,
+        seed: int,
+        batch_size: int | None = None,
+        *,
+        step_info: bool = False,
+        randomize: Mapping[str, Any] | None = None,
+        num_threads: int = 1,
+    ) -> BatchedEnv:
+        """A batch in this process; the arguments are those of ``envs.make``.
+
+        Raises:
+            InvalidEnvironment: it cannot be made; says why.
+        """
+        env: BatchedEnv
+        if self.source is None:
+            env = EnvPoolBatch(self.env_id, num_envs, batch_size or num_envs, seed, self.kwargs)
+        elif batch_size not in (None, num_envs):
+            raise InvalidEnvironment(
+                f"{self.env_id}: environments of one process step together, so batch_size is num_envs"
+                f" ({num_envs}), not {batch_size} (num_workers spreads them over processes)"
+            )
+        elif self.task is not None:
+            options = (step_info, randomize, num_threads)
+            env = self.source.make_native(self.task, num_envs, self.kwargs, seed, *options)
+        else:
+            from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
+
+            make_one = partial(self.source.make_one, self.kwargs)
+            env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info)
+        env.backend_reason = self.reason
+        return env
+
+
+def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Engine:
+    """The engine for an environment.
+
+    Args:
+        env_id: as for ``envs.make``.
+        kwargs: arguments of its constructor.
+        backend: the engine's name, or ``auto`` for the fastest that can do it.
+
+    Raises:
+        InvalidEnvironment: there is no such environment, or the backend cannot step it.
+    """
+    if backend == "envpool":
+        return Engine(env_id, kwargs, "envpool", "asked for")
+    try:
+        source = find(env_id)
+    except InvalidEnvironment as error:
+        if backend != "auto" or ":" in env_id:
+            raise
+        if reason := why_not(env_id):
+            raise InvalidEnvironment(f"{error}; {reason}") from None
+        return Engine(env_id, kwargs, "envpool", "Gymnasium does not have it, EnvPool does")
+    task, reason = source.native(kwargs)
+    if backend == "auto":
+        if task is not None:
+            return Engine(env_id, kwargs, task.backend, reason, source, task)
+        if source.is_gymnasiums_own(kwargs) and not why_not(env_id):
+            reason += "; EnvPool steps it in C++, Gymnasium in Python"
+            return Engine(env_id, kwargs, "envpool", reason)
+        return Engine(env_id, kwargs, "gymnasium", reason, source)
+    if backend == "gymnasium" and not source.is_own_task:
+        return Engine(env_id, kwargs, backend, "asked for", source)
+    if task is None or task.backend != backend:
+        have = reason if task is None else f"its native task runs on {task.backend}"
+        raise InvalidEnvironment(f"{env_id}: backend '{backend}' cannot do it: {have}")
+    return Engine(env_id, kwargs, backend, "asked for", source, task)

@@ -1,0 +1,272 @@
+"""A batch whose environments run in worker processes; ``recv`` returns the first that finish."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.failures import Failure
+from spreeze_zmq.envs.parallel.slots import Slots, layout_of
+from spreeze_zmq.envs.parallel.units import UNIT, divide
+from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool
+from spreeze_zmq.errors import EnvironmentFailure
+
+
+class WorkerBatch(BatchedEnv):
+    """``num_envs`` environments in ``num_workers`` processes.
+
+    The environments that a worker steps at once are a unit: its share where ``recv`` waits for all, else
+    single environments, or equal groups where a native task steps several as fast as one. The environments'
+    own infos stay in their processes.
+
+    A worker that dies, or whose step takes longer than ``step_timeout_s``, is started again; the episodes of
+    its environments are truncated at the last observation that was returned.
+
+    Args:
+        like: one such environment in this process, from which spaces, limit and backend are taken.
+        num_envs: number of environments.
+        num_workers: processes, at most ``num_envs``.
+        batch_size: how many environments ``recv`` waits for.
+        seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
+        arguments: ``make`` of the workers' settings, see ``Worker``; plain data.
+        step_timeout_s: seconds after which a step counts as hanging; ``None`` for never.
+
+    Raises:
+        InvalidEnvironment: spaces that do not fit into shared memory.
+        EnvironmentFailure: the workers did not start.
+    """
+
+    def __init__(
+        self,
+        like: BatchedEnv,
+        num_envs: int,
+        num_workers: int,
+        batch_size: int,
+        seed: int,
+        arguments: dict[str, Any],
+        step_timeout_s: float | None,
+    ):
+        spaces = like.single_observation_space, like.single_action_space
+        super().__init__(like.env_id, num_envs, *spaces, like.max_episode_steps, seed, like.episode_limit)
+        self.spec, self.render_mode, self.backend = like.spec, None, like.backend
+        self.metadata = {**like.metadata, "render_modes": []}
+        self.batch_size, self.num_workers = batch_size, num_workers
+        self.step_timeout_s = math.inf if step_timeout_s is None else step_timeout_s
+        units = divide(num_envs, num_workers, batch_size, single=like.backend == "gymnasium")
+        slots = Slots(layout_of(self.env_id, num_envs, num_workers, *spaces))
+        self.slots = slots
+        # Per unit: its rows, its worker, whether it is under way. Per worker: units under way, since when.
+        self._rows = [np.arange(first, first + count) for own in units for first, count in own]
+        self._unit_of = np.repeat(np.arange(len(self._rows)), [len(rows) for rows in self._rows])
+        self._worker_of = [worker for worker, own in enumerate(units) for _ in own]
+        self._busy = np.zeros(len(self._rows), np.bool_)
+        self._pending = [0] * num_workers
+        self._since_s = [0.0] * num_workers
+        self._looked_s = 0.0
+        self._killed: dict[int, str] = {}
+        self._noted = np.zeros(num_workers, np.int64)
+        self._returned = np.zeros_like(slots.obs)  # the last observation returned of each environment
+        self._all_units = list(range(len(self._rows)))
+        self.pool = WorkerPool(slots, units, {"seed": seed, "make": arguments})
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """As in every batch; results under way are waited for and dropped. The info is empty."""
+        self._collect(int(self._busy.sum()))
+        options = dict(options) if options else {}
+        mask = options.pop("reset_mask", None)
+        slots, seeds = self.slots, self._seeds(seed)
+        slots.chosen[:] = True if mask is None else mask
+        slots.seed[:] = [-1 if seed is None else seed for seed in seeds]
+        slots.put_options(options or None)
+        chosen = slots.chosen.nonzero()[0]
+        units = np.unique(self._unit_of[chosen])
+        self._started = True
+        self._request(units.tolist(), reset=True)
+        with self.failures.none_tolerated():
+            self._collect(len(units))
+            self._note_failures()
+        self._length[chosen], self._return[chosen] = 0, 0.0
+        obs = np.zeros_like(slots.obs)
+        obs[chosen] = self._returned[chosen] = slots.obs[chosen]
+        return obs, {}
+
+    def step(self, actions: NDArray[Any]) -> Step:
+        """Step every environment and wait for all."""
+        if np.count_nonzero(self._busy):
+            raise RuntimeError(f"{self.env_id}: step() while environments are under way: recv() them first")
+        self.send(actions)
+        self._collect(len(self._rows))
+        return self._gather(self._all_rows)
+
+    def send(self, actions: NDArray[Any], env_id: NDArray[np.integer[Any]] | None = None) -> None:
+        """Start a step of some environments.
+
+        Args:
+            actions: ``[B, *action]``.
+            env_id: ``[B]``: the environments they are for, such as ``info["env_id"]`` of ``recv``; by default
+                all.
+
+        Raises:
+            RuntimeError: some are under way.
+            ValueError: actions of another shape, or a part of a unit.
+        """
+        if not self._started:
+            raise EnvironmentFailure(f"{self.env_id}: call reset() before send()")
+        ids = self._all_rows if env_id is None else np.asarray(env_id, np.intp)
+        units = self._all_units if env_id is None else list(dict.fromkeys(self._unit_of[ids].tolist()))
+        actions = self._checked(actions, len(ids))
+        if env_id is not None and sum(len(self._rows[unit]) for unit in units) != len(ids):
+            raise ValueError(
+                f"{self.env_id}: environments {self._rows[units[0]].tolist()} step together:"
+                " send() takes each of them once, and their actions at once"
+            )
+        if np.count_nonzero(self._busy[units]):
+            raise RuntimeError(
+                f"{self.env_id}: send() for environments that are under way: recv() them first"
+            )
+        self.slots.action[ids] = actions
+        self._request(units)
+
+    def recv(self) -> Step:
+        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` names them."""
+        count = self.batch_size // len(self._rows[0]) if self.batch_size < self.num_envs else len(self._rows)
+        under_way = int(np.count_nonzero(self._busy))
+        if under_way < count:
+            raise RuntimeError(
+                f"{self.env_id}: recv() of {self.batch_size} environments, but only"
+                f" {under_way * len(self._rows[0])} are under way"
+            )
+        units = self._collect(count)
+        single = len(self._rows) == self.num_envs
+        ids = np.array(units) if single else np.concatenate([self._rows[unit] for unit in units])
+        result = self._gather(ids)
+        result[4]["env_id"] = ids
+        return result
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the processes."""
+        if hasattr(self, "pool"):
+            self.pool.close()
+
+    # Requests to the workers, and their results.
+
+    def _request(self, units: list[int], reset: bool = False) -> None:
+        """Send each worker its part of ``units`` in one message."""
+        messages: dict[int, bytearray] = {}
+        for unit in units:
+            worker = self._worker_of[unit]
+            messages.setdefault(worker, bytearray()).extend(UNIT.pack(~unit if reset else unit))
+        now_s = time.monotonic()
+        self._busy[units] = True
+        for worker, message in messages.items():
+            if not self._pending[worker]:
+                self._since_s[worker] = now_s
+            self._pending[worker] += len(message) // UNIT.size
+            self.pool.request(worker, message)
+
+    def _collect(self, count: int) -> list[int]:
+        """The first ``count`` units to finish; workers that die meanwhile are replaced."""
+        units: list[int] = []
+        while (missing := count - len(units)) > 0:
+            numbers = self.pool.take(missing)
+            if numbers is None:
+                raise EnvironmentFailure(f"{self.env_id}: all of the worker processes are gone")
+            now_s = time.monotonic()
+            for number in numbers:
+                if number < 0:
+                    self._on_death(~number)
+                    continue
+                worker = self._worker_of[number]
+                self._pending[worker] -= 1
+                self._since_s[worker] = now_s
+                self._busy[number] = False
+                units.append(number)
+            if now_s > self._looked_s + TICK_S and self.pool.none_finished():
+                self._looked_s = now_s
+                self._kill_hanging(now_s)
+        return units
+
+    def _kill_hanging(self, now_s: float) -> None:
+        """Kill the workers whose step takes too long; ``_on_death`` replaces them."""
+        for worker, since_s in enumerate(self._since_s):
+            if self._pending[worker] and now_s - since_s > self.step_timeout_s and worker not in self._killed:
+                self._killed[worker] = f"hung for more than {self.step_timeout_s:g} s"
+                self.pool.kill(worker)
+
+    def _note_failures(self) -> None:
+        """Note the failures that workers have sent."""
+        sent = self.slots.num_failures
+        if (sent != self._noted).any():
+            for worker in (sent != self._noted).nonzero()[0].tolist():
+                self._read_messages(worker)
+
+    def _read_messages(self, worker: int) -> dict[str, str]:
+        """Note the failures that a worker has sent; returns its ``error`` message, or an empty dict."""
+        self._noted[worker], last = self.slots.num_failures[worker], {}
+        for message in self.pool.messages(worker):
+            if "error" in message:
+                last = message
+            else:
+                self.failures.note(Failure(message["summary"], message["traceback"]))
+        return last
+
+    def _on_death(self, worker: int) -> None:
+        """Note a worker's death, start it again, and send it the units that were under way."""
+        ended = self.pool.how_it_ended(worker)
+        how = self._killed.pop(worker, ended)
+        own = [unit for unit, its in enumerate(self._worker_of) if its == worker]
+        if last := self._read_messages(worker):
+            how = f"could not make its environments: {last['error']}"
+        summary = f"{self.env_id}: {self._where(worker, own)}: worker {worker} {how}"
+        self.failures.note(Failure(summary, last.get("traceback", "")))
+        for unit in own:
+            self.slots.lost[self._rows[unit]] = True
+        self.pool.restart(worker)
+        self._since_s[worker] = time.monotonic()
+        unfinished = [unit for unit in own if self._busy[unit]]
+        if unfinished:
+            self.pool.request(worker, b"".join(UNIT.pack(unit) for unit in unfinished))
+
+    def _where(self, worker: int, own: list[int]) -> str:
+        """Environments and step at which a worker died, in words."""
+        first, within = self.slots.at[worker].tolist()
+        rows = self._rows[self._unit_of[first]]
+        if not self._pending[worker]:
+            last = self._rows[own[-1]][-1]
+            return f"environments {self._rows[own[0]][0]} to {last} of {self.num_envs}, between two steps"
+        if self.backend == "gymnasium" or len(rows) == 1:
+            row = first + within
+            return f"environment {row} of {self.num_envs} in step {int(self._length[row]) + 1} of its episode"
+        return f"environments {first} to {rows[-1]} of {self.num_envs} in a step"
+
+    def _gather(self, ids: NDArray[np.intp]) -> Step:
+        """The results of the environments ``ids`` ``[B]`` as fresh arrays in that order."""
+        slots = self.slots
+        self._num_steps += 1
+        obs, reward = slots.obs[ids], slots.reward[ids]
+        terminated, truncated = slots.terminated[ids], slots.truncated[ids]
+        self._length[ids] += 1
+        self._return[ids] += reward
+        info: dict[str, Any] = {}
+        ended = terminated | truncated
+        if np.count_nonzero(ended):
+            final_obs = obs.copy()
+            final_obs[ended] = slots.final_obs[ids[ended]]
+            failed = slots.failed[ids]
+            if np.count_nonzero(failed):
+                final_obs[failed] = self._returned[ids[failed]]
+                self._length[ids[failed]] -= 1
+                slots.failed[ids] = False
+                info["failed"] = failed
+            info |= self._end_episodes(ids, ended, final_obs)
+        self._returned[ids] = obs
+        self._note_failures()
+        return obs, reward, terminated, truncated, info

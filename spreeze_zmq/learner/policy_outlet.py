@@ -1,0 +1,94 @@
+"""How a learner publishes the policy: its version and description, and how far samplers may collect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.algorithms.interface import ActingHalf
+from spreeze_zmq.component import Component
+from spreeze_zmq.learner.publication import Cadence, Outbox
+from spreeze_zmq.learner.versions import Versions
+from spreeze_zmq.plan.roles import POLICY
+from spreeze_zmq.wire import Message
+
+
+class PolicyOutlet:
+    """The policy channel's publishing end.
+
+    Args:
+        component: the learner.
+        half: holds the policy.
+        cadence: is charged with what publications cost.
+        device: where the half is.
+        first_version: of the first policy of the run; 0 stands for uniformly random actions.
+
+    Attributes:
+        versions: numbers of the published policies.
+        outbox: carries the weights off the device.
+        published: whether anything has been published in this life.
+    """
+
+    def __init__(
+        self, component: Component, half: ActingHalf, cadence: Cadence, device: str, first_version: int = 0
+    ) -> None:
+        self.half = half
+        self.versions = Versions(Path(component.plan.socket_dir, "policy.version"), first_version)
+        self.outbox = Outbox(component.open(POLICY), cadence, device)
+        self.published = False
+
+    def publish(
+        self,
+        *,
+        critic_updates: int,
+        policy_updates: int,
+        env_steps: int,
+        collect_until: Mapping[str, int] | None,
+        wait: bool,
+    ) -> None:
+        """Send the weights as they are now under the newest version.
+
+        Args:
+            critic_updates: that the policy has followed.
+            policy_updates: of the policy itself.
+            env_steps: transitions that had been sampled.
+            collect_until: stream -> position up to which its sampler may begin rollouts under this version;
+                ``"*"`` for every stream that is not named. None sets no limit.
+            wait: publish before this returns, though the weights are on a device.
+        """
+        self.half.env_steps = env_steps
+        fields: dict[str, Any] = {
+            "version": self.versions.newest,
+            "critic_updates": critic_updates,
+            "actor_updates": policy_updates,
+            "description": self.half.description(),
+        }
+        if collect_until is not None:
+            fields["collect_until"] = dict(collect_until)
+
+        def message(weights: Any) -> Message:
+            fields["extras"] = {**self.half.extras(weights), "env_steps": env_steps}
+            return Message("policy", fields, self.half.policy_arrays(weights))
+
+        self.outbox.put(self.half.weights, message, wait=wait)
+        self.published = True
+
+
+class OwnPolicies:
+    """Stands for the policy channel in the learner that publishes it itself: it always knows the newest.
+
+    Args:
+        versions: of the policies that it has published.
+    """
+
+    in_turn = False
+    num_taken = 1
+
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
+
+    @property
+    def version(self) -> int:
+        """Of the newest policy."""
+        return self._versions.newest

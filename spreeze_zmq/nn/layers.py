@@ -1,0 +1,90 @@
+"""Layers that torch does not have, all from flat rows ``[B, in]`` to flat rows ``[B, out]``."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional
+
+
+class Conv(torch.nn.Module):
+    """A 2-d convolution without padding.
+
+    Args:
+        shape: ``(channels, height, width)`` of the image that each row holds, flattened in that order.
+        out: channels of the result.
+        kernel: height and width of the filters.
+        stride: step of the filters in both directions.
+
+    Attributes:
+        output_shape: ``(out, height2, width2)`` with ``height2 = (height - kernel) // stride + 1``.
+        output_size: how many numbers an output row has.
+
+    Raises:
+        ValueError: the image is smaller than the filters.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], out: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        if min(height, width) < kernel:
+            raise ValueError(
+                f"an image of {height} x {width} is smaller than a filter of {kernel} x {kernel}"
+            )
+        self.shape, self.stride = (channels, height, width), stride
+        bound = 1.0 / math.sqrt(channels * kernel * kernel)
+        self.weight = torch.nn.Parameter(torch.empty(out, channels, kernel, kernel).uniform_(-bound, bound))
+        self.bias = torch.nn.Parameter(torch.empty(out).uniform_(-bound, bound))
+        self.output_shape = (out, (height - kernel) // stride + 1, (width - kernel) // stride + 1)
+        self.output_size = math.prod(self.output_shape)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[B, channels * height * width]`` to ``[B, output_size]``."""
+        images = functional.conv2d(x.reshape(-1, *self.shape), self.weight, self.bias, self.stride)
+        return images.flatten(1)
+
+
+class Append(torch.nn.Module):
+    """Puts ``size`` learned numbers behind every row; all start as ``value``."""
+
+    def __init__(self, size: int, value: float) -> None:
+        super().__init__()
+        self.value = torch.nn.Parameter(torch.full((size,), float(value)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[B, n]`` to ``[B, n + size]``."""
+        return torch.cat((x, self.value.to(x.dtype).expand(len(x), -1)), 1)
+
+
+class Dueling(torch.nn.Module):
+    """State value and advantages to action values (Wang et al. 2016, arXiv 1511.06581, equation 9).
+
+    A row holds ``atoms`` numbers of the value, then ``atoms`` of each action's advantage.
+    """
+
+    def __init__(self, actions: int, atoms: int = 1) -> None:
+        super().__init__()
+        self.actions, self.atoms = actions, atoms
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[B, (1 + actions) * atoms]`` to ``[B, actions * atoms]``."""
+        rows = x.reshape(-1, 1 + self.actions, self.atoms)
+        value, advantage = rows[:, :1], rows[:, 1:]
+        return (value + advantage - advantage.mean(1, keepdim=True)).flatten(1)
+
+
+class Number(torch.nn.Module):
+    """One number, such as a log temperature; a constant unless ``learned``."""
+
+    def __init__(self, value: float, learned: bool = True) -> None:
+        super().__init__()
+        number = torch.tensor(float(value))
+        if learned:
+            self.value = torch.nn.Parameter(number)
+        else:
+            self.register_buffer("value", number)
+
+    def forward(self) -> torch.Tensor:
+        """0-d."""
+        return self.value

@@ -1,0 +1,55 @@
+"""Policies that no table of layers describes: each names a class, which a registered loader makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.policy.head import Actor
+
+#: Takes the description ``{"class": "module:Name", "options": {...}, "environment": {...}}`` and the policy's
+#: arrays, and gives what acts; its ``output`` are the observations ``[N, *obs_shape]`` as they come.
+ClassLoader = Callable[[Mapping[str, Any], Mapping[str, NDArray[np.float32]]], Actor]
+
+_loaders: list[ClassLoader] = []
+
+
+def register_class_loader(loader: ClassLoader) -> None:
+    """Let ``loader`` make the policies that name a class; it takes the place of the one before.
+
+    It is called for messages too, which anybody may have sent: it must refuse, with a ValueError, every class
+    but those that the user trusts, and must import nothing before it has.
+    """
+    _loaders[:] = [loader]
+
+
+def module_of(description: Mapping[str, Any]) -> str | None:
+    """The module of the class that a description names; None where it names none.
+
+    Raises:
+        ValueError: it is not written ``module:Name``.
+    """
+    if "class" not in description:
+        return None
+    named = description["class"]
+    module, _, name = named.partition(":") if isinstance(named, str) else ("", "", "")
+    if not module or not name:
+        raise ValueError(f"class is {named!r:.60}, expected 'module:Name'")
+    return module
+
+
+def load_class(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> Actor:
+    """What acts, made by the loader.
+
+    Raises:
+        ValueError: there is no loader, or it refused the class or could not import it.
+    """
+    if not _loaders:
+        raise ValueError(f"it is of the class {description['class']!r}, and this program loads no classes")
+    try:
+        return _loaders[-1](description, arrays)
+    except ImportError as error:
+        raise ValueError(f"its class {description['class']!r} cannot be imported: {error}") from error

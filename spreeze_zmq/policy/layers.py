@@ -1,0 +1,119 @@
+"""The layers of a description, each with its part of the flat parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.policy.description import count, counts, number
+
+Floats = NDArray[np.float32]
+
+#: Layers that apply one function to each number.
+ACTIVATIONS = ("relu", "elu", "silu", "tanh")
+KINDS = ("linear", "layer_norm", "conv2d", "append", "dueling", *ACTIVATIONS)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer, which maps rows ``[N, num_inputs]`` to rows ``[N, num_outputs]``.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        num_inputs: numbers in a row that comes.
+        num_outputs: numbers in a row that goes.
+        weights: of ``linear`` ``[out, in]`` and ``[out]``, of ``layer_norm`` ``[size]`` and ``[size]``, of
+            ``conv2d`` ``[out, c, kernel, kernel]`` and ``[out]``, of ``append`` ``[size]``; views.
+        image: ``(c, h, w)`` of a ``conv2d``'s rows.
+        stride: of a ``conv2d``.
+        eps: of a ``layer_norm``.
+        actions: of a ``dueling`` layer.
+        atoms: likewise.
+    """
+
+    kind: str
+    num_inputs: int
+    num_outputs: int
+    weights: tuple[Floats, ...] = ()
+    image: tuple[int, ...] = ()
+    stride: int = 1
+    eps: float = 1e-5
+    actions: int = 0
+    atoms: int = 0
+
+
+def read_layers(description: Sequence[Mapping[str, Any]], parameters: Floats, num_inputs: int) -> list[Layer]:
+    """The layers of a description over ``parameters`` ``[P]``, for rows of ``num_inputs`` numbers.
+
+    Raises:
+        KeyError, TypeError, ValueError: they do not fit each other, or there is no such layer.
+    """
+    if parameters.ndim != 1:
+        raise ValueError(f"parameters are {parameters.shape}, expected them flat")
+    if not description:
+        raise ValueError("there are no layers")
+    layers: list[Layer] = []
+    size, offset = num_inputs, 0
+    for about in description:
+        shapes, size, more = _shapes(about, size)
+        weights = []
+        for shape in shapes:
+            end = offset + math.prod(shape)
+            if end > parameters.size:
+                raise ValueError(f"the layers need more than the {parameters.size} parameters that came")
+            weights.append(parameters[offset:end].reshape(shape))
+            offset = end
+        layers.append(Layer(about["kind"], num_inputs, size, tuple(weights), **more))
+        num_inputs = size
+    if offset != parameters.size:
+        raise ValueError(f"parameters are {parameters.shape}, the layers need ({offset},)")
+    return layers
+
+
+def _shapes(about: Mapping[str, Any], size: int) -> tuple[list[tuple[int, ...]], int, dict[str, Any]]:
+    """The shapes of a layer's parameters, the size of its output for an input of ``size``, and its fields."""
+    kind = about["kind"]
+    if kind in ACTIVATIONS:
+        return [], size, {}
+    if kind == "linear":
+        out = count(about, "out")
+        if about["in"] != size:
+            raise ValueError(f"a linear layer takes {about['in']} and gives {out}, {size} numbers come to it")
+        return [(out, size), (out,)], out, {}
+    if kind == "layer_norm":
+        if about["size"] != size:
+            raise ValueError(f"a layer_norm takes {about['size']} numbers, {size} come to it")
+        return [(size,), (size,)], size, {"eps": number(about, "eps", 1e-5)}
+    if kind == "append":
+        return [(count(about, "size"),)], size + about["size"], {}
+    if kind == "dueling":
+        return _dueling(count(about, "actions"), count(about, "atoms"), size)
+    if kind == "conv2d":
+        return _conv2d(about, size)
+    raise ValueError(f"unknown layer {kind!r}; there is {', '.join(KINDS)}")
+
+
+def _dueling(actions: int, atoms: int, size: int) -> tuple[list[tuple[int, ...]], int, dict[str, Any]]:
+    if size != (1 + actions) * atoms:
+        raise ValueError(
+            f"a dueling layer of {actions} actions and {atoms} atoms takes {(1 + actions) * atoms} numbers, "
+            f"{size} come to it"
+        )
+    return [], actions * atoms, {"actions": actions, "atoms": atoms}
+
+
+def _conv2d(about: Mapping[str, Any], size: int) -> tuple[list[tuple[int, ...]], int, dict[str, Any]]:
+    image = counts(about, "shape")
+    out, kernel, stride = (count(about, name) for name in ("out", "kernel", "stride"))
+    if len(image) != 3 or math.prod(image) != size:
+        raise ValueError(f"a conv2d takes images [c, h, w] of shape {list(image)}, {size} numbers come to it")
+    channels, height, width = image
+    if kernel > min(height, width):
+        raise ValueError(f"a conv2d with a kernel of {kernel} takes larger images than {list(image)}")
+    num_outputs = out * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
+    return [(out, channels, kernel, kernel), (out,)], num_outputs, {"image": image, "stride": stride}

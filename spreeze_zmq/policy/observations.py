@@ -1,0 +1,47 @@
+"""Observations as an environment gives them to the rows that a network takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.policy.description import counts, number
+
+Floats = NDArray[np.float32]
+
+
+class ObservationScaling:
+    """Observations of any shape and dtype to float32 rows, normalised where the description asks for it."""
+
+    def __init__(self, about: Mapping[str, Any], arrays: Mapping[str, Floats]):
+        self.shape = counts(about, "shape")
+        self.size = math.prod(self.shape)
+        self._normalize = bool(about["normalize"])
+        if self._normalize:
+            self._clip = np.float32(number(about, "clip"))
+            self._mean = arrays["observation_mean"].reshape(self.size)
+            self._std = arrays["observation_std"].reshape(self.size)
+            if not (self._std > 0).all():
+                raise ValueError("observation_std must be positive")
+
+    def __call__(self, obs: NDArray[Any]) -> Floats:
+        """``[N, *shape]`` to ``[N, size]``; may be the caller's own memory.
+
+        Raises:
+            WireError: ``bad_policy``, where the observations are of another size.
+        """
+        if obs.size != len(obs) * self.size:
+            raise WireError(
+                "bad_policy",
+                f"the policy takes observations of shape {list(self.shape)}, they are {list(obs.shape[1:])}",
+            )
+        rows = obs.reshape(len(obs), self.size).astype(np.float32, copy=False)
+        if not self._normalize:
+            return rows
+        scaled = (rows - self._mean) / self._std
+        return np.clip(scaled, -self._clip, self._clip, out=scaled)

@@ -1,0 +1,190 @@
+"""What an on-policy learner keeps: the rollouts of one round, trained on for some epochs and thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.rollout import Rollout
+
+
+@dataclass(frozen=True)
+class Round:
+    """``T`` steps of all environments of a round, time-major; the rollouts stand side by side.
+
+    Attributes:
+        obs: ``[T + 1, N, *obs_shape]``.
+        action: ``[T, N, *action_shape]`` as the policy drew it.
+        reward: ``[T, N]`` float32.
+        terminated: ``[T, N]`` bool.
+        truncated: ``[T, N]`` bool.
+        log_prob: ``[T, N]`` float32, of the policy that acted.
+        final_obs: ``[K, *obs_shape]``, the last observation of each episode that ended.
+        final_index: ``[K, 2]`` int64 of ``(t, n)``.
+    """
+
+    obs: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    terminated: torch.Tensor
+    truncated: torch.Tensor
+    log_prob: torch.Tensor
+    final_obs: torch.Tensor
+    final_index: torch.Tensor
+
+
+class RewardScale:
+    """Divides rewards by the standard deviation of the running discounted return, as VecNormalize does.
+
+    The statistics take in a rollout before its rewards are divided; each environment's running return begins
+    at 0 with an episode.
+
+    Args:
+        gamma: discount of one step.
+    """
+
+    def __init__(self, gamma: float) -> None:
+        self._gamma = gamma
+        self._running: dict[str, NDArray[np.float64]] = {}
+        self.count, self.mean, self.squares = 0.0, 0.0, 0.0
+
+    def __call__(self, rollout: Rollout) -> NDArray[np.float32]:
+        """The rewards ``[T, N]`` of a rollout, divided."""
+        assert rollout.reward is not None
+        assert rollout.terminated is not None
+        assert rollout.truncated is not None
+        stream = f"{rollout.sampler}/{rollout.incarnation}"
+        running = self._running.get(stream)
+        if running is None or running.shape != rollout.reward.shape[1:]:
+            running = np.zeros(rollout.num_envs)
+        returns = np.empty(rollout.reward.shape)
+        for t, reward in enumerate(rollout.reward):
+            running = running * self._gamma + reward
+            returns[t] = running
+            running = np.where(rollout.terminated[t] | rollout.truncated[t], 0.0, running)
+        self._running[stream] = running
+        self._add(returns)
+        deviation = np.sqrt(self.squares / self.count) if self.count else 1.0
+        return (rollout.reward / max(deviation, 1e-8)).astype(np.float32)
+
+    def _add(self, returns: NDArray[np.float64]) -> None:
+        count, mean = returns.size, float(returns.mean())
+        total, distance = self.count + count, mean - self.mean
+        self.squares += float(np.square(returns - mean).sum()) + distance**2 * self.count * count / total
+        self.mean += distance * count / total
+        self.count = total
+
+    def state_dict(self) -> dict[str, float]:
+        """The statistics; running returns begin again with the samplers."""
+        return {"count": self.count, "mean": self.mean, "squares": self.squares}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Go on from ``state_dict()``."""
+        self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
+
+
+class RoundStore:
+    """Gathers rollouts into rounds of ``rollouts_per_round``.
+
+    Args:
+        rollouts_per_round: one of each sampler.
+        device: where rounds are trained on.
+        scale: of the rewards; None leaves them as they are.
+    """
+
+    def __init__(
+        self, rollouts_per_round: int, device: torch.device | str, scale: RewardScale | None = None
+    ) -> None:
+        self._per_round = rollouts_per_round
+        self._device = torch.device(device)
+        self._scale = scale
+        self._waiting: list[tuple[Rollout, NDArray[np.float32]]] = []
+
+    def __len__(self) -> int:
+        """Transitions that wait to be trained on."""
+        return sum(rollout.num_transitions for rollout, _ in self._waiting)
+
+    @property
+    def complete(self) -> bool:
+        """Whether a whole round has come."""
+        return len(self._waiting) >= self._per_round
+
+    @property
+    def newest_version(self) -> int:
+        """The newest policy version among the rollouts of the next round."""
+        return max(rollout.policy_version for rollout, _ in self._waiting[: self._per_round])
+
+    def add(self, rollout: Rollout) -> None:
+        """Keep one rollout.
+
+        Raises:
+            WireError: ``misfit``, where it has another number of steps than those it would stand beside.
+        """
+        if self._waiting and self._waiting[0][0].num_steps != rollout.num_steps:
+            expected = self._waiting[0][0].num_steps
+            raise WireError("misfit", f"a rollout of {rollout.num_steps} steps, those before have {expected}")
+        assert rollout.reward is not None
+        self._waiting.append((rollout, rollout.reward if self._scale is None else self._scale(rollout)))
+
+    def take(self) -> tuple[Round, list[Rollout]]:
+        """The next round, which leaves the store, and the rollouts that it is made of."""
+        taken, self._waiting = self._waiting[: self._per_round], self._waiting[self._per_round :]
+        rollouts = [rollout for rollout, _ in taken]
+        index, before = [], 0
+        for rollout in rollouts:
+            assert rollout.final_index is not None
+            index.append(rollout.final_index.astype(np.int64) + np.array((0, before)))
+            before += rollout.num_envs
+
+        def joined(name: str, axis: int) -> torch.Tensor:
+            arrays = [getattr(rollout, name) for rollout in rollouts]
+            return torch.from_numpy(np.concatenate(arrays, axis)).to(self._device)
+
+        made = Round(
+            obs=joined("obs", 1),
+            action=joined("action", 1),
+            reward=torch.from_numpy(np.concatenate([reward for _, reward in taken], 1)).to(self._device),
+            terminated=joined("terminated", 1),
+            truncated=joined("truncated", 1),
+            log_prob=joined("log_prob", 1),
+            final_obs=joined("final_obs", 0),
+            final_index=torch.from_numpy(np.concatenate(index)).to(self._device),
+        )
+        return made, rollouts
+
+    def drop_older(self, version: int) -> list[Rollout]:
+        """Throw away and return what was made by policies older than ``version``."""
+        dropped = [rollout for rollout, _ in self._waiting if rollout.policy_version < version]
+        self._waiting = [pair for pair in self._waiting if pair[0].policy_version >= version]
+        return dropped
+
+    def save(self, folder: Path) -> None:
+        """Nothing: a round does not outlive its policy."""
+
+    def load(self, folder: Path) -> None:
+        """Nothing."""
+
+
+def minibatches(
+    fields: Mapping[str, torch.Tensor], epochs: int, batch_size: int, generator: torch.Generator
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Every transition ``epochs`` times in batches of ``batch_size``, each epoch in another order; the last
+    batch of an epoch takes what is left.
+    """
+    size = len(next(iter(fields.values())))
+    for _ in range(epochs):
+        order = torch.randperm(size, generator=generator, device=generator.device)
+        for start in range(0, size, batch_size):
+            chosen = order[start : start + batch_size]
+            yield {name: value[chosen] for name, value in fields.items()}
+
+
+def updates_per_round(transitions: int, epochs: int, batch_size: int) -> int:
+    """How many batches :func:`minibatches` gives."""
+    return epochs * -(-transitions // batch_size)

@@ -1,0 +1,180 @@
+"""Runs the entries of ``comparisons.toml``: our topology and Stable-Baselines3 in turn on the same cores.
+
+What ``time_to_return.py`` and ``learning_curves.py`` share. Each finished run leaves a JSON file in the
+folder ``--out`` and is not run again: the same command continues where it was interrupted. The peer needs a
+virtual environment of its own:
+
+    python -m venv .venv-peers
+    .venv-peers/bin/pip install -c .ci/constraints.txt torch stable-baselines3 'gymnasium[mujoco]'
+"""
+
+import argparse
+import json
+import os
+import queue
+import sys
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+import whole_runs
+
+TABLE = Path(__file__).with_name("comparisons.toml")
+SIDES = ("ours", "theirs")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An entry of ``comparisons.toml``, which says at its top what each field is."""
+
+    ours: str
+    env: str
+    algorithm: str
+    minutes: float
+    target: float | None = None
+    env_steps: int | None = None
+    trained_transitions: int | None = None
+    set: list[str] = field(default_factory=list)
+    settings: dict = field(default_factory=dict)
+    every: int = 500
+    threads: int | None = None
+
+
+def load(path=TABLE):
+    """The entries of a table by name."""
+    return {name: Comparison(**entry) for name, entry in tomllib.loads(path.read_text()).items()}
+
+
+def parser(description):
+    """The options that both scripts have."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("comparison", nargs="+", choices=load(), metavar="comparison", help=", ".join(load()))
+    made.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    made.add_argument("--peer-seeds", type=int, nargs="*", help="those of --seeds by default")
+    made.add_argument("--out", type=Path, required=True, help="folder of all results")
+    made.add_argument("--minutes", type=float, help="a run that takes longer is cut; the entry's by default")
+    made.add_argument("--cores", type=int, nargs="+", help="ids of those that may be used; all by default")
+    made.add_argument("--jobs", type=int, default=1, help="runs at once, each on its share of the cores")
+    made.add_argument(
+        "--peer-python",
+        type=whole_runs.interpreter,
+        help="interpreter that has stable_baselines3; ours alone without it",
+    )
+    made.add_argument("--set", action="append", default=[], metavar="A.B=C", help="of our runs")
+    return made
+
+
+def parse(made):
+    """The command line, with the cores filled in."""
+    arguments = made.parse_args()
+    arguments.cores = arguments.cores or sorted(os.sched_getaffinity(0))
+    if not 1 <= arguments.jobs <= len(arguments.cores):
+        made.error(f"--jobs: between 1 and the {len(arguments.cores)} cores, got {arguments.jobs}")
+    return arguments
+
+
+def wanted(arguments, stop):
+    """Every run asked for, in the order of their turns, without its result.
+
+    Args:
+        arguments: of the command line.
+        stop: what ends the runs of an entry, beside the minutes: a function from it to a dictionary.
+    """
+    theirs = arguments.seeds if arguments.peer_seeds is None else arguments.peer_seeds
+    for name in arguments.comparison:
+        entry = load()[name]
+        ends = {**stop(entry), "minutes": arguments.minutes or entry.minutes}
+        for turn in zip_longest(arguments.seeds, theirs if arguments.peer_python else []):
+            for who, seed in zip(SIDES, turn, strict=True):
+                if seed is not None:
+                    settings = [*entry.set, *arguments.set] if who == "ours" else entry.settings
+                    yield {"comparison": name, "who": who, "seed": seed, "stop": ends, "settings": settings}
+
+
+def play(run, arguments, cores, overrides):
+    """One run of either side to its end; ``overrides`` are what all of ours have."""
+    entry, stop = load()[run["comparison"]], run["stop"]
+    if run["who"] == "ours":
+        ends = ", ".join(f"{name} = {value}" for name, value in stop.items())
+        overrides = (f"run.seed={run['seed']}", f"run.stop={{{ends}}}", *overrides, *run["settings"])
+        result = whole_runs.ours(entry.ours, overrides, cores)
+    else:
+        result = whole_runs.theirs(
+            arguments.peer_python,
+            entry.algorithm,
+            entry.env,
+            run["seed"],
+            run["settings"],
+            stop,
+            every=entry.every,
+            threads=min(entry.threads or len(cores), len(cores)),
+            cores=cores,
+        )
+    return {**result, **run, "cores": cores}
+
+
+def file_of(folder, run):
+    """Where a run's result is kept."""
+    what, value = next(iter(run["stop"].items()))
+    return folder / f"{run['comparison']}-{run['who']}-{what}{value:g}-seed{run['seed']}.json"
+
+
+def finished(folder, run):
+    """The result that is there already; None where it has to be run.
+
+    Raises:
+        SystemExit: the file is of a run with other settings.
+    """
+    path = file_of(folder, run)
+    if not path.exists():
+        return None
+    result = json.loads(path.read_text())
+    for key in run:
+        if result[key] != run[key]:
+            sys.exit(f"{path} holds a run with {key} {result[key]}, but {run[key]} was asked for")
+    return result
+
+
+def play_all(arguments, stop, line, overrides=()):
+    """Run what is missing and print a line for each; all results, and whether no run has failed."""
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    runs = list(wanted(arguments, stop))
+    shares = queue.SimpleQueue()
+    for job in range(arguments.jobs):
+        shares.put(arguments.cores[job :: arguments.jobs])
+
+    def one(run):
+        cores = shares.get()
+        try:
+            result = play(run, arguments, cores, overrides)
+        except whole_runs.RunFailed as error:
+            print(f"FAILED: {error}", file=sys.stderr, flush=True)
+            return False
+        finally:
+            shares.put(cores)
+        whole_runs.write_whole(file_of(arguments.out, run), result)
+        print(line(result), flush=True)
+        return True
+
+    missing = [run for run in runs if finished(arguments.out, run) is None]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        well = all(list(pool.map(one, missing)))
+    return [result for run in runs if (result := finished(arguments.out, run)) is not None], well
+
+
+def by_side(results):
+    """``(comparison, its entry, {side: its results})`` for each comparison, in the order of the results."""
+    for name in dict.fromkeys(result["comparison"] for result in results):
+        of_it = [result for result in results if result["comparison"] == name]
+        yield name, load()[name], {who: [r for r in of_it if r["who"] == who] for who in SIDES}
+
+
+def publish(folder, name, rows, text):
+    """Print a table of Markdown, and keep it beside its figures as JSON."""
+    whole_runs.write_whole(folder / f"{name}.json", rows)
+    (folder / f"{name}.md").write_text(text + "\n")
+    print(text)

@@ -1,0 +1,125 @@
+"""Every shipped algorithm as real processes: it repeats itself bit by bit, resumes and survives kills."""
+
+import numpy as np
+import pytest
+
+from tests.system.conftest import adds_up
+
+#: Topology and settings of each road that learners can take.
+ROADS = {
+    "sac": ("pendulum", "--set", "algorithm.use_tuned=false", "--set", "algorithm.hidden_sizes=[16]"),
+    "td3": ("pendulum", "--set", "run.algorithm=td3", "--set", "algorithm.hidden_sizes=[16]"),
+    "dqn": ("cartpole_dqn", "--set", "algorithm.hidden_sizes=[16]"),
+    "ppo": ("cartpole", "--set", "algorithm.hidden_sizes=[16]"),
+}
+ENDLESS = (
+    "--set",
+    "run.stop.return=1000",
+    "--set",
+    "run.stop.minutes=3",
+    "--set",
+    "run.checkpoint_minutes=0.05",
+)
+LOCKSTEP = (
+    *("--set", "run.stop.return=1000"),
+    *("--set", "balance.mode=lockstep"),
+    *("--set", "components.sampler.count=2"),
+    *("--set", "run.stop.env_steps=5120"),
+)
+
+
+def started(launch, road, *more):
+    """A run of one road."""
+    topology, *settings = ROADS[road]
+    return launch(*settings, *more, topology=topology)
+
+
+def updates(run):
+    """Updates of the learner that has made fewest."""
+    names, summary = {"critic_learner": "critic_updates", "actor_learner": "actor_updates"}, run.summary()
+    return min((summary[names[role]] for role in summary.get("learners", ())), default=0)
+
+
+def counted(run):
+    """The bytes of what a run in lock-step decides by count."""
+    folder = max((run.folder / "checkpoints").iterdir())
+    return {
+        path.name: path.read_bytes() for path in (*folder.glob("*.pt"), *(run.folder / "learning").iterdir())
+    }
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
+    """Started together, so that they crowd each other: checkpoints and losses are the same. Another seed
+    gives others.
+    """
+    runs = [started(launch, road, *LOCKSTEP, "--set", f"run.seed={seed}") for seed in (1, 1, 2)]
+    assert [run.end(100) for run in runs] == [0, 0, 0], runs[0].said()
+    first, second, other = map(counted, runs)
+    assert len(first) == 2 * len(runs[0].summary()["learners"])
+    assert first == second
+    assert all(first[name] != other[name] for name in first)
+    for run in runs:
+        summary = run.summary()
+        assert summary["policy_lag"]["max"] == (0 if road == "ppo" else 1)
+        assert summary["policy_lag"]["stale"] == 0
+        assert all(map(adds_up, summary["samples_by_channel"].values()))
+
+
+@pytest.mark.parametrize(
+    ("road", "role"),
+    [
+        *(("ppo", role) for role in ("sampler", "critic_learner", "actor_learner")),
+        *(("dqn", role) for role in ("sampler", "critic_learner")),
+        ("td3", "actor_learner"),
+        ("sac", "critic_learner"),
+    ],
+)
+def test_a_killed_process_is_started_again_and_training_goes_on(launch, road, role):
+    """Nobody waits for what was lost with it, and the account adds up."""
+    run = started(launch, road, *ENDLESS)
+    run.until(lambda: updates(run) >= 50, "updates of every learner")
+    run.until(lambda: list((run.folder / "checkpoints").glob("*/MANIFEST.json")), "a checkpoint")
+    killed = run.kill(f"{role}-0")
+    run.until(lambda: run.pid(f"{role}-0") not in (None, killed), f"another {role}")
+    run.until(lambda: run.summary().get("restarts") == 1, "a restart in the summary")
+    before, steps = updates(run), run.summary()["env_steps"]
+    run.until(lambda: updates(run) > before + 100, "training that goes on")
+    run.until(lambda: run.summary()["env_steps"] > steps + 1000, "samples that go on")
+    run.interrupt()
+    assert run.end() == 0, run.said()
+    summary = run.summary()
+    assert all(map(adds_up, summary["samples_by_channel"].values())), summary["samples_by_channel"]
+    assert "SIGKILL" in summary["failures"][0]["summary"]
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("road", ["dqn", "ppo"])
+def test_a_run_goes_on_from_its_checkpoint(launch, road):
+    """Updates and policy versions count on from where they stood."""
+    first = started(launch, road, *ENDLESS)
+    first.until(lambda: updates(first) >= 50, "updates")
+    first.interrupt()
+    assert first.end() == 0, first.said()
+    second = started(launch, road, *ENDLESS, "--resume", str(first.folder))
+    second.until(
+        lambda: second.summary().get("critic_updates", 0) > first.summary()["critic_updates"], "more"
+    )
+    second.until(lambda: updates(second) > updates(first) + 50, "updates of every learner")
+    second.interrupt()
+    assert second.end() == 0, second.said()
+    assert second.summary()["failures"] == []
+
+
+def test_rounds_are_trained_on_for_their_epochs_and_no_more(launch):
+    """The measured ratio of an on-policy run is its number of epochs, whatever the speed of either side."""
+    run = started(launch, "ppo", *ENDLESS, "--set", "algorithm.epochs=3")
+    run.until(lambda: run.summary().get("env_steps", 0) > 20_000, "20,000 steps")
+    run.interrupt()
+    assert run.end() == 0, run.said()
+    summary = run.summary()
+    assert summary["replay_ratio"]["target"] == 3
+    assert summary["replay_ratio"]["measured"] == pytest.approx(3, rel=0.05)
+    assert summary["policy_lag"]["max"] <= 1
+    returns = [mean for _, _, mean, _ in summary["evaluations"]]
+    assert np.isfinite(returns).all()

@@ -1,0 +1,35 @@
+"""What all shipped algorithms promise."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spreeze_zmq import algorithms
+
+
+@pytest.mark.parametrize("name", ["sac:SAC", "td3:TD3", "dqn:DQN", "ppo:PPO"])
+def test_importing_a_shipped_algorithm_costs_no_torch(name):
+    """Its options and what it can act in are read by launchers and samplers."""
+    module, kind = name.split(":")
+    code = (
+        f"import sys; from spreeze_zmq.algorithms.{module} import {kind} as kind; kind.Options();"
+        "kind.fields_of('critic'); kind.has_policy_loss(); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "dqn", "ppo"])
+def test_a_shipped_algorithm_is_at_most_200_lines(name):
+    """As its readers were promised."""
+    path = Path(algorithms.__file__).with_name(f"{name}.py")
+    assert len(path.read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "dqn", "ppo"])
+def test_every_option_says_what_it_is_for(name):
+    """In one line, and its defaults are within its own limits."""
+    options = algorithms.get(name).Options()
+    for field in type(options).__dataclass_fields__.values():
+        assert field.metadata["help"], field.name

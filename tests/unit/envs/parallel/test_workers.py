@@ -1,0 +1,248 @@
+"""Environments in worker processes: the same numbers, the first finished first, no hanging, no orphans."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from spreeze_zmq import envs
+from spreeze_zmq.envs.parallel.units import divide
+from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment
+
+OWN = "tests.unit.envs.own_environments"
+
+
+@pytest.fixture
+def make():
+    """Makes batches and closes them."""
+    made = []
+
+    def make_one(*args, **kwargs):
+        made.append(envs.make(*args, **kwargs))
+        return made[-1]
+
+    yield make_one
+    for env in made:
+        env.close()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "batch_size", "kwargs"),
+    [
+        ("CartPole-v1", None, {}),
+        ("CartPole-v1", 2, {"backend": "gymnasium"}),
+        ("Hopper-v5", 3, {}),
+        (f"{OWN}:Count", None, {"length": 5}),
+        (f"{OWN}:Parts", 1, {"length": 5}),
+        (f"{OWN}:several_actions", None, {}),
+    ],
+)
+def test_workers_change_no_number(make, env_id, batch_size, kwargs):
+    """Seeds, observations, rewards, ends and statistics are those of the same batch in one process."""
+    here = make(env_id, 6, seed=3, step_info=False, **kwargs)
+    there = make(env_id, 6, seed=3, num_workers=2, batch_size=batch_size, **kwargs)
+    assert there.backend == here.backend
+    assert there.single_observation_space == here.single_observation_space
+    np.testing.assert_array_equal(here.reset()[0], there.reset()[0])
+    ends = 0
+    for _ in range(60):
+        action = here.action_space.sample()
+        *ours, our_info = here.step(action)
+        *theirs, their_info = there.step(action)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+        if "final_obs" in our_info:
+            ended = our_info["_final_obs"]
+            ends += ended.sum()
+            np.testing.assert_array_equal(ended, their_info["_final_obs"])
+            np.testing.assert_array_equal(our_info["final_obs"], their_info["final_obs"])
+            for name in ("r", "l"):
+                np.testing.assert_array_equal(our_info["episode"][name], their_info["episode"][name])
+    assert ends > 3
+    np.testing.assert_array_equal(here.reset(seed=5)[0], there.reset(seed=5)[0])
+
+
+def test_a_mask_resets_some_alone(make):
+    """Within a worker's share too."""
+    env = make(f"{OWN}:Count", 4, num_workers=2, length=9)
+    env.reset()
+    env.step(np.zeros((4, 1)))
+    obs, _ = env.reset(options={"reset_mask": np.array([False, True, False, True])})
+    assert obs[[0, 2]].any() == np.False_
+    assert env.step(np.zeros((4, 1)))[0][:, 0].tolist() == [2.0, 1.0, 2.0, 1.0]
+
+
+def test_the_first_that_finish_come_first(make):
+    """The slow one is waited for by nobody, and is given out when it is done."""
+    env = make(f"{OWN}:Moody", 4, num_workers=4, batch_size=1, length=99)
+    env.reset()
+    env.send(np.array([[-0.9], [-9.0], [-4.0], [0.0]], np.float32))  # 0.09, 0.9, 0.4 and 0 s
+    order = [int(env.recv()[4]["env_id"][0]) for _ in range(2)]
+    assert order == [3, 0]
+    env.send(np.zeros((2, 1)), np.array(order))
+    later = [(obs[0, 0], int(info["env_id"][0])) for obs, *_, info in (env.recv() for _ in range(4))]
+    assert [env_id for _, env_id in later[-2:]] == [2, 1]
+    assert {steps for steps, env_id in later if env_id in order} == {2.0}
+
+
+def test_sending_and_receiving_out_of_turn_is_refused(make):
+    """Nothing waits for what is not under way, nothing is sent twice, units are kept together."""
+    env = make("Pendulum-v1", 4, num_workers=2, batch_size=2)
+    env.reset()
+    with pytest.raises(RuntimeError, match="only 0 are under way"):
+        env.recv()
+    with pytest.raises(ValueError, match=r"\[0, 1\] step together"):
+        env.send(np.zeros((1, 1)), np.array([0]))
+    env.send(np.zeros((2, 1)), np.array([0, 1]))
+    with pytest.raises(RuntimeError, match="under way"):
+        env.send(np.zeros((4, 1)))
+    with pytest.raises(RuntimeError, match="under way"):
+        env.step(np.zeros((4, 1)))
+    with pytest.raises(ValueError, match=r"\(2, 1\) expected"):
+        env.send(np.zeros((2, 3)), np.array([2, 3]))
+    assert env.recv()[4]["env_id"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("mood", "says"),
+    [
+        (0.9, "environment 3 of 4 raised in step: ZeroDivisionError: in a bad mood"),
+        (0.8, "environment 3 of 4 gave the observation"),
+        (0.7, "environment 3 of 4 in step 2 of its episode: worker 1 hung for more than 0.6 s"),
+        (0.6, "environment 3 of 4 in step 2 of its episode: worker 1 was killed by SIGKILL"),
+    ],
+    ids=["raises", "NaN", "hangs", "killed"],
+)
+def test_what_goes_wrong_in_a_worker_is_told_and_mended(make, mood, says):
+    """The episodes that are lost are truncated at the last observation; the others go on."""
+    told = []
+    env = make(f"{OWN}:Moody", 4, num_workers=2, length=99, on_failure=told.append, step_timeout_s=0.6)
+    env.reset()
+    before = env.step(np.zeros((4, 1)))[0]
+    obs, reward, terminated, truncated, info = env.step(np.array([[0.1], [0.2], [0.3], [mood]], np.float32))
+    assert says in told[0].summary
+    lost = [3] if mood > 0.75 else [2, 3]
+    assert np.flatnonzero(truncated).tolist() == np.flatnonzero(info["failed"]).tolist() == lost
+    assert not terminated.any()
+    np.testing.assert_array_equal(info["final_obs"][lost], before[lost])
+    assert info["episode"]["l"][lost].tolist() == [1] * len(lost)
+    assert reward[lost].tolist() == [0.0] * len(lost)
+    assert np.isfinite(obs).all()
+    expected = np.where(info["failed"], 0.0, 2.0)
+    np.testing.assert_array_equal(obs[:, 0], expected)
+    obs, reward, *_, info = env.step(np.zeros((4, 1)))
+    np.testing.assert_array_equal(obs[:, 0], expected + 1)
+    assert "failed" not in info
+    assert len(told) == 1
+    if mood > 0.85:
+        assert "own_environments.py" in told[0].traceback
+
+
+def test_a_worker_killed_between_two_steps_is_replaced(make):
+    """From outside, as the kernel's out-of-memory killer would."""
+    told = []
+    env = make("CartPole-v1", 4, num_workers=2, batch_size=2, on_failure=told.append)
+    env.reset()
+    before = env.step(np.zeros(4, np.int64))[0]
+    os.kill(env.pool.pids[0], signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(env.pool.pids[0])], 5)
+    _, _, _, truncated, info = env.step(np.zeros(4, np.int64))
+    assert truncated.tolist() == [True, True, False, False]
+    np.testing.assert_array_equal(info["final_obs"][:2], before[:2])
+    assert "worker 0 was killed by SIGKILL" in told[0].summary
+    assert not env.step(np.zeros(4, np.int64))[3].any()
+
+
+def test_first_finished_batches_go_on_beside_a_dead_worker(make):
+    """What the dead one had finished counts; what it had under way comes back truncated."""
+    told = []
+    env = make(f"{OWN}:Moody", 6, num_workers=3, batch_size=2, length=99, on_failure=told.append)
+    env.reset()
+    action = np.zeros((6, 1), np.float32)
+    env.send(action)
+    seen, failed = np.zeros(6, np.int64), np.zeros(6, np.int64)
+    turn = 0
+    while not (turn > 10 and failed.any()) or turn < 40:
+        assert turn < 20_000
+        turn += 1
+        obs, *_, info = env.recv()
+        ids = info["env_id"]
+        seen[ids] += 1
+        failed[ids] += info.get("failed", np.zeros(2, np.bool_))
+        assert np.isfinite(obs).all()
+        action = np.full((2, 1), 0.6 if turn == 10 else 0.0, np.float32)
+        env.send(action, ids)
+    assert seen.min() > 1
+    assert 1 <= failed.sum() <= 4
+    assert {"SIGKILL" in failure.summary for failure in told} == {True}
+
+
+def test_a_worker_that_keeps_dying_ends_the_batch(make):
+    """With the first failure's words."""
+    env = make(f"{OWN}:Moody", 2, num_workers=2, max_failures=1)
+    env.reset()
+    bad = np.array([[0.6], [0.0]], np.float32)
+    env.step(bad)
+    with pytest.raises(EnvironmentFailure, match=r"environment 0 of 2 in step 1.*2 failures within 60 s"):
+        env.step(bad)
+
+
+def test_an_environment_that_cannot_begin_is_refused_at_once(make):
+    """As in one process, with the environment's own traceback."""
+    with pytest.raises(EnvironmentFailure, match=r"raised in reset.*an observation of shape"):
+        make(f"{OWN}:lying", 2, num_workers=2).reset()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kwargs", "says"),
+    [
+        ("CartPole-v1", {"num_workers": 3}, "num_workers is from 0"),
+        ("CartPole-v1", {"num_workers": 1, "batch_size": 3}, "batch_size is from 1"),
+        ("CartPole-v1", {"batch_size": 1}, "num_workers spreads them"),
+        (f"{OWN}:dictionary_actions", {"num_workers": 1}, "a Dict, which does not fit into shared memory"),
+        (f"{OWN}:Count", {"num_workers": 1, "length": object()}, "plain data"),
+    ],
+)
+def test_what_cannot_be_spread_is_refused(env_id, kwargs, says):
+    """One clear line."""
+    with pytest.raises(InvalidEnvironment, match=says):
+        envs.make(env_id, 2, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((5, 2, 5, True), [[(0, 3)], [(3, 2)]]),
+        ((4, 2, 1, True), [[(0, 1), (1, 1)], [(2, 1), (3, 1)]]),
+        ((64, 2, 16, False), [[(0, 16), (16, 16)], [(32, 16), (48, 16)]]),
+        ((8, 4, 6, False), [[(0, 2)], [(2, 2)], [(4, 2)], [(6, 2)]]),
+    ],
+)
+def test_rows_are_divided_so_that_batches_come_out_even(arguments, expected):
+    """Whole shares where all are waited for, else equal units that fill a batch."""
+    assert divide(*arguments) == expected
+
+
+def test_nothing_outlives_a_killed_batch():
+    """Neither workers nor their server, in the middle of a step; and they need no torch."""
+    code = (
+        "import numpy as np; from spreeze_zmq import envs\n"
+        f"env = envs.make('{OWN}:Moody', 3, num_workers=3); env.reset()\n"
+        "print(env.pool.server.pid, *env.pool.pids, flush=True)\n"
+        "env.step(np.full((3, 1), 0.7))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    others = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
+    assert len(others) == 4
+    for other in others[1:]:
+        assert not any("libtorch" in mapped.path for mapped in other.memory_maps())
+    time.sleep(0.2)
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(others, 5)
+    assert not alive

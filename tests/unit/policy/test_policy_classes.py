@@ -1,0 +1,104 @@
+"""Policies that name a class: made only where there is a loader, and of files only in trust."""
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.errors import InputError, WireError
+from spreeze_zmq.policy import Policy, classes, register_class_loader, usable
+
+DESCRIPTION = {"class": "tests.my_module:Mine", "options": {"gain": 2.0}, "environment": {"id": "Own-v0"}}
+ARRAYS = {"parameters": np.array([0.5], np.float32)}
+
+
+class Twice:
+    """Acts by the first number of the observation, times a gain, plus its parameter."""
+
+    def __init__(self, description, arrays):
+        assert description["environment"]["id"] == "Own-v0"
+        self.gain, self.offset = description["options"]["gain"], arrays["parameters"][0]
+
+    def uniform(self, num, rng):
+        """There is none."""
+
+    def draw(self, obs, rng, place, log_prob):
+        """The mode, with certainty."""
+        return self.mode(obs), np.zeros(len(obs), np.float32) if log_prob else None
+
+    def mode(self, obs):
+        """One number for each observation."""
+        return self.gain * obs[:, :1] + self.offset
+
+    def env_action(self, action):
+        """Clipped."""
+        return np.clip(action, -1.0, 1.0)
+
+
+@pytest.fixture
+def loader(monkeypatch):
+    """A loader of the one class, for one test."""
+    monkeypatch.setattr(classes, "_loaders", [])
+    register_class_loader(Twice)
+
+
+def policy_of(description, version=0):
+    """From a message."""
+    return Policy.from_message({"version": version, "description": description}, ARRAYS)
+
+
+def test_without_a_loader_a_class_is_refused():
+    """The one clear word says which class it is."""
+    with pytest.raises(WireError, match=r"class 'tests.my_module:Mine', and this program loads no classes"):
+        policy_of(DESCRIPTION)
+
+
+def test_what_the_loader_makes_acts(loader):
+    """It gets the observations as they come, also at version 0 where it has no uniform distribution."""
+    policy = policy_of(DESCRIPTION)
+    obs = np.array([[1.0, 9.0], [-1.0, 9.0]], np.float32)
+    action, log_prob = policy.act(obs, np.random.default_rng(0), log_prob=True)
+    assert action.tolist() == policy.mode(obs).tolist() == [[2.5], [-1.5]]
+    assert log_prob.tolist() == [0.0, 0.0]
+    assert policy.env_action(action).tolist() == [[1.0], [-1.0]]
+
+
+@pytest.mark.parametrize("named", ["my_module", ":Mine", "my_module:", 7, None])
+def test_a_class_without_a_module_is_refused(loader, named):
+    """It is written module:Name."""
+    with pytest.raises(WireError, match="expected 'module:Name'"):
+        policy_of({**DESCRIPTION, "class": named})
+
+
+def test_a_class_that_cannot_be_imported_is_refused(monkeypatch):
+    """By name."""
+
+    def fails(description, arrays):
+        raise ModuleNotFoundError("No module named 'my_module'")
+
+    monkeypatch.setattr(classes, "_loaders", [fails])
+    with pytest.raises(WireError, match="cannot be imported: No module named 'my_module'"):
+        policy_of(DESCRIPTION)
+
+
+def test_a_file_that_names_a_class_is_loaded_in_trust_alone(loader, tmp_path):
+    """Whoever has a file of someone else's is told which code it would run."""
+    path = tmp_path / "policy.safetensors"
+    policy_of(DESCRIPTION, version=4).save(path, {})
+    with pytest.raises(
+        InputError, match=r"policy\.safetensors names a class of the module 'tests.my_module'"
+    ):
+        Policy.load(path)
+    with pytest.raises(InputError, match=r"'tests\.my_module'"):
+        Policy.load(path, trust=("tests", "my_module"))
+    loaded = Policy.load(path, trust=["tests.my_module"])
+    assert (loaded.version, loaded.mode(np.ones((1, 2))).tolist()) == (4, [[2.5]])
+
+
+def test_what_cannot_be_used_ends_in_one_line():
+    """The version, and why."""
+    with (
+        pytest.raises(
+            InputError, match=r"^policy version 7 cannot be used: bad_policy: 'layers' is missing$"
+        ),
+        usable(7),
+    ):
+        policy_of({"observation": {"shape": [1], "normalize": False}}, version=7)

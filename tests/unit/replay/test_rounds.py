@@ -1,0 +1,109 @@
+"""Rounds of rollouts: what stands side by side, how often it is drawn, what is too old."""
+
+import numpy as np
+import pytest
+import torch
+
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.replay import RewardScale, RoundStore, minibatches, updates_per_round
+from spreeze_zmq.rollout import Rollout
+
+
+def rollout(sampler, value, version=1, num_steps=3, num_envs=2, ended=()):
+    """A rollout whose observations, actions and rewards all are ``value``; ``ended`` (t, n) are truncated."""
+    shape = (num_steps, num_envs)
+    truncated = np.zeros(shape, bool)
+    for place in ended:
+        truncated[place] = True
+    return Rollout(
+        *(f"sampler-{sampler}", 1, 0, num_steps * num_envs, version, num_steps, num_envs),
+        obs=np.full((num_steps + 1, num_envs, 4), value, np.float32),
+        action=np.full(shape, value, np.int64),
+        reward=np.full(shape, value, np.float32),
+        terminated=np.zeros(shape, bool),
+        truncated=truncated,
+        final_obs=np.full((len(ended), 4), -value, np.float32),
+        final_index=np.array(sorted(ended), np.int32).reshape(-1, 2),
+        log_prob=np.full(shape, -value, np.float32),
+    )
+
+
+def test_a_round_is_one_rollout_of_each_sampler_side_by_side():
+    """Environments of the second come after those of the first, and so do their final observations."""
+    store = RoundStore(2, "cpu")
+    store.add(rollout(0, 1.0, ended=[(2, 1)]))
+    assert not store.complete
+    store.add(rollout(1, 2.0, ended=[(0, 0), (1, 1)]))
+    assert store.complete
+    assert len(store) == 12
+    made, rollouts = store.take()
+    assert made.obs.shape == (4, 4, 4)
+    assert made.reward[0].tolist() == [1, 1, 2, 2]
+    assert made.final_index.tolist() == [[2, 1], [0, 2], [1, 3]]
+    assert made.final_obs[:, 0].tolist() == [-1, -2, -2]
+    assert bool(made.truncated[tuple(made.final_index.T)].all())
+    assert [one.sampler for one in rollouts] == ["sampler-0", "sampler-1"]
+    assert len(store) == 0
+
+
+def test_what_comes_beyond_a_round_waits_for_the_next():
+    """In the order in which it came."""
+    store = RoundStore(1, "cpu")
+    store.add(rollout(0, 1.0))
+    store.add(rollout(0, 2.0, version=2))
+    assert store.newest_version == 1
+    assert float(store.take()[0].reward[0, 0]) == 1
+    assert store.newest_version == 2
+
+
+def test_rollouts_of_older_policies_are_dropped_and_given_back():
+    """So that they can be counted."""
+    store = RoundStore(2, "cpu")
+    for version in (1, 3, 2):
+        store.add(rollout(0, 1.0, version=version))
+    assert [one.policy_version for one in store.drop_older(2)] == [1]
+    assert store.complete
+
+
+def test_rollouts_of_another_length_cannot_stand_beside_others():
+    """A component that changes its number of steps is named, and nothing crashes."""
+    store = RoundStore(2, "cpu")
+    store.add(rollout(0, 1.0))
+    with pytest.raises(WireError, match="a rollout of 5 steps, those before have 3"):
+        store.add(rollout(1, 1.0, num_steps=5))
+
+
+def test_each_epoch_takes_every_transition_once_in_another_order():
+    """Ten transitions in batches of four: 4, 4 and 2."""
+    fields = {"index": torch.arange(10)}
+    drawn = list(minibatches(fields, 3, 4, torch.Generator().manual_seed(1)))
+    assert [len(batch["index"]) for batch in drawn] == [4, 4, 2] * 3
+    assert len(drawn) == updates_per_round(10, 3, 4)
+    epochs = [torch.cat([batch["index"] for batch in drawn[i : i + 3]]).tolist() for i in (0, 3, 6)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_rewards_are_divided_by_the_deviation_of_the_running_return():
+    """One environment, gamma 0.5, rewards 1, 1, 1: returns 1, 1.5, 1.75, their deviation by hand."""
+    scale = RewardScale(0.5)
+    scaled = scale(rollout(0, 1.0, num_envs=1))
+    assert scaled[:, 0] == pytest.approx(np.ones(3) / np.std([1.0, 1.5, 1.75]), rel=1e-6)
+
+
+def test_a_running_return_begins_anew_with_an_episode():
+    """An end after the first step: returns 1, 1, 1.5; the next rollout of the stream goes on from 1.5."""
+    scale = RewardScale(0.5)
+    scale(rollout(0, 1.0, num_envs=1, ended=[(0, 0)]))
+    scaled = scale(rollout(0, 1.0, num_envs=1))
+    expected = np.std([1.0, 1.0, 1.5, 1.75, 1.875, 1.9375])
+    assert scaled[0, 0] == pytest.approx(1 / expected, rel=1e-6)
+
+
+def test_the_deviation_goes_on_from_its_state():
+    """What a checkpoint holds gives the same scale."""
+    first, second = RewardScale(0.9), RewardScale(0.9)
+    first(rollout(0, 2.0))
+    second.load_state_dict(first.state_dict())
+    later = rollout(1, 3.0)
+    assert second(later).tolist() == first(later).tolist()
