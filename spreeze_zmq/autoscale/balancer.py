@@ -16,7 +16,7 @@ from spreeze_zmq.autoscale.tuning import Tuning
 from spreeze_zmq.autoscale.windows import Windows
 from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, SAMPLER
+from spreeze_zmq.plan.roles import LEARNERS, SAMPLER
 from spreeze_zmq.topology.resolve import available_cores
 
 if TYPE_CHECKING:
