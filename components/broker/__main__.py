@@ -60,11 +60,8 @@ class Broker:
             earlier = json.loads(self.goes_on_from.read_text())
             self.record.restore(earlier["record"], self.now_s)
             self.exit_reason = earlier["exit_reason"]
-            if (envs := self.record.moved(SAMPLER, "envs")) is not None:
-                self.balancer.go_on_with(envs=envs)
-                self.say("set", role=SAMPLER, option="envs", value=envs)
             if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
-                self.balancer.go_on_with(batch_size=size)
+                self.balancer.go_on_with(size)
                 for role in self.plan.learning.learners:
                     self.say("set", role=role, option="batch_size", value=size)
         component.hear_own = self.hear  # type: ignore[method-assign]

@@ -4,7 +4,6 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -38,27 +37,25 @@ class Collector:
         self.component = component
         self.log_prob = log_prob
         self.num_steps: int = component.options["rollout_steps"]
-        self.num_envs = self.wanted_envs = int(component.options["envs"])
+        self.num_envs: int = component.options["envs"]
         self.place = self.places()
-        self.seeds = component.seed_sequence()
-        self.envs = self.made(self.num_envs, self.seeds)
-        self.rng = np.random.default_rng(self.seeds)
+        seeds = component.seed_sequence()
+        self.envs = self.made(seeds)
+        self.rng = np.random.default_rng(seeds)
         self.obs_dtype = np.dtype(spec.obs_dtype)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
         self.obs, _ = self.envs.reset()
         self.returns: list[float] = []
         self.lengths: list[int] = []
-        self.cut = False
-        component.on("set", self.on_set)
 
-    def made(self, num_envs: int, seeds: np.random.SeedSequence) -> Any:
-        """A batch of so many environments."""
+    def made(self, seeds: np.random.SeedSequence) -> Any:
+        """The batch of environments."""
         component, spec = self.component, self.component.environment
         return envs.make(
             spec.id,
-            num_envs,
+            self.num_envs,
             backend=component.options["backend"],
-            num_workers=min(component.options["workers"], num_envs),
+            num_workers=min(component.options["workers"], self.num_envs),
             step_timeout_s=component.options["step_timeout_s"],
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
             step_info=False,
@@ -66,21 +63,6 @@ class Collector:
             randomize=component.plan.run.randomize,
             **spec.kwargs,
         )
-
-    def on_set(self, fields: Mapping[str, Any]) -> None:
-        """The broker asks for another number of environments: from the next rollout but one."""
-        value = fields["value"]
-        if (fields["role"], fields["option"]) == ("sampler", "envs") and type(value) is int and value > 0:
-            self.wanted_envs = value
-
-    def resize(self) -> None:
-        """Begin anew with as many environments as are wanted, and with other seeds."""
-        before, self.envs, self.cut = self.envs, self.made(self.wanted_envs, self.seeds.spawn(1)[0]), False
-        before.close()
-        self.num_envs = self.wanted_envs
-        self.place = self.places()
-        self.obs, _ = self.envs.reset()
-        log.info("steps %d environments from now on", self.num_envs)
 
     def places(self) -> NDArray[np.float32]:
         """``[N]``: where each environment stands among those that the run begins with, from 0 to 1."""
@@ -139,12 +121,6 @@ class Collector:
                 self.lengths.extend(info["episode"]["l"][whole])
             self.component.breathe()
         self.obs = obs[-1]
-        self.cut = self.wanted_envs != self.num_envs
-        if self.cut:  # whatever is under way ends here, as at a time limit
-            going = np.flatnonzero(~(terminated[-1] | truncated[-1]))
-            truncated[-1, going] = True
-            final_obs.append(obs[-1, going])
-            final_index.extend((self.num_steps - 1, n) for n in going)
         index = np.array(final_index, np.int32).reshape(-1, 2)
         order = np.lexsort((index[:, 1], index[:, 0]))
         no_obs = np.empty((0, *obs.shape[2:]), self.obs_dtype)
@@ -277,8 +253,6 @@ def main(component: Component) -> None:
         for outlet in outlets:
             outlet.push(rollout)
         component.poll()
-        if collector.cut:
-            collector.resize()
         if collector.returns and time.monotonic() >= episodes_due_s:
             report_episodes(component, collector)
             episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S

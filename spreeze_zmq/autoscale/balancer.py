@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.autoscale import tuning
-from spreeze_zmq.autoscale.knobs import SMALLEST_BATCH, BatchSize, Envs, Knob, Samplers
+from spreeze_zmq.autoscale.knobs import SMALLEST_BATCH, BatchSize, Knob, Samplers
 from spreeze_zmq.autoscale.rule import Change, Rule
 from spreeze_zmq.autoscale.tuning import Tuning
 from spreeze_zmq.autoscale.windows import Windows
@@ -29,12 +29,10 @@ JOURNAL_S = 4.0
 
 
 class Balancer:
-    """Watches a run and says when its number of samplers, of environments in each, or the learners' batch
-    should change.
+    """Watches a run and says when its number of samplers or the learners' batch should change.
 
     Attributes:
         samplers: the number of them.
-        envs: environments in each sampler.
         batch_size: of the learners; None where the topology says it.
         rule: tries values, and keeps them or goes back.
         windows: of the reports.
@@ -46,8 +44,8 @@ class Balancer:
         critics = [f"{first}-{index}" for index in range(plan.components[first].count.initial)]
         followers = [f"{role}-0" for role in others]
         self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers)
-        self.samplers, self.envs, self.batch_size = _samplers(plan), _envs(plan), _batch_size(plan)
-        knobs: list[Knob | None] = [self.samplers, self.envs, self.batch_size]
+        self.samplers, self.batch_size = _samplers(plan), _batch_size(plan)
+        knobs: list[Knob | None] = [self.samplers, self.batch_size]
         self.rule = Rule([knob for knob in knobs if knob is not None and knob.movable])
         self.last_change = ""
         self._decision: dict[str, Any] = {}
@@ -69,11 +67,9 @@ class Balancer:
         """Something changed: what was measured until now and a little longer says nothing of what comes."""
         self._since_s = now_s + SETTLE_S
 
-    def go_on_with(self, envs: int | None = None, batch_size: int | None = None) -> None:
-        """So many environments are in each sampler now, or batches are so large."""
-        if envs is not None:
-            self.envs.present = envs
-        if batch_size is not None and self.batch_size is not None:
+    def go_on_with(self, batch_size: int) -> None:
+        """Batches are so large now."""
+        if self.batch_size is not None:
             self.batch_size.present = batch_size
 
     def step(self, num_samplers: int, now_s: float, *, training: bool) -> Change | None:
@@ -100,25 +96,21 @@ class Balancer:
         if change is not None:
             self.last_change = change.reason
             self.disturb(now_s)
-            self.go_on_with(**{change.option: change.count} if change.option else {})
+            if change.option:
+                self.go_on_with(change.count)
         return change
-
-    @property
-    def movable(self) -> bool:
-        """Whether samplers, or the environments in each, are this machine's to choose."""
-        return self.samplers.movable or self.envs.movable
 
     def found(self) -> Tuning | None:
         """What is worth knowing for the next run; None where the count is fixed or has not settled."""
-        if not (self.movable and self.rule.settled):
+        if not (self.samplers.movable and self.rule.settled):
             return None
-        rates = self._decision["produced_per_s"], self._decision["trained_per_s"]
-        return Tuning(self._decision["samplers"], *rates, self.envs.present if self.envs.movable else None)
+        figures = self._decision
+        return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])
 
     def status(self) -> Balance:
         """What the run's status says of the balance."""
         return {
-            "movable": self.movable,
+            "movable": self.samplers.movable,
             "settled": self.rule.settled,
             "last_change": self.last_change,
         }
@@ -137,7 +129,8 @@ class Balancer:
 
     def _granule(self) -> float:
         """Transitions that come or are asked for at once: those of a rollout, or of what one update needs."""
-        rollout = self.plan.components[SAMPLER].options.get("rollout_steps", 1) * self.envs.present
+        sampler = self.plan.components[SAMPLER].options
+        rollout = sampler.get("rollout_steps", 1) * sampler.get("envs", 1)
         batch = self.batch_size.present if self.batch_size else self.plan.learning.batch_size
         update = len(self.windows.critics) * batch / self.plan.balance.replay_ratio
         return max(1.0, float(rollout), update)
@@ -147,13 +140,6 @@ def _samplers(plan: Plan) -> Samplers:
     count = plan.components[SAMPLER].count
     least, most = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
     return Samplers(count.initial, least, most)
-
-
-def _envs(plan: Plan) -> Envs:
-    sampler = plan.components[SAMPLER]
-    envs = int(sampler.options.get("envs", 1))
-    least, most = sampler.ranges.get("envs", (envs, envs))
-    return Envs(envs, least, most)
 
 
 def _batch_size(plan: Plan) -> BatchSize | None:

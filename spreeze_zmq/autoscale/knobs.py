@@ -118,25 +118,6 @@ class Samplers(Knob):
         return math.ceil(free / self.cores_each) if free > GAIN * window.cores else 0
 
 
-class Envs(Knob):
-    """Environments in each sampler. A step of a batch costs something whatever its size: where learners
-    starve though the samplers are as they should be, twice as many may feed them; fewer give fresher samples.
-    """
-
-    option = "envs"
-    title = "environments in each sampler"
-
-    def wanted(self, window: Window) -> tuple[int, str]:
-        """Twice or half as many."""
-        if window.useful < 1 - NOTICEABLE:
-            return self.present // 2, f"{1 - window.useful:.0%} of what arrives is too old"
-        waiting = max(window.blocked, window.short_of_policies)
-        starved = f"critic_learner starved {window.starved:.0%} of the time"
-        made = f"{window.produced_per_s:,.0f} samples a second"
-        wanted = 2 * self.present if window.starved > NOTICEABLE and waiting < NOTICEABLE else self.present
-        return wanted, f"{starved} and another sampler gains nothing, {made}"
-
-
 @dataclass
 class BatchSize(Knob):
     """Transitions of an update. Learners that starve can afford smaller batches, which are more updates of

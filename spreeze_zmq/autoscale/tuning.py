@@ -1,6 +1,4 @@
-"""How many samplers were right, and environments in each, kept in the user's cache: the next run of the kind
-begins there.
-"""
+"""How many samplers were right, kept in the user's cache: the next run of the kind begins there."""
 
 from __future__ import annotations
 
@@ -26,39 +24,28 @@ class Tuning:
         samplers: processes.
         env_steps_per_s: that all of them produced together.
         trained_transitions_per_s: that the critic-learner trained on.
-        envs: environments in each of them, where the machine chooses that.
     """
 
     samplers: int
     env_steps_per_s: float
     trained_transitions_per_s: float
-    envs: int | None = None
 
 
 def begin(plan: Plan) -> tuple[Plan, str]:
-    """The plan with the numbers that were right the last time, and where they come from: ``samplers`` of its
+    """The plan with the number that was right the last time, and where it comes from: ``samplers`` of its
     ``measured`` says that too.
 
     A count that the topology fixes, and a lock-step run, which must repeat itself, stay as they are; then the
     text is empty.
     """
     sampler = plan.components[SAMPLER]
-    if not (movable(plan) or sampler.ranges):
-        return plan, ""
-    found = recall(plan)
+    found = recall(plan) if movable(plan) else None
     if found is None:
         return plan, ""
-    each = ""
-    if movable(plan):
-        initial = min(max(found.samplers, sampler.count.minimum), sampler.count.maximum)
-        sampler = replace(sampler, count=replace(sampler.count, initial=initial))
-    if "envs" in sampler.ranges and found.envs is not None:
-        least, most = sampler.ranges["envs"]
-        envs = min(max(found.envs, least), most)
-        sampler = replace(sampler, options={**sampler.options, "envs": envs})
-        each = f" of {found.envs} environments"
+    initial = min(max(found.samplers, sampler.count.minimum), sampler.count.maximum)
+    sampler = replace(sampler, count=replace(sampler.count, initial=initial))
     why = (
-        f"as on this machine before: {found.samplers}{each} gave {found.env_steps_per_s:,.0f} env steps and "
+        f"as on this machine before: {found.samplers} gave {found.env_steps_per_s:,.0f} env steps and "
         f"{found.trained_transitions_per_s:,.0f} trained transitions a second"
     )
     measured = {**plan.measured, "samplers": {"chosen": sampler.count.initial, "source": why}}
@@ -93,8 +80,6 @@ def _read(found: Any) -> Tuning:
     tuning = Tuning(**found)
     if type(tuning.samplers) is not int or not 1 <= tuning.samplers <= MOST:
         raise ValueError(f"{tuning.samplers!r} samplers")
-    if tuning.envs is not None and not (type(tuning.envs) is int and 1 <= tuning.envs <= MOST):
-        raise ValueError(f"{tuning.envs!r} environments")
     float(tuning.env_steps_per_s), float(tuning.trained_transitions_per_s)
     return tuning
 
@@ -122,5 +107,4 @@ def _subject(plan: Plan) -> dict[str, Any]:
 
 def _about(plan: Plan, role: str) -> Mapping[str, Any]:
     component = plan.components[role]
-    options = {name: component.ranges.get(name, value) for name, value in component.options.items()}
-    return {"use": component.use, "threads": component.threads, "options": options}
+    return {"use": component.use, "threads": component.threads, "options": component.options}

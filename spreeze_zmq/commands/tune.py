@@ -116,11 +116,7 @@ def report(plan: Plan, found: Mapping[str, Any]) -> str:
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores of which {found['busy_cores']:.1f} were busy",
         f"plan: {count} samplers of {sampler.count.minimum} to {sampler.count.maximum}"
-        + (
-            f", {found.get('envs', sampler.options['envs'])} environments in each"
-            if "envs" in sampler.options
-            else ""
-        ),
+        + (f", {sampler.options['envs']} environments in each" if "envs" in sampler.options else ""),
         f"expect: {found['received_per_s']:,.0f} env steps and {found['trained_per_s']:,.0f} trained "
         f"transitions a second, replay ratio {ratio['measured']:.2f} of {ratio['target']:g}",
         f"samplers blocked {100 * found['blocked']:.0f} % of the time, critic_learner starved "

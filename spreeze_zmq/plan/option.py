@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Every type that an option can have, as a component.toml names it, and how a message says it.
+#: Every type that an option can have and how a message says it; a component.toml names any but ``count``.
 TYPES = {
     "int": "a whole number",
     "float": "a number",

@@ -124,7 +124,6 @@ class ComponentPlan:
         stop_grace_s: from the request to stop until SIGKILL.
         channels: end of each channel that it uses: ``push``, ``pull``, ``pub`` or ``sub``.
         options: the component's own.
-        ranges: of those options that the broker may move while the run lives, the least and the most.
     """
 
     use: str
@@ -140,7 +139,6 @@ class ComponentPlan:
     stop_grace_s: float
     channels: dict[str, str]
     options: dict[str, Any]
-    ranges: dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _FILE = (
 )
 
 _OPTION = (
-    Option("type", "str", required=True, choices=tuple(TYPES)),
+    Option("type", "str", required=True, choices=tuple(name for name in TYPES if name != "count")),
     Option("default", "any", help="without one the option must be given"),
     Option("help", "str", required=True, help="one line for people"),
     Option("minimum", "float"),

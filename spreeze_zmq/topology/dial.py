@@ -87,8 +87,6 @@ def settle(
         effective = learning.batch_size * components[CRITIC_LEARNER].count.initial
         every = updates_per_round(values["replay_ratio"], effective, round_transitions)
         values["publish_every_updates"] = every
-    if values["publish_every_updates"]:  # what is counted is counted in rollouts of one size
-        components = {**components, SAMPLER: replace(sampler, ranges={})}
     if values["max_policy_lag"] == "none":
         values["max_policy_lag"] = None
     values["pin"] = {"auto": "auto", True: "always", False: "never"}[values["pin"]]
@@ -125,7 +123,7 @@ def _settle_rounds(
     values["replay_ratio"] = float(learning.epochs)
     if values["publish_every_updates"]:
         values["publish_every_updates"] = learning.epochs * -(-transitions // learning.batch_size)
-    fixed = replace(components[SAMPLER], count=Count(count, count, count), ranges={})
+    fixed = replace(components[SAMPLER], count=Count(count, count, count))
     return {**components, SAMPLER: fixed}
 
 

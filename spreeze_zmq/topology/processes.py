@@ -175,14 +175,12 @@ def component_plans(
                 role, found.common["threads"], cores, counts[SAMPLER].initial, learners
             ),
         }
-        options, ranges = _resolved_options(role, found)
         plans[role] = ComponentPlan(
             folder=str(found.file.folder),
             command=found.file.command,
             launched=role not in without,
             channels=ends_of(role, learner_roles),
-            options=options,
-            ranges=ranges,
+            options=_resolved_options(role, found),
             **common,
         )
     return plans
@@ -209,15 +207,10 @@ def left_open(
     return tuple(keys)
 
 
-def _resolved_options(role: str, found: Declared) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """The values to begin with, and the ranges of those that may move."""
-    values: dict[str, Any] = dict(found.options)
-    ranges: dict[str, tuple[int, ...]] = {}
-    for option in found.file.options:
-        written = values[option.name]
-        if option.type == "device":
-            values[option.name] = resolve.resolve_device(role, written, resolve.usable_devices())
-        elif option.type == "count":
-            values[option.name], between = resolve.resolve_option(written, option.default)
-            ranges |= {option.name: between} if between else {}
-    return values, ranges
+def _resolved_options(role: str, found: Declared) -> dict[str, Any]:
+    """The values to begin with."""
+    devices = {option.name for option in found.file.options if option.type == "device"}
+    return {
+        name: resolve.resolve_device(role, value, resolve.usable_devices()) if name in devices else value
+        for name, value in found.options.items()
+    }

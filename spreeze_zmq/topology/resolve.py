@@ -7,7 +7,6 @@ import os
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from spreeze_zmq.plan.plan import Count
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
@@ -35,18 +34,6 @@ def resolve_count(
         return Count(automatic, 1, max(cores, FEW_CORES_MOST) if role == SAMPLER else 1)
     low, high = written
     return Count(min(max(automatic, low), high), low, high)
-
-
-def resolve_option(written: Any, default: Any) -> tuple[int, tuple[int, ...]]:
-    """Of an option that is a number, a range or "auto": what to begin with, and the range; () for a number.
-
-    The machine's own choice is from half of the default to eight times it, and begins with the default.
-    """
-    if isinstance(written, int):
-        return written, ()
-    usual = default if isinstance(default, int) else 1
-    low, high = (max(1, usual // 2), 8 * usual) if isinstance(written, str) else written
-    return min(max(usual, low), high), (low, high) if low < high else ()
 
 
 def resolve_threads(

@@ -122,21 +122,24 @@ def test_samplers_that_gain_nothing_leave_again(peers):
 
 
 @pytest.mark.parametrize(
-    "peers", [["components.sampler.count=1", "components.sampler.envs=[8, 128]"]], indirect=True
+    "peers", [["components.sampler.count=1", "algorithm.batch_size=auto"]], indirect=True
 )
-def test_starving_learners_get_larger_batches_where_no_sampler_may_be_added(peers):
-    """Samplers are told, the summary has when, how many and why, and the journal what was tried."""
+def test_starving_learners_get_smaller_batches_where_no_sampler_may_be_added(peers):
+    """Both learners are told, the summary has when, how many and why, and the journal what was tried."""
     voices = begin(peers, 1, 1000)
     told = run(peers, voices, lambda message: message.kind == "set").fields
-    assert (told["role"], told["option"], told["value"]) == ("sampler", "envs", 32)
-    assert told["reason"].startswith("environments in each sampler 16 -> 32: critic_learner starved 80 %")
+    assert (told["role"], told["option"]) == ("critic_learner", "batch_size")
+    assert told["value"] < 256
+    assert told["reason"].startswith(f"batch size 256 -> {told['value']}: critic_learner starved 80 %")
+    other = run(peers, voices, lambda message: message.kind == "set").fields
+    assert (other["role"], other["value"]) == ("actor_learner", told["value"])
     run(peers, voices, lambda message: message.kind == "status")
     peers.processes[0].terminate()
     assert peers.processes[0].wait(10) == 0
-    moves = json.loads(peers.folder.summary.read_text())["moves"]["sampler.envs"]
-    assert [move[1:] for move in moves] == [[32, told["reason"]]]
+    moves = json.loads(peers.folder.summary.read_text())["moves"]["critic_learner.batch_size"]
+    assert [move[1:] for move in moves] == [[told["value"], told["reason"]]]
     decided = [line["decision"] for line in read_journal(peers.folder.metrics) if line["kind"] == "balance"]
-    assert "16" in decided[-1]["tried_trained_per_s"]["envs"]
+    assert "256" in decided[-1]["tried_trained_per_s"]["batch_size"]
 
 
 @pytest.mark.parametrize("peers", [["components.sampler.count=[1, 2]"]], indirect=True)

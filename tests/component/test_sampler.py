@@ -271,37 +271,6 @@ def test_a_sampler_of_slow_environments_reports_while_it_collects(peers, policy)
     assert reports[-1]["clock_s"]["busy"] > reports[0]["clock_s"]["busy"]
 
 
-@pytest.mark.parametrize("peers", [("components.sampler.envs=[2, 64]",)], indirect=True)
-def test_another_number_of_environments_begins_between_two_rollouts(peers, policy):
-    """The last rollout of the old number ends every episode with its true last observation; positions count
-    on, and what makes no sense is passed over.
-    """
-    start(peers, policy)
-    rollouts = [rollout_from(peers.wait(CRITIC, "sampler"))]
-    control = peers.peer("control", "sampler")
-    for role, option, value in (("evaluator", "envs", 3), ("sampler", "envs", -3), ("sampler", "envs", 4)):
-        control.publish(Message("set", {"role": role, "option": option, "value": value}))
-
-    def take_observations():
-        while peers.peer(ACTOR, "sampler").pull() is not None:
-            pass
-
-    while rollouts[-1].num_envs == 16:
-        rollouts.append(rollout_from(peers.wait(CRITIC, "sampler", meanwhile=take_observations)))
-    *_, before, last, first = rollouts
-    assert not before.truncated.any()
-    assert last.truncated[-1].all()
-    assert not last.truncated[:-1].any()
-    assert not last.terminated.any()
-    assert last.final_index.tolist() == [[15, n] for n in range(16)]
-    assert np.array_equal(last.final_obs, last.obs[-1])
-    assert (first.num_envs, first.produced, first.sequence) == (4, last.produced + 64, last.sequence + 1)
-    assert first.incarnation == last.incarnation
-    assert not np.array_equal(first.obs[0], rollouts[0].obs[0, :4])
-    second = rollout_from(peers.wait(CRITIC, "sampler", meanwhile=take_observations))
-    assert np.array_equal(first.obs[-1], second.obs[0])
-
-
 def plays(peers, env_id, **env_kwargs):
     """Let the run be of another environment, and its critic-learner ask for ``log_prob`` too."""
     about = peers.plan.channels[CRITIC]

@@ -20,15 +20,15 @@ def test_a_range_lets_it_move_the_count(count, low, high):
 
 def test_a_fixed_count_stays():
     """A number in the topology forbids it, and so does a place that is left free."""
-    assert Balancer(topology.load("pendulum", ["components.sampler.count=2"])).movable is False
-    assert Balancer(topology.load("pendulum", without=["sampler"])).movable is False
+    assert Balancer(topology.load("pendulum", ["components.sampler.count=2"])).samplers.movable is False
+    assert Balancer(topology.load("pendulum", without=["sampler"])).samplers.movable is False
 
 
 def test_a_lock_step_run_keeps_its_count():
     """It must repeat itself, whatever the machine does meanwhile."""
     plan = topology.load("pendulum")
     plan = replace(plan, balance=replace(plan.balance, mode="lockstep"))
-    assert Balancer(plan).movable is False
+    assert Balancer(plan).samplers.movable is False
 
 
 def test_every_process_is_in_the_journal_with_its_three_rates():

@@ -1,90 +1,13 @@
-"""Environments in each sampler and the batch under a fake clock: asked where the count is right."""
+"""The learners' batch under a fake clock: smaller where they starve, larger where samplers wait for them."""
 
 from dataclasses import replace
 
 import pytest
 from plant import Plant, run
 
-from spreeze_zmq.autoscale.knobs import SPARE, BatchSize, Envs, Samplers
+from spreeze_zmq.autoscale.knobs import SPARE, BatchSize, Samplers
 from spreeze_zmq.autoscale.rule import Rule
 from spreeze_zmq.autoscale.windows import Spell
-
-#: One sampler whose steps cost 2 ms whatever the batch, and so much for each environment.
-PER_STEP_S, PER_ENV_S = 2e-3, 2e-5
-#: Learners that take seven times what 16 environments give.
-LEARNERS = Plant(cores=4, critic_cpu_s=2.5e-6, actor_cpu_s=1e-6)
-
-
-def window(envs, learners=LEARNERS, per_step_s=PER_STEP_S, per_env_s=PER_ENV_S):
-    """What is measured with so many environments in the one sampler."""
-    return replace(learners, sampler_cpu_s=per_step_s / envs + per_env_s).window(1)
-
-
-def live(at, begin=16, least=4, most=128, seconds=120):
-    """The changes of a run with so many environments."""
-    knob = Envs(begin, least, most)
-    return run(Rule([knob]), knob, lambda _: at(knob.present), seconds)
-
-
-def test_a_batch_grows_while_that_feeds_the_learners():
-    """A step's own cost is shared by more environments; each doubling must have paid."""
-    changes, _ = live(window)
-    assert [count for _, count, _ in changes] == [32, 64, 128]
-    assert changes[-1][0] <= 30
-    assert changes[0][2] == (
-        "environments in each sampler 16 -> 32: critic_learner starved 86 % of the time and another sampler "
-        "gains nothing, 6,897 samples a second; replay ratio 8.0 of 8"
-    )
-
-
-def test_a_batch_that_gains_nothing_is_taken_back():
-    """Where every environment costs its own time the first doubling shows nothing, and no second follows."""
-    changes, envs = live(lambda envs: window(envs, per_step_s=0.0, per_env_s=2e-4), seconds=60)
-    assert [count for _, count, _ in changes] == [32, 16]
-    assert "32 trained 40,000 transitions a second, 16 trained 40,000" in changes[-1][2]
-    assert envs == 16
-
-
-def test_learners_that_are_fed_need_no_more_environments():
-    """Nor do samplers that are blocked, or that wait for policies."""
-    fed = replace(LEARNERS, critic_cpu_s=1e-3)
-    assert live(lambda envs: window(envs, fed))[0] == []
-    waiting = replace(LEARNERS, policies_for=2_000.0)
-    assert live(lambda envs: window(envs, waiting))[0] == []
-
-
-def test_rollouts_that_arrive_too_old_become_smaller():
-    """A third is refused: half the environments, as long as the topology allows."""
-
-    def stale(envs):
-        seen = window(envs)
-        (critic,) = seen.critics
-        return replace(seen, critics=(replace(critic, refused_per_s=critic.received_per_s / 2),))
-
-    changes, _ = live(
-        lambda envs: stale(envs) if envs > 8 else window(8, per_step_s=0.0), least=8, seconds=20
-    )
-    assert changes[0][1] == 8
-    assert changes[0][2].startswith("environments in each sampler 16 -> 8: 33 % of what arrives is too old; ")
-
-
-def test_environments_wait_until_the_count_of_samplers_is_right():
-    """Samplers first; where one more did not pay, and rests, the environments in each are tried."""
-    samplers, envs = Samplers(1, 1, 2), Envs(16, 4, 128)
-    rule, seen = Rule([samplers, envs]), replace(LEARNERS, cores=8)
-    first = rule.decide(window(16, seen), 5.0)
-    assert (first.option, first.count) == ("", 2)
-    samplers.present = 2
-    spells = window(16, seen).samplers * 2
-    back = rule.decide(replace(window(16, seen), samplers=spells), 12.0)
-    assert (back.option, back.count) == ("", 1)
-    samplers.present = 1
-    then = rule.decide(window(16, seen), 19.0)
-    assert (then.option, then.count) == ("envs", 32)
-    assert not rule.settled
-
-
-# --- the batch --------------------------------------------------------------------------------------
 
 #: A curve as small networks have it, transitions/s of one core: 64 to 8,192, of which 2,048 suffice.
 CURVE = {64: 50e3, 128: 95e3, 256: 170e3, 512: 280e3, 1024: 390e3, 2048: 470e3, 4096: 500e3, 8192: 510e3}
@@ -173,3 +96,18 @@ def test_nothing_moves_while_rates_drift_or_samplers_wait_for_policies():
     """Neither says anything of the batch."""
     assert batches(lambda size, now_s: replace(trained(size), steady=False)) == []
     assert batches(lambda size, now_s: trained(size, replace(SCARCE, policies_for=10e3))) == []
+
+
+def test_the_batch_waits_until_the_count_of_samplers_is_right():
+    """Samplers first; where one more did not pay, and rests, a smaller batch is tried."""
+    samplers, batch = Samplers(1, 1, 2), BatchSize(2048, 64, 2048, curve=CURVE)
+    rule, seen = Rule([samplers, batch]), trained(2048)
+    first = rule.decide(seen, 5.0)
+    assert (first.option, first.count) == ("", 2)
+    samplers.present = 2
+    back = rule.decide(replace(seen, samplers=seen.samplers * 2), 12.0)
+    assert (back.option, back.count) == ("", 1)
+    samplers.present = 1
+    then = rule.decide(seen, 19.0)
+    assert (then.option, then.count) == ("batch_size", 64)
+    assert not rule.settled

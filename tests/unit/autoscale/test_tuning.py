@@ -99,14 +99,3 @@ def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch, cap
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert tuning.remember(plan(), FOUND) is None
     assert "is not kept" in caplog.text
-
-
-def test_environments_in_each_are_remembered_where_they_may_move():
-    """Within the range; a number in the topology stays, and is another matter."""
-    ranged = "components.sampler.envs=[8, 64]"
-    tuning.remember(plan(ranged), Tuning(5, 1000.0, 8000.0, 128))
-    begun, why = tuning.begin(plan(ranged))
-    assert begun.components["sampler"].options["envs"] == 64
-    assert why.startswith("as on this machine before: 5 of 128 environments gave 1,000 env steps")
-    assert tuning.recall(begun) == tuning.recall(plan(ranged))
-    assert tuning.begin(plan())[1] == ""

@@ -59,15 +59,3 @@ def test_only_what_is_counted_and_bounded_has_a_schedule():
     assert schedule.num_samplers == 3
     assert schedule.publish_every == 32 * plan.components["sampler"].count.initial
     assert schedule.share == 20 * 256 * plan.components["sampler"].count.initial // 3
-
-
-def test_what_is_counted_keeps_its_environments():
-    """A range of environments is the broker's in a free run; counts need rollouts of one size."""
-    ranges = {}
-    for mode in ("free", "bounded", "lockstep"):
-        sampler = load("pendulum", [f"balance.mode={mode}", "components.sampler.envs=[8, 64]"]).components[
-            "sampler"
-        ]
-        assert sampler.options["envs"] == 16
-        ranges[mode] = sampler.ranges
-    assert ranges == {"free": {"envs": (8, 64)}, "bounded": {}, "lockstep": {}}

@@ -8,7 +8,6 @@ from spreeze_zmq.topology.resolve import (
     num_visible,
     resolve_count,
     resolve_device,
-    resolve_option,
     resolve_threads,
 )
 
@@ -29,22 +28,6 @@ from spreeze_zmq.topology.resolve import (
 def test_samplers_take_what_the_learners_leave(written, cores, expected):
     """Two cores are the learners', and the range of the topology is kept."""
     assert resolve_count("sampler", written, cores) == expected
-
-
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        (4, (4, ())),
-        ("auto", (16, (8, 128))),
-        ([8, 64], (16, (8, 64))),
-        ([32, 64], (32, (32, 64))),
-        ([2, 4], (4, (2, 4))),
-        ([5, 5], (5, ())),
-    ],
-)
-def test_an_option_with_a_range_begins_near_its_default(written, expected):
-    """Of 16; a number is a number, and so is a range of one."""
-    assert resolve_option(written, 16) == expected
 
 
 def test_every_other_role_has_one_process():
