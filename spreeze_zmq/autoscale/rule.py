@@ -18,6 +18,8 @@ from spreeze_zmq.autoscale.windows import Window
 LOSS = 0.03
 #: Rest after a value that did not pay, twice as long after each further one.
 REST_S = 120.0
+#: What has grown shrinks again after this at the earliest, twice as long after each time that it shrank.
+TURN_S = 30.0
 #: What is trained with one and the same setting has changed by this share: the world has, and the rest ends.
 NEW_WORLD = 0.3
 
@@ -49,8 +51,7 @@ class Rest:
         until_s: no value is tried before.
         length_s: of the next rest.
         trained_per_s: what the setting trained that it went back to.
-        least_until_s: no smaller value is tried before: what has just grown may be too much, but not for long
-            too little.
+        least_until_s: no smaller value is tried before.
         num_shrunk: smaller values that were kept; each makes the way back to them twice as long.
     """
 
@@ -76,7 +77,7 @@ class Rest:
         self.length_s = REST_S
         self.num_shrunk += smaller
         if not smaller:
-            self.least_until_s = now_s + REST_S * 2.0**self.num_shrunk
+            self.least_until_s = now_s + TURN_S * 2.0**self.num_shrunk
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def test_a_load_that_comes_and_goes_moves_the_count_ever_less():
     """Learners that are ten times slower every other half minute: what grew shrinks again later each time."""
     slowed = replace(NAPPING, critic_wait_s=9 * 7e-5)
     changes, _ = live(lambda t: NAPPING if t // 30 % 2 else slowed, 1, 1200)
-    assert len(changes) <= 8
+    assert len(changes) <= 10
     assert len([t_s for t_s, _, _ in changes if t_s > 600]) <= 2
 
 
