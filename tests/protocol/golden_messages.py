@@ -77,10 +77,10 @@ _FIELDS = {
     "checkpoint": {"folder": "000000004096-000012345", "env_steps": 4096},
     "scale": {"role": "sampler", "count": 3, "reason": "critic_learner starved 40 % of the time"},
     "set": {
-        "role": "sampler",
-        "option": "envs",
-        "value": 32,
-        "reason": "environments in each sampler 16 -> 32: critic_learner starved 40 % of the time",
+        "role": "critic_learner",
+        "option": "batch_size",
+        "value": 128,
+        "reason": "batch size 512 -> 128: critic_learner starved 80 % of the time",
     },
 }
 
