@@ -68,7 +68,7 @@ class Broker:
                 self.balancer.go_on_with(batch_size=size)
                 for role in self.plan.learning.learners:
                     self.say("set", role=role, option="batch_size", value=size)
-        component.hear_own = self.hear  # type: ignore[method-assign]
+        component.hear_own = self.hear
 
     @property
     def now_s(self) -> float:

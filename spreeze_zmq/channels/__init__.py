@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from spreeze_zmq.channels.folder import MAX_IPC_BYTES, Claim, SocketFolder, ipc_endpoint
+from spreeze_zmq.channels.folder import Claim, SocketFolder, ipc_endpoint
 from spreeze_zmq.channels.poller import Poller
 from spreeze_zmq.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.channels.push_pull import Puller, Pusher
@@ -14,7 +14,6 @@ from spreeze_zmq.errors import ChannelError
 
 __all__ = [
     "ENDS",
-    "MAX_IPC_BYTES",
     "ZERO_COPY_BYTES",
     "Channel",
     "Claim",

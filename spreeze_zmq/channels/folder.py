@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spreeze_zmq.errors import ChannelError
+from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES
 
-#: The longest path of a unix socket that Linux takes, in bytes.
-MAX_IPC_BYTES = 107
 #: Room kept in a run's folder for the name of a channel.
 MAX_CHANNEL_BYTES = 40
 _MAX_NAME_BYTES = 24

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import math
 import time
@@ -19,6 +18,7 @@ import zmq
 from spreeze_zmq.channels.folder import Claim, ipc_endpoint
 from spreeze_zmq.channels.kernel_buffer import KernelBuffer
 from spreeze_zmq.errors import ChannelError, WireError
+from spreeze_zmq.plan.endpoints import is_loopback
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, decode, encode_from
 
 log = logging.getLogger("spreeze")
@@ -253,16 +253,9 @@ def _checked(endpoint: str) -> Path | None:
         ipc_endpoint(Path(address))
         return Path(address)
     if transport == "tcp":
-        if not _is_loopback(address.rpartition(":")[0]):
+        if not is_loopback(address.rpartition(":")[0]):
             raise ChannelError(
                 f"{endpoint}: tcp stays on loopback (127.0.0.1), since messages are not encrypted"
             )
         return None
     raise ChannelError(f"{endpoint!r} is no endpoint; expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.IPv4Address(host).is_loopback
-    except ValueError:
-        return False

@@ -51,6 +51,7 @@ class Component:
         sent:
             ``counters``, ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``,
             ``device`` (see PROTOCOL.md).
+        hear_own: where the reports of a broker about itself go; every other role sends them.
         clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take), ``starved`` (a peer does not
         give), ``idle``.
         stop_reason: why it should stop; empty while it should go on.
@@ -67,6 +68,7 @@ class Component:
         self.name = f"{role}-{self.index}"
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        self.hear_own: Callable[[Message], None] = lambda message: None
         self.reports_dropped = 0
         self.clock_s = {"busy": 0.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}
         self.stop_reason = ""
@@ -123,9 +125,6 @@ class Component:
     def report_failure(self, summary: str, traceback: str) -> None:
         """Tell the broker of something that failed and was mended; it is among the run's failures."""
         self.report("failure", {"name": self.name, "summary": summary, "traceback": traceback})
-
-    def hear_own(self, message: Message) -> None:
-        """Where the broker's reports about itself go; the broker puts its own handler here."""
 
     # --- life
 
