@@ -23,6 +23,7 @@ from spreeze_zmq import channels
 from spreeze_zmq.errors import ChannelError, InputError
 from spreeze_zmq.metrics import Family
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message
@@ -82,8 +83,8 @@ class Component:
         self._awake_s = time.monotonic()
         self._next_report_s = self._awake_s + REPORT_INTERVAL_S
         self._waiting_for, self._waiting_since_s, self._complained = "", 0.0, False
-        self._control: channels.Subscriber | None = self.open("control") if role != "broker" else None
-        self._outbox: channels.Pusher | None = self.open("report") if role != "broker" else None
+        self._control: channels.Subscriber | None = self.open(CONTROL) if role != BROKER else None
+        self._outbox: channels.Pusher | None = self.open(REPORT) if role != BROKER else None
 
     # --- channels
 

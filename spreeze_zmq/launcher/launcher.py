@@ -19,7 +19,7 @@ from spreeze_zmq.autoscale.pinning import Pinning, pin
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, CONTROL, EVALUATOR, LEARNERS, REPORT, SAMPLER
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
 from spreeze_zmq.topology.resolve import available_cores
@@ -65,10 +65,10 @@ class Launch:
         self.supervisor = Supervisor()
         self.status: dict[str, Any] = {}
         self.control: Any = channels.open_channel(
-            self.plan.channels["control"], "sub", "launcher", self.incarnation
+            self.plan.channels[CONTROL], "sub", "launcher", self.incarnation
         )
         self.reports: Any = channels.open_channel(
-            self.plan.channels["report"], "push", "launcher", self.incarnation
+            self.plan.channels[REPORT], "push", "launcher", self.incarnation
         )
         self.poller = channels.Poller()
         self.counts: dict[str, int] = {}
