@@ -1,4 +1,4 @@
-"""The matrix products of SAC's updates without anything else: what updates could reach at most."""
+"""The matrix products of SAC's updates at their own shapes and nothing else, for ``plain_sac.py``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,8 @@ from itertools import pairwise
 
 import torch
 
-from spreeze_zmq.bench.update_arithmetic import HIDDEN_SIZES, product_flops
 
 Product = Callable[[], object]
-
-
-def hidden_products(batch_size: int, precision: str) -> tuple[Callable[[], None], int]:
-    """The three products of the hidden layer, which is most of the arithmetic: forward, and backward to its
-    inputs and to its weights. And their FLOP.
-    """
-    layer = Layer(batch_size, *HIDDEN_SIZES, _dtype(precision))
-    return _all([layer.forward(), layer.backward(), layer.weight_gradient()]), 3 * product_flops(
-        batch_size, HIDDEN_SIZES
-    )
 
 
 def update_products(

@@ -1,7 +1,16 @@
-"""``spreeze bench envs``: our batches on all cores beside EnvPool's, Gymnasium's and the bare physics."""
+"""Batches of environments on all cores beside EnvPool's, Gymnasium's AsyncVectorEnv and the bare physics.
+
+    python tests/benchmarks/environments.py --seconds 8 --json environments.json
+    python tests/benchmarks/environments.py --only HalfCheetah-v5 --only sampler
+
+Each task of MuJoCo by the best setting of each side (a first pass finds it); uneven steps, which wait or
+compute; small environments in workers; the memory of a sampler and the time until its first rollout. EnvPool
+is left out where it is not installed. A line takes about ``--seconds``, besides the starts of processes.
+"""
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import math
 import statistics
@@ -9,22 +18,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from uneven import mean_step_s
 
-from spreeze_zmq import envs, topology
+from spreeze_zmq import envs
+from spreeze_zmq.bench import bench
 from spreeze_zmq.bench.figures import Figure, Rate, Section, Way, in_turn, paired, repeated
-from spreeze_zmq.bench.physics import bare_mujoco, cycled, random_actions
-from spreeze_zmq.bench.sampler import running_sampler
-from spreeze_zmq.bench.uneven import mean_step_s
+from spreeze_zmq.bench.physics import bare_mujoco, cycled
+from spreeze_zmq.bench.sampler import bench_plan, policy_message, running_sampler
+from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.engines.envpool_batch import HOW_TO_INSTALL
+from spreeze_zmq.metrics import write_json
 from spreeze_zmq.topology.resolve import available_cores
 
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
 NUM_ENVS = 64
-UNEVEN = "spreeze_zmq.bench.uneven"
+#: Drawn once and used in turn, so that drawing them is not in the figures.
+NUM_ACTIONS = 64
 UNIT = "env steps/s"
 #: Long beside the slowest of uneven steps: a turn ends when all that are under way have ended.
 UNEVEN_TURN_S = 1.5
@@ -37,21 +53,30 @@ MAX_RSS_MB, MAX_READY_S = 200.0, 1.0
 Rates = dict[str, list[Rate]]
 
 
-def measure(seconds: float) -> Section:
-    """Measure for about ``seconds`` a line, besides the starts of processes."""
-    figures: list[Figure] = []
-    for env_id in TASKS:
-        figures += measure_task(env_id, seconds)
-    figures += [
-        measure_uneven("64 that wait", f"{UNEVEN}:Waiting", 64, 64, 16, 2.0, seconds),
-        *measure_computing(seconds),
-        measure_uneven("Pendulum-v1", "Pendulum-v1", 16, 2, None, 6.0, seconds),
-        measure_uneven("CartPole-v1", "CartPole-v1", 16, 2, None, 6.0, seconds),
-        *measure_sampler_process(),
-    ]
-    missing = "" if find_spec("envpool") else f"; EnvPool is not installed and left out ({HOW_TO_INSTALL})"
-    about = f"batches of {NUM_ENVS} on {available_cores()} cores; limit: what each line names{missing}"
-    return Section("envs", about, figures)
+def lines(seconds: float) -> dict[str, Callable[[], list[Figure]]]:
+    """What is measured, by name."""
+    workers = {"Pendulum-v1": 6.0, "CartPole-v1": 6.0}
+    return {
+        **{env_id: partial(measure_task, env_id, seconds) for env_id in TASKS},
+        "waiting": lambda: [measure_uneven("64 that wait", "uneven:Waiting", 64, 64, 16, 2.0, seconds)],
+        "computing": lambda: measure_computing(seconds),
+        **{env_id: partial(measure_workers, env_id, asked, seconds) for env_id, asked in workers.items()},
+        "sampler": measure_sampler_process,
+    }
+
+
+def measure_workers(env_id: str, asked: float, seconds: float) -> list[Figure]:
+    """Sixteen small environments in two workers."""
+    return [measure_uneven(env_id, env_id, 16, 2, None, asked, seconds)]
+
+
+def random_actions(spec: EnvironmentSpec, num_envs: int) -> list[NDArray[Any]]:
+    """``NUM_ACTIONS`` batches ``[num_envs, *action]``, uniform within the bounds."""
+    rng = np.random.default_rng(0)
+    shape = (NUM_ACTIONS, num_envs, *spec.action_shape)
+    if spec.action_kind != "box":
+        return list(rng.integers(spec.action_sizes, size=shape))
+    return list(rng.uniform(spec.action_low, spec.action_high, shape).astype(np.float32))
 
 
 def measure_task(env_id: str, seconds: float) -> list[Figure]:
@@ -111,9 +136,9 @@ def measure_uneven(
 def measure_computing(seconds: float) -> list[Figure]:
     """Uneven work on all cores, beside Gymnasium's and beside the work itself, shared among the cores."""
     cores = available_cores()
-    figure = measure_uneven("16 that compute", f"{UNEVEN}:Computing", 16, cores, 4, 1.3, seconds)
+    figure = measure_uneven("16 that compute", "uneven:Computing", 16, cores, 4, 1.3, seconds)
     limit = cores / mean_step_s()
-    # Whoever loses little to the slowest leaves little to gain: no batch is faster than its work.
+    # A peer that loses little to the slowest leaves little to gain: no batch is faster than its work.
     figure = replace(figure, note=f"{figure.note}; the cores allow {limit / figure.limit:.2f}")
     note = f"limit: {cores} cores, {1000 * mean_step_s():.2f} ms of work a step"
     work = Figure("16 that compute / work", limit, figure.reached, UNIT, figure.reached / limit, note)
@@ -122,12 +147,12 @@ def measure_computing(seconds: float) -> list[Figure]:
 
 def measure_sampler_process() -> list[Figure]:
     """Memory of a sampler with 64 HalfCheetahs, and the time until its first rollout."""
-    overrides = ["run.name=bench", "components.sampler.count=1", f"components.sampler.envs={NUM_ENVS}"]
-    plan = topology.load("halfcheetah", overrides)
+    plan = bench_plan("HalfCheetah-v5", "sac")
+    message = policy_message(plan)
     ready_s, rss_mb = [], []
     for _ in range(4):
         began_s = time.monotonic()
-        with running_sampler(plan) as whole:
+        with running_sampler(plan, message) as whole:
             ready_s.append(time.monotonic() - began_s)
             rss_mb.append(whole.process.memory_info().rss / 1e6)
     ready, rss = statistics.median(ready_s[1:]), statistics.median(rss_mb)  # the first one warms the disk
@@ -192,7 +217,7 @@ def driven(env: Any, actions: list[Any]) -> Way:
 
 
 def envpool_way(env_id: str, size: int | None, actions: list[Any]) -> Way:
-    """EnvPool by itself; its dead steps, in which an environment only begins anew, do not count."""
+    """EnvPool by itself; its dead steps, in which an environment only resets, do not count."""
     import envpool
 
     pool = envpool.make(env_id, env_type="gymnasium", num_envs=NUM_ENVS, batch_size=size or NUM_ENVS)
@@ -247,3 +272,31 @@ def async_vector_way(stack: ExitStack, env_id: str, num_envs: int, actions: list
 def rate_of(step: Callable[[], None], amount: int) -> Way:
     """A way that repeats a step of ``amount`` environments."""
     return lambda turn_s: repeated(step, amount, turn_s)
+
+
+def main() -> None:
+    """Measure, print each line's figures as soon as they are there, write them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=8.0, metavar="N", help="for each line")
+    parser.add_argument(
+        "--only", action="append", choices=[*lines(1.0)], help="this line alone; may be repeated"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
+    arguments = parser.parse_args()
+    machine, sections = bench.machine(), []
+    print(bench.machine_line(machine))
+    if not find_spec("envpool"):
+        print(f"EnvPool is not installed and left out ({HOW_TO_INSTALL})")
+    about = f"batches of {NUM_ENVS} on {available_cores()} cores; limit: what each line names"
+    for name, measure in lines(arguments.seconds).items():
+        if name in (arguments.only or [name]):
+            sections.append(Section(name, about, measure()))
+            print("\n" + bench.table(sections[-1]), flush=True)
+    if arguments.json:
+        write_json(arguments.json, {"machine": machine, "figures": bench.plain_figures(sections)})
+
+
+if __name__ == "__main__":
+    main()

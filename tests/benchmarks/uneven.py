@@ -1,4 +1,4 @@
-"""Environments whose steps take unevenly long, for ``spreeze bench envs``: they wait, or they compute."""
+"""Environments whose steps take unevenly long, for ``environments.py``: they wait, or they compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic that an update of SAC needs, counted from the widths of its networks."""
+"""The arithmetic that an update of SAC needs, counted by hand from the widths of its networks."""
 
 from __future__ import annotations
 
