@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: The array fields of a rollout in the order in which they travel.
-ARRAY_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index", "log_prob")
+ARRAY_FIELDS = (
+    *("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index"),
+    *("log_prob", "history"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Rollout:
         final_obs: ``[K, *obs_shape]``; one row for each ended episode.
         final_index: ``[K, 2]`` int32 of ``(t, n)``, sorted by ``t`` and then ``n``.
         log_prob: ``[T, N]`` float32; only where the algorithm asks for it.
+        history: ``[k - 1, N, *obs_shape]``, the observations before ``obs[0]``, oldest first; before an
+            episode's first one, that one again. Only where the networks take stacks of ``k``.
     """
 
     sampler: str
@@ -55,6 +60,7 @@ class Rollout:
     final_obs: NDArray[np.float32] | NDArray[np.uint8] | None = None
     final_index: NDArray[np.int32] | None = None
     log_prob: NDArray[np.float32] | None = None
+    history: NDArray[np.float32] | NDArray[np.uint8] | None = None
 
     @property
     def num_transitions(self) -> int:

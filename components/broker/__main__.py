@@ -64,7 +64,7 @@ class Broker:
                 self.balancer.go_on_with(size)
                 for role in self.plan.learning.learners:
                     self.say("set", role=role, option="batch_size", value=size)
-        component.hear_own = self.hear  # type: ignore[method-assign]
+        component.hear_own = self.hear
 
     @property
     def now_s(self) -> float:

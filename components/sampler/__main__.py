@@ -16,7 +16,7 @@ from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.policy import Policy, usable
+from spreeze_zmq.policy import FrameStack, Policy, usable
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import rollout_message
 
@@ -45,6 +45,7 @@ class Collector:
         self.obs_dtype = np.dtype(spec.obs_dtype)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
         self.obs, _ = self.envs.reset()
+        self.frames: FrameStack | None = None
         self.returns: list[float] = []
         self.lengths: list[int] = []
 
@@ -106,12 +107,17 @@ class Collector:
         final_obs = []
         final_index: list[tuple[int, Any]] = []
         obs[0] = self.obs
+        if self.frames is None:
+            self.frames = policy.frame_stack()
+            self.frames.begin(self.obs)
+        history = self.frames.history() if self.frames.stack > 1 else None
         for t in range(self.num_steps):
-            action, env_action, log_prob = self.act(policy, obs[t])
+            action, env_action, log_prob = self.act(policy, self.frames.seen)
             actions.append(action)
             if log_prob is not None:
                 log_probs.append(log_prob)
             obs[t + 1], reward[t], terminated[t], truncated[t], info = self.envs.step(env_action)
+            self.frames.add(obs[t + 1], terminated[t] | truncated[t])
             if "_final_obs" in info:
                 ended = np.flatnonzero(info["_final_obs"])
                 final_obs.append(info["final_obs"][ended])
@@ -140,6 +146,7 @@ class Collector:
             final_obs=np.concatenate([no_obs, *final_obs], dtype=self.obs_dtype)[order],
             final_index=index[order],
             log_prob=np.stack(log_probs) if self.log_prob else None,
+            history=history,
         )
 
 

@@ -1,8 +1,7 @@
-"""The gates of the balance: when a learner may pull, when it may update, and how stale its
-samples are.
+"""The gates of the balance: when a learner may pull, when it may update, and how stale its samples are.
 
-Pure arithmetic: no clock, no socket. The learners ask the gates; the waiting itself is done by the sockets,
-since a learner that does not pull lets the high-water mark block the samplers.
+Pure arithmetic: no clock, no socket. The learners ask the gates; the sockets do the waiting: while a learner
+does not pull, the high-water mark blocks the samplers.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ class RatioGate:
     """Holds ``trained = replay_ratio * received`` within a slack (samples-to-inserts of Reverb, 2102.04736).
 
     All counts are transitions. Production may run ahead of the ratio by ``slack``; consumption never does.
-    The two gates cannot both be shut: whoever cannot update may always pull.
+    The two gates are never both shut: a learner that may not update may pull.
 
     Attributes:
         replay_ratio: transitions trained on for each transition received.
@@ -56,12 +55,12 @@ class RatioGate:
 
 @dataclass
 class DelayGate:
-    """Lets the actor follow the critic: one actor update for each ``policy_delay`` critic updates (TD3,
+    """Makes the actor follow the critic: one actor update for each ``policy_delay`` critic updates (TD3,
     1802.09477).
 
-    The actor may be ahead of the last critic that it has seen by ``slack`` critic updates, since messages
-    come in batches. Both sides are counted from where they stood when this pair of processes met: a half that
-    came back from a checkpoint neither makes up for the updates of its former life nor waits for them.
+    The actor may be ahead of the critic that it has received last by ``slack`` critic updates, since many
+    critic updates pass between two publications. Both counts start at 0 when the two processes meet: after a
+    restart from a checkpoint, neither half makes up for earlier updates or waits for them.
     """
 
     policy_delay: int
@@ -71,11 +70,11 @@ class DelayGate:
     _met_at: int = 0
 
     def meet(self, critic_updates: int) -> None:
-        """Begin to follow a critic that stands at this count."""
+        """Start to follow a critic that has made ``critic_updates``; both counts start at 0."""
         self._met_at, self.critic_updates, self.actor_updates = critic_updates, 0, 0
 
     def hear(self, critic_updates: int) -> None:
-        """The critic has come this far."""
+        """Note that the critic has made ``critic_updates`` by now."""
         self.critic_updates = critic_updates - self._met_at
 
     @property
@@ -87,27 +86,23 @@ class DelayGate:
 
     @property
     def followed(self) -> int:
-        """Critic updates that the actor has done its share of."""
+        """Critic updates that the actor has followed with its own."""
         done = self.actor_updates * self.policy_delay
         return done if self.may_update else max(done, self.critic_updates)
 
 
 @dataclass
 class LagHistogram:
-    """How many policy versions old the received transitions were; exact, as versions are whole numbers."""
+    """Counts received transitions by the age of their policy in versions."""
 
     transitions: Counter[int] = field(default_factory=Counter)
 
     def add(self, lag: int, transitions: int) -> None:
-        """Count ``transitions`` made ``lag`` versions ago; a policy that has not been heard of yet counts as
-        0.
-        """
+        """Count ``transitions`` of a policy ``lag`` versions old; a negative lag (newer than known) is 0."""
         self.transitions[max(0, lag)] += transitions
 
     def quantile(self, q: float) -> int:
-        """Smallest lag that at least the share ``q`` of the transitions does not exceed; 0 where there are
-        none.
-        """
+        """Smallest lag that at least a share ``q`` of the transitions does not exceed; 0 without any."""
         need = math.ceil(q * self.transitions.total())
         seen = 0
         for lag in sorted(self.transitions):

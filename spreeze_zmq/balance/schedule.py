@@ -1,5 +1,5 @@
-"""What a run does by count instead of by the clock: when weights are published, and how far each sampler may
-collect under one policy. Pure arithmetic over whole numbers: no clock, no socket.
+"""Counted runs: after how many updates weights are published, and how far each sampler may collect under one
+policy. Pure arithmetic on whole numbers: no clock, no socket.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """The counted course of a run, from numbers of its plan alone, so that every process knows the same one.
+    """The course of a run by count. It follows from the plan alone, so that every process computes the same.
 
-    Versions count the publications of the policy since the run (or what it goes on with) began; version ``v``
-    has followed ``v * publish_every`` critic updates. A round is one rollout of each sampler.
+    Versions count the publications of the policy since the run was started or resumed; version ``v`` has
+    followed ``v * publish_every`` critic updates. A round is one rollout of each sampler.
 
     Attributes:
         replay_ratio: transitions trained on for each transition received.
@@ -36,16 +36,16 @@ class Schedule:
 
     @property
     def round_transitions(self) -> int:
-        """One rollout of each sampler."""
+        """Transitions of one rollout of each sampler."""
         return self.num_samplers * self.rollout_transitions
 
     @property
     def first_update_at(self) -> int:
-        """``learning_starts`` in whole rounds, so that samplers are level when learning begins."""
+        """``learning_starts`` rounded up to whole rounds, so that all samplers have sent equally much."""
         return self.round_transitions * max(1, math.ceil(self.learning_starts / self.round_transitions))
 
     def updates_allowed(self, received: int) -> int:
-        """Critic updates that the ratio allows once so many transitions have been received."""
+        """Critic updates that the ratio allows once ``received`` transitions have come."""
         if received < self.first_update_at:
             return 0
         return int(self.replay_ratio * received // self.batch_size)
@@ -56,51 +56,53 @@ class Schedule:
             return 0
         trained = version * self.publish_every * self.batch_size
         received = math.floor(trained / self.replay_ratio)
-        while self.replay_ratio * received < trained:  # as the gate compares, lest rounding differs
+        while self.replay_ratio * received < trained:  # the gate's own comparison, with the same rounding
             received += 1
         return max(self.first_update_at, received)
 
     def rounds_under(self, version: int) -> int:
-        """Rounds that may have been collected in all under this version or older ones.
+        """Rounds that may be collected in total under this version or older ones.
 
-        What the next version needs is always among them, so that nobody waits for ever; what lies beyond is
-        received while at most ``max_policy_lag`` newer versions exist.
+        They always include what the next version needs, so that the run cannot deadlock. Rounds beyond that
+        are received while at most ``max_policy_lag`` newer versions exist.
         """
         needed = math.ceil(self.received_for(version + 1) / self.round_transitions)
         fresh_until = self.received_for(version + 1 + self.max_policy_lag)
         return max(needed, fresh_until // self.round_transitions)
 
     def collect_until(self, version: int) -> int:
-        """Position in its own stream up to which each sampler may begin rollouts under this version."""
+        """Position in each sampler's stream up to which it may begin rollouts under this version."""
         return self.rounds_under(version) * self.rollout_transitions
 
     @property
     def keeps_lag(self) -> bool:
-        """Whether no rollout that keeps to :meth:`collect_until` and is received in its turn is ever too old.
+        """Whether rollouts within :meth:`collect_until` that are received in turn are never too old.
 
-        A version must take a whole round at least; with lag 0, whole rounds exactly.
+        A version must take at least one round; with ``max_policy_lag`` 0 exactly a number of whole rounds.
         """
-        per_version = self.publish_every * self.batch_size / self.replay_ratio
         if self.max_policy_lag == 0:
-            return (per_version / self.round_transitions).is_integer()
-        return per_version >= self.round_transitions
+            return (self._transitions_per_version / self.round_transitions).is_integer()
+        return self._transitions_per_version >= self.round_transitions
 
     @property
     def share(self) -> int:
-        """Transitions that one sampler may have under way without its next ones being too old on arrival."""
-        per_version = self.publish_every * self.batch_size / self.replay_ratio
-        return max(1, math.floor(self.max_policy_lag * per_version / self.num_samplers))
+        """Transitions that one sampler may have under way such that the next ones arrive fresh enough."""
+        return max(1, math.floor(self.max_policy_lag * self._transitions_per_version / self.num_samplers))
 
-    def used_up(self, taken: Mapping[str, int], told: Mapping[str, int]) -> bool:
-        """Whether a sampler may be waiting to hear that its rollouts have been taken.
+    @property
+    def _transitions_per_version(self) -> float:
+        return self.publish_every * self.batch_size / self.replay_ratio
+
+    def used_up(self, taken: Mapping[str, int], published: Mapping[str, int]) -> bool:
+        """Whether a sampler may have used up its share and wait for a new limit.
 
         Args:
             taken: stream -> position up to which the critic-learner has taken it.
-            told: the same, as the samplers have heard it last.
+            published: the same, as last published to the samplers.
         """
-        return any(position - told.get(stream, 0) >= self.share for stream, position in taken.items())
+        return any(position - published.get(stream, 0) >= self.share for stream, position in taken.items())
 
 
 def updates_per_round(replay_ratio: float, batch_size: int, round_transitions: int) -> int:
-    """Critic updates between two publications such that a version takes one round, or just over one."""
+    """Critic updates between two publications, the fewest for which a version takes at least one round."""
     return max(1, math.ceil(replay_ratio * round_transitions / batch_size))

@@ -1,8 +1,8 @@
-"""Where a run's ipc sockets lie and who may bind them: a private folder for each run, a lock for each end.
+"""Private folders for a run's ipc sockets, and locks that give each endpoint to one process.
 
 ZeroMQ lets a second process bind an ipc path and silently steals it from the first, and its socket files
-outlive a SIGKILL. So a run's folder, and each endpoint in it, belongs to whoever holds a ``flock`` beside it;
-the kernel lets go of that with the process, however it ends.
+outlive a SIGKILL. So a run's folder, and each endpoint in it, belongs to the process that holds a ``flock``
+on a file beside it; the kernel releases the lock when that process ends, also after a SIGKILL.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spreeze_zmq.errors import ChannelError
+from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES
 
-#: The longest path of a unix socket that Linux takes, in bytes.
-MAX_IPC_BYTES = 107
-#: Room kept in a run's folder for the name of a channel.
+#: Longest name of a channel, in bytes: a folder whose path leaves less room is not used.
 MAX_CHANNEL_BYTES = 40
 _MAX_NAME_BYTES = 24
 _LOCK = "lock"
@@ -30,7 +29,7 @@ _UNFINISHED_AGE_S = 60.0
 
 
 class Claim:
-    """One path held by this process alone until ``release`` or its death."""
+    """One path that this process owns exclusively until ``release`` or its death."""
 
     def __init__(self, path: Path, lock_path: Path, descriptor: int) -> None:
         self.path = path
@@ -39,10 +38,10 @@ class Claim:
 
     @classmethod
     def take(cls, path: Path, lock_path: Path | None = None) -> Claim:
-        """Hold ``path``, by a lock at ``lock_path`` (``PATH.lock``) that holds the process's id.
+        """Lock ``path`` by writing this process's id to ``lock_path`` (default ``PATH.lock``).
 
         Raises:
-            ChannelError: another process, which the message names, holds it; or the lock cannot be written.
+            ChannelError: another process, named in the message, holds it; or the lock cannot be written.
         """
         lock_path = lock_path or path.with_name(path.name + ".lock")
         try:
@@ -56,7 +55,7 @@ class Claim:
         return cls(path, lock_path, descriptor)
 
     def release(self) -> None:
-        """Remove the socket and its lock, then let go."""
+        """Remove the socket and its lock file, then unlock."""
         if self._descriptor is None:
             return
         for path in (self.path, self._lock_path):
@@ -67,13 +66,13 @@ class Claim:
 
 
 def _lock(path: Path, *, create: bool = True) -> int | None:
-    """An open descriptor of ``path`` with its lock held; None where another one holds it."""
+    """An open, locked descriptor of ``path``; None if another process holds the lock."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     while True:
         descriptor = os.open(path, flags, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _still_there(path, descriptor):  # its holder removed it between our opening and locking
+            if not _still_there(path, descriptor):  # the former holder removed it between open and flock
                 os.close(descriptor)
                 continue
             os.ftruncate(descriptor, 0)
@@ -102,7 +101,7 @@ def _holder(lock_path: Path) -> str:
 
 
 class SocketFolder:
-    """The ipc sockets of one run, in a folder of mode 0700 that its owner holds a lock on."""
+    """A folder of mode 0700 for the ipc sockets of one run, locked by its owner."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -110,10 +109,10 @@ class SocketFolder:
 
     @classmethod
     def create(cls, name: str) -> SocketFolder:
-        """A new folder for the run ``name``, below ``$XDG_RUNTIME_DIR`` or, where that is unfit, ``/tmp``.
+        """Create a folder for the run ``name``, below ``$XDG_RUNTIME_DIR`` or, if that is unfit, ``/tmp``.
 
         Raises:
-            ChannelError: every place is too deep for a socket's path, or is not ours alone.
+            ChannelError: in both, socket paths would be too long or other users have access.
         """
         short = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:_MAX_NAME_BYTES] or "run"
         unfit = []
@@ -134,7 +133,7 @@ class SocketFolder:
 
     @classmethod
     def sweep(cls) -> list[Path]:
-        """Remove the folders of runs that are dead (nobody holds their lock); returns them."""
+        """Remove the folders of dead runs, those that nobody has locked; returns their paths."""
         removed = []
         for path in _folders():
             if path.name.startswith(_UNFINISHED) and time.time() - path.lstat().st_mtime < _UNFINISHED_AGE_S:
@@ -154,7 +153,7 @@ class SocketFolder:
         return ipc_endpoint(self.path / channel)
 
     def remove(self) -> None:
-        """Remove the folder with everything in it, then let go of its lock. Only its owner may."""
+        """Remove the folder with everything in it, then unlock it. Only its owner may call this."""
         if self._descriptor is not None:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._descriptor)
@@ -177,7 +176,7 @@ def ipc_endpoint(path: Path) -> str:
 
 
 def _places() -> Iterator[Path]:
-    """Folders of this user that hold the folders of runs, best first."""
+    """This user's parent folders for run folders, best first."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     for parent in (runtime, "/tmp"):
         if os.path.isabs(parent) and os.path.isdir(parent):
@@ -191,7 +190,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _own(place: Path) -> None:
-    """Make ``place``, or check that it is a real folder of ours that nobody else can enter."""
+    """Create ``place``, or check that it is a real folder of this user that nobody else can enter."""
     place.mkdir(mode=0o700, exist_ok=True)
     found = place.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -199,7 +198,7 @@ def _own(place: Path) -> None:
 
 
 def _create_locked(path: Path) -> int:
-    """Make ``path`` so that its lock is held before anybody, sweeping, can see it under its name."""
+    """Create ``path`` by a rename once its lock is held, so that no concurrent ``sweep`` removes it."""
     unfinished = path.with_name(_UNFINISHED + path.name)
     unfinished.mkdir(mode=0o700)
     descriptor = _lock(unfinished / _LOCK)

@@ -1,4 +1,4 @@
-"""Bounds what the kernel holds of an ipc connection, which ZeroMQ's own option does for tcp alone."""
+"""Limits the kernel's send buffer of ipc connections; ZeroMQ's own option applies to tcp only."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from zmq.utils.monitor import recv_monitor_message
 
 
 class KernelBuffer:
-    """Sets SO_SNDBUF on each connection that a socket makes to one of its unix paths.
+    """Sets SO_SNDBUF on each connection that a socket makes to one of the unix ``paths``.
 
-    Backpressure is as exact as the buffer is small: with Linux's default of 208 KiB, thirty rollouts of 7 KB
-    can lie between a sampler and a learner that takes none. Linux doubles the size for its own bookkeeping.
+    A smaller buffer makes backpressure more exact: Linux's default of 208 KiB holds thirty rollouts of 7 KB
+    between a sampler and a learner that takes none. Linux doubles ``num_bytes`` for its own bookkeeping.
     """
 
     def __init__(self, connecting: zmq.Socket[bytes], paths: Iterable[Path], num_bytes: int) -> None:
@@ -25,7 +25,7 @@ class KernelBuffer:
         self._monitor = connecting.get_monitor_socket(zmq.Event.CONNECTED)
 
     def serve(self) -> None:
-        """Set the size on connections made since the last call; one look at a queue where there is none."""
+        """Set the size on connections made since the last call; without new ones, one look at a queue."""
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._apply(int(recv_monitor_message(self._monitor)["value"]))
 
@@ -34,7 +34,7 @@ class KernelBuffer:
         self._socket.disable_monitor()
 
     def _apply(self, descriptor: int) -> None:
-        # The connection may have gone, and its number may be another file's by now: look before setting.
+        # The connection may be closed by now and its descriptor reused: check the peer before setting.
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
             if connection.family == socket.AF_UNIX and connection.getpeername() in self._paths:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._num_bytes)

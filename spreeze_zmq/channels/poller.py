@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import zmq
@@ -21,13 +21,13 @@ class Poller:
         writable: Iterable[Channel] = (),
         timeout_s: float = 0.0,
     ) -> set[Any]:
-        """Those of the channels that are ready; empty at the timeout.
+        """The channels that are ready; empty at the timeout.
 
         Args:
-            readable: channels with a message waiting, or file descriptors. A publisher is ready when somebody
-                has subscribed; it has served them when it is returned.
-            writable: channels with a place for a message.
-            timeout_s: longest wait, to the millisecond; 0 only looks.
+            readable: channels or file descriptors to wait on for a message. A publisher is ready on a new
+                subscription, and has answered it before this returns.
+            writable: channels to wait on for room to send.
+            timeout_s: longest wait, rounded up to milliseconds; 0 does not wait.
         """
         waited: dict[Any, Channel | int] = {}
         flags: dict[Any, int] = {}
@@ -38,11 +38,7 @@ class Poller:
                 flags[key] = flags.get(key, 0) | wanted
         events = zmq.zmq_poll(list(flags.items()), math.ceil(1000 * timeout_s))
         ready = {waited[key] for key, _ in events}
-        _serve(ready)
+        for channel in ready:
+            if isinstance(channel, Publisher):
+                channel.serve()
         return ready
-
-
-def _serve(ready: Collection[Any]) -> None:
-    for channel in ready:
-        if isinstance(channel, Publisher):
-            channel.serve()

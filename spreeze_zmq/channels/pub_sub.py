@@ -1,4 +1,4 @@
-"""PUB and SUB: the newest message to everybody, and nobody waits for a slow reader."""
+"""PUB and SUB: every subscriber gets the newest message, and the publisher waits for no slow reader."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import zmq
 from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES, Channel
 from spreeze_zmq.wire import KINDS, Buffer, Message, decode, encode
 
-#: Where no answer has come for this long, none is on its way.
+#: Time between two requests to repeat the latest messages.
 _ASK_INTERVAL_S = 0.01
-#: Silence after which the last message may have been lost: four times the last pause, within these bounds.
+#: Silence after which the last message may be lost: four times the last interval, within these bounds.
 QUIET_S, MAX_QUIET_S = 1.0, 10.0
 
 
 class Publisher(Channel):
-    """The sending end. It never waits: what a subscriber has no place for is lost to that subscriber.
+    """The sending end. It never waits: a subscriber whose queue is full loses the message.
 
-    The latest message of each retained kind (of ``set``, for each option) is kept and sent again when
-    somebody subscribes, so that who joins late has it at once. It therefore owns the arrays that it was
-    given: large ones are read-only from then on.
+    The latest message of each retained kind (of ``set``, for each option) is kept and repeated on every new
+    subscription, for late joiners. The publisher therefore owns the arrays of its messages: large ones are
+    read-only after ``publish``.
     """
 
     _type = zmq.XPUB
@@ -34,13 +34,13 @@ class Publisher(Channel):
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
         super()._set_options(high_water_mark, socket_buffer_bytes, linger_s)
-        self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # every subscription is told, not only the first of all
+        self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # report every subscription, not only the first
 
     def publish(self, message: Message) -> None:
         """Send ``message`` to every subscriber.
 
         Raises:
-            WireError: the message cannot travel.
+            WireError: the message is malformed or of a kind that the channel does not carry.
         """
         frames = self._encode(message, self._published)
         self._send(frames)
@@ -50,7 +50,7 @@ class Publisher(Channel):
         self._published += 1
 
     def serve(self) -> None:
-        """Answer those who have subscribed since the last call with the latest messages, in their order."""
+        """If anybody has subscribed since the last call, repeat the latest messages in their order."""
         subscribed = False
         while (frames := self._receive_frames()) is not None:
             subscribed |= len(frames[0]) > 0 and frames[0][0] == 1
@@ -62,17 +62,17 @@ class Publisher(Channel):
 class Subscriber(Channel):
     """The receiving end: ``newest`` for weights, ``receive`` for messages that each matter.
 
-    What it has had already (of the same life of the publisher, of the same retained kind, no later sequence)
-    is passed over, so that a message repeated for somebody else does no harm.
+    A message whose sequence is not later than the last one of its retained kind (from the same incarnation of
+    the publisher) is skipped: it was repeated for another subscriber.
 
-    PUB drops the newest, not the oldest, where a queue is full: a reader that was away finds old messages,
-    and the last one published may be lost to it. So it subscribes once more, which makes the publisher send
-    its latest again: at once where ``newest`` finds a queue that had filled up or ``receive`` a gap in the
-    sequence, and once when nothing newer has come for a while, since the last one leaves no trace.
+    When a queue is full, PUB drops the newest message, not the oldest: a slow reader finds old messages and
+    may have lost the last one. It then subscribes once more, which makes the publisher repeat its latest: at
+    once if ``newest`` finds that its queue was full or ``receive`` finds a gap in the sequence, and once
+    after a silence, since the loss of the last message leaves no gap.
 
     Attributes:
-        missed: messages that were published and never came, counted from the gaps in the sequence.
-        repeated: messages that came again and were passed over.
+        missed: messages that were published and never arrived, counted from the gaps in the sequence.
+        repeated: messages that arrived again and were skipped.
     """
 
     _type = zmq.SUB
@@ -91,7 +91,7 @@ class Subscriber(Channel):
         self.ask_again()
 
     def receive(self) -> Message | None:
-        """The next message; None where none waits."""
+        """The next message; None if none waits."""
         missed = self.missed
         while (message := self._receive()) is not None:
             if self._is_news(message):
@@ -100,20 +100,20 @@ class Subscriber(Channel):
                 return message
         return None
 
-    def newest(self, settle_s: float = 0.05) -> Message | None:
-        """The last of the messages that wait; None where there is no news.
+    def newest(self, answer_timeout_s: float = 0.05) -> Message | None:
+        """The last of the messages that wait; None if nothing newer has come.
 
         Args:
-            settle_s: longest wait for the publisher to send its latest again, where the queue had filled up.
+            answer_timeout_s: longest wait for the publisher to repeat its latest if the queue was full.
         """
         newest, drained = self._drain()
         if drained < self._high_water_mark:
             self._ask_when_quiet(newest is not None)
             return newest
-        deadline_s, answered = time.monotonic() + settle_s, self._answers
+        deadline_s, answered = time.monotonic() + answer_timeout_s, self._answers
         asked_s = 0.0
         while self._answers == answered and (now_s := time.monotonic()) < deadline_s:
-            # The answer is itself dropped while older messages still fill the publisher's queue: keep asking.
+            # The repetition is itself dropped while the publisher's queue is full: keep asking.
             if now_s - asked_s >= _ASK_INTERVAL_S:
                 self.ask_again()
                 asked_s = now_s
@@ -123,11 +123,11 @@ class Subscriber(Channel):
         return newest
 
     def ask_again(self) -> None:
-        """Make the publisher send the latest message of each retained kind again."""
+        """Make the publisher repeat the latest message of each retained kind."""
         self.socket.setsockopt(zmq.SUBSCRIBE, b"")
 
     def _ask_when_quiet(self, has_news: bool) -> None:
-        """Ask once after each silence, of a length that is none in the rhythm of the last messages."""
+        """Ask once after each silence that is long compared with the last interval between messages."""
         since_s = (now_s := time.monotonic()) - self._news_s
         if has_news:
             self._quiet_s = min(max(QUIET_S, 4 * since_s), MAX_QUIET_S)
@@ -154,10 +154,10 @@ class Subscriber(Channel):
             return False
         if key is not None:
             self._had[key] = sequence
-        if sequence < self._last_sequence:  # it was lost, or published while this end was joining
+        if sequence < self._last_sequence:  # counted as missed before, or published while this end joined
             self.missed -= self._live_from is not None and sequence > self._live_from
             return True
-        # What is repeated on joining leaves out the kinds that are not retained: no gap, only the past.
+        # The repetition on joining omits kinds that are not retained: its gaps are no losses.
         if self._live_from is not None:
             self.missed += sequence - self._last_sequence - 1
         elif not message.repeat:
@@ -167,6 +167,6 @@ class Subscriber(Channel):
 
 
 def retained_key(message: Message) -> tuple[Any, ...] | None:
-    """The latest message of each such key is kept for late joiners; None for a kind that is not retained."""
+    """The key under which the latest message is kept for late joiners; None for kinds not retained."""
     spec = KINDS[message.kind]
     return (message.kind, *(message.fields[name] for name in spec.retained_by)) if spec.retained else None

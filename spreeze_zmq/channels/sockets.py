@@ -1,9 +1,8 @@
-"""One end of a channel: a ZeroMQ socket with every option written out, its counts, and what it refuses."""
+"""One end of a channel: a ZeroMQ socket with every option written out, and its counts."""
 
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import math
 import time
@@ -19,14 +18,15 @@ import zmq
 from spreeze_zmq.channels.folder import Claim, ipc_endpoint
 from spreeze_zmq.channels.kernel_buffer import KernelBuffer
 from spreeze_zmq.errors import ChannelError, WireError
+from spreeze_zmq.plan.endpoints import is_loopback
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, decode, encode_from
 
 log = logging.getLogger("spreeze")
 
-#: Frames of at least this size are sent from the memory of their array. Below it a copy costs less than to
-#: hear from ZeroMQ's own thread that it no longer needs the array.
+#: Frames of at least this size are sent without a copy. Below it a copy costs less than the notification
+#: from ZeroMQ's own thread that it no longer needs the array.
 ZERO_COPY_BYTES = 128 * 1024
-#: A refusal of one reason is logged at once, and then again at most this often.
+#: The first refusal for a reason is logged at once, later ones at most this often.
 REFUSAL_LOG_INTERVAL_S = 60.0
 
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
@@ -38,7 +38,7 @@ _SNDMORE = int(zmq.SNDMORE)  # the enum's own member costs a conversion at each 
 
 @dataclass
 class Counts:
-    """What one end of a channel has seen; ``refused`` by reason."""
+    """Messages and bytes that passed one end of a channel, and refused messages by reason."""
 
     messages: int = 0
     bytes: int = 0
@@ -50,18 +50,18 @@ class Channel:
 
     Args:
         endpoint: ``ipc://PATH`` or, on loopback, ``tcp://HOST:PORT``.
-        more_endpoints: connected to as well; what is pushed goes to all in turn, past those that are full.
-        sender: name of this process, in every message that it sends.
-        incarnation: which life of that process.
-        bind: this end binds the endpoint; else it connects, and goes on trying until the other end is there.
-        kinds: the kinds of message that travel here; empty for all.
+        more_endpoints: connected to as well; pushed messages go to all in turn, skipping full queues.
+        sender: name of this process, stamped on every message that it sends.
+        incarnation: which life of that process, stamped likewise.
+        bind: this end binds the endpoint; else it connects, retrying until the other end exists.
+        kinds: the kinds of message that the channel carries; empty for all.
         high_water_mark: messages queued at this end for, or from, each peer.
-        socket_buffer_bytes: what the kernel holds of a connection (SNDBUF, RCVBUF); 0 leaves the system's
-        own.
-        linger_s: how long what was sent may take to leave after ``close``; a receiving end leaves at once.
+        socket_buffer_bytes: the kernel's buffer of each connection (SNDBUF, RCVBUF); 0 for the system's own.
+        linger_s: how long queued messages may take to leave after ``close``; for a receiving end always 0.
 
     Attributes:
         counts: messages and bytes that passed, and refusals.
+        endpoint: as given; when a bound tcp port was left to the system (``:*``), the port that it chose.
 
     Raises:
         ChannelError: the endpoint is taken, too long, of another transport or beyond loopback.
@@ -91,7 +91,7 @@ class Channel:
         paths = [path, *map(_checked, more_endpoints)]
         self._claim = Claim.take(path) if bind and path is not None else None
         self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(self._type)
-        #: The backend's own ``send``: that of the class above it spends as long on options that are not used.
+        # The backend's own ``send``: pyzmq's wrapper takes as long again to check options that are not used.
         self._send_frame: Callable[[Buffer, int, bool], Any] = super(  # type: ignore[misc]
             zmq.Socket, self.socket
         ).send
@@ -110,7 +110,6 @@ class Channel:
             taken = "; another process has it" if error.errno == errno.EADDRINUSE else ""
             verb = "bound" if bind else "connected to"
             raise ChannelError(f"{endpoint} cannot be {verb}: {error.strerror}{taken}") from error
-        #: The endpoint; where a tcp port was left to the system (``:*``), the one that it chose.
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT) if bind else endpoint
 
     def __repr__(self) -> str:
@@ -121,12 +120,12 @@ class Channel:
         socket.sndhwm = socket.rcvhwm = high_water_mark
         if socket_buffer_bytes:
             socket.sndbuf = socket.rcvbuf = socket_buffer_bytes
-        # Of a receiving end only subscriptions could linger: in full, where their publisher is gone.
+        # A receiving end has only subscriptions to send; with no publisher they would linger the full time.
         socket.linger = math.ceil(1000 * linger_s) if self._type in (zmq.PUSH, zmq.XPUB) else 0
-        socket.sndtimeo = socket.rcvtimeo = self._timeout_ms = 0  # nothing waits unless it is told how long
+        socket.sndtimeo = socket.rcvtimeo = self._timeout_ms = 0  # no call waits without a given timeout
         socket.maxmsgsize = MAX_FRAME_BYTES  # a larger frame disconnects; encode refuses to send one
         socket.ipv6 = False
-        socket.immediate = False  # what is pushed before the peer is there waits for it
+        socket.immediate = False  # messages pushed before the peer exists are queued for it
         socket.backlog = _BACKLOG
         socket.handshake_ivl = _HANDSHAKE_MS
         socket.reconnect_ivl, socket.reconnect_ivl_max = _RECONNECT_MS, _RECONNECT_MAX_MS
@@ -135,7 +134,7 @@ class Channel:
         socket.copy_threshold = ZERO_COPY_BYTES
 
     def refuse(self, error: WireError) -> None:
-        """Count a message that is of no use, and log why, rarely enough that a flood stays readable."""
+        """Count a message that cannot be used, and log why, at a limited rate."""
         self.counts.refused[error.reason] += 1
         now_s = time.monotonic()
         if now_s >= self._next_log_s.get(error.reason, 0.0):
@@ -144,10 +143,10 @@ class Channel:
             log.warning("%s refused a message (%d so far): %s", self.endpoint, count, error)
 
     def close(self) -> None:
-        """Close the socket; what was sent goes on leaving for ``linger_s``.
+        """Close the socket; queued messages still leave within ``linger_s``.
 
-        ZeroMQ removes the file of a bound socket a while later, in a thread of its own, so the endpoint stays
-        claimed until ``terminate``: else that would remove the file of whoever binds it next.
+        ZeroMQ removes the file of a bound socket later, in its own thread. The endpoint therefore stays
+        claimed until ``terminate``: otherwise ZeroMQ could remove the file of the next process to bind it.
         """
         if self._kernel_buffer is not None:
             self._kernel_buffer.close()
@@ -157,23 +156,23 @@ class Channel:
             self._claim = None
 
     def _encode(self, message: Message, sequence: int) -> list[Buffer]:
-        """The frames of ``message`` as number ``sequence`` of this end; its large arrays become ZeroMQ's."""
+        """The frames of ``message`` with this end's stamp; its large arrays become read-only."""
         if self.kinds and message.kind not in self.kinds:
             raise WireError("wrong_kind", f"a {message.kind} message does not travel on {self.endpoint}")
         frames = encode_from(message, self.sender, self.incarnation, sequence)
         for position in range(1, len(frames)):
             if len(frames[position]) >= ZERO_COPY_BYTES:
-                frames[position] = given_over(frames[position])
+                frames[position] = frozen(frames[position])
         return frames
 
     def _wait_at_most(self, timeout_s: float) -> None:
-        """How long the next ``_send`` or ``_receive`` may take to begin."""
+        """Set the longest wait of the next ``_send`` or ``_receive``."""
         timeout_ms = math.ceil(1000 * timeout_s)
         if timeout_ms != self._timeout_ms:
             self.socket.sndtimeo = self.socket.rcvtimeo = self._timeout_ms = timeout_ms
 
     def _send(self, frames: list[Buffer]) -> bool:
-        """Send; False where there is no place. Only the first frame can find none."""
+        """Send; False if no queue has room, which only the first frame can find."""
         send, num_bytes, left = self._send_frame, 0, len(frames)
         try:
             for frame in frames:
@@ -188,7 +187,7 @@ class Channel:
         return True
 
     def _receive(self) -> Message | None:
-        """The next message that is not refused; None where none waits."""
+        """The next message that is not refused; None if none waits."""
         while (frames := self._receive_frames()) is not None:
             self.counts.messages += 1
             self.counts.bytes += sum(map(len, frames))
@@ -208,20 +207,19 @@ class Channel:
             frame = receive(copy=False)
         except zmq.Again:
             return None
-        frames: list[Buffer] = [frame.bytes]  # the header: a copy of so little costs less than a view
+        frames: list[Buffer] = [frame.bytes]  # the header: a small copy costs less than a view
         while frame.more:
             frame = receive(copy=False)
             frames.append(frame.buffer)
         return frames
 
 
-def given_over(frame: Buffer) -> Buffer:
-    """``frame``, the memory of an array, such that nobody can write to it while ZeroMQ still reads it.
+def frozen(frame: Buffer) -> Buffer:
+    """``frame`` as memory that nobody writes to while ZeroMQ still reads it.
 
-    Where NumPy owns that memory it is frozen, with every array that the frame's is a view of: a later write
-    raises ValueError instead of changing what is under way. Memory of somebody else (a torch tensor, a mapped
-    file) cannot be frozen and is copied, unless it is read-only. (Another view of the same memory that was
-    made before stays writable.)
+    Memory that NumPy owns becomes read-only, with every array that the frame's is a view of: a later write
+    raises ValueError instead of changing a queued message. Writeable memory of another owner (a torch tensor,
+    a mapped file) is copied. Other views of the same memory that were made before stay writable.
     """
     array: Any = frame.obj if isinstance(frame, memoryview) else None
     if not isinstance(array, np.ndarray):
@@ -240,29 +238,22 @@ _claims_of_closed: list[Claim] = []
 
 
 def terminate() -> None:
-    """End this process's use of ZeroMQ, once what was sent has left or its linger time is over."""
+    """End this process's use of ZeroMQ once queued messages have left or their linger time is over."""
     zmq.Context.instance().destroy()
     while _claims_of_closed:
         _claims_of_closed.pop().release()
 
 
 def _checked(endpoint: str) -> Path | None:
-    """The path of an ipc endpoint, None for a tcp one that stays on this machine."""
+    """The path of an ipc endpoint; None for a tcp endpoint on loopback."""
     transport, _, address = endpoint.partition("://")
     if transport == "ipc" and address.startswith("/"):
         ipc_endpoint(Path(address))
         return Path(address)
     if transport == "tcp":
-        if not _is_loopback(address.rpartition(":")[0]):
+        if not is_loopback(address.rpartition(":")[0]):
             raise ChannelError(
                 f"{endpoint}: tcp stays on loopback (127.0.0.1), since messages are not encrypted"
             )
         return None
-    raise ChannelError(f"{endpoint!r} is no endpoint; expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.IPv4Address(host).is_loopback
-    except ValueError:
-        return False
+    raise ChannelError(f"{endpoint!r} is no endpoint: expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")

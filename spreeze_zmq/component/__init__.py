@@ -1,4 +1,4 @@
-"""The life of a component's process: join, connect, poll, report, stop."""
+"""What every component is built on: join the run, connect, poll, report, stop."""
 
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run

@@ -1,6 +1,4 @@
-"""The life of a process of the run: join, connect, poll, handle, report, stop. Every component is written on
-top of it.
-"""
+"""Base of every component: join the run, connect, poll, handle control messages, report, stop."""
 
 from __future__ import annotations
 
@@ -23,12 +21,13 @@ from spreeze_zmq import channels
 from spreeze_zmq.errors import ChannelError, InputError
 from spreeze_zmq.metrics import Family
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message
 
 REPORT_INTERVAL_S = 0.5
-#: After this long without what it waits for, a component says so in its log and in its reports.
+#: A component that waits longer than this says so in its log and in its reports.
 PATIENCE_S = 5.0
 
 log = logging.getLogger("spreeze")
@@ -37,24 +36,23 @@ Charge = Literal["blocked", "starved", "idle"]
 
 
 class Component:
-    """One life of one process: its plan, its channels, its figures, and whether it should go on.
+    """One process of the run: its plan, its channels, its figures, and whether it should go on.
 
     Attributes:
-        role: which job of the topology this is.
+        role: its role in the topology.
         name: ``ROLE-INDEX``.
-        incarnation: which life of that name; random, below 2**53.
+        incarnation: random number below 2**53 that distinguishes successive processes of one name.
         plan: the resolved run.
         folder: the run's folder.
         environment: spaces and limits of the run's environment.
         options: this role's own options.
-        figures: what travels in every report besides the figures of the process itself, computed when it is
-        sent:
-            ``counters``, ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``,
-            ``device`` (see PROTOCOL.md).
+        figures: field of a report -> function that computes it when the report is sent; ``counters``,
+            ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``, ``device`` (see PROTOCOL.md).
+        hear_own: receives the broker's reports about itself; every other role sends its reports.
         clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take), ``starved`` (a peer does not
-        give), ``idle``.
+            give), ``idle``.
         stop_reason: why it should stop; empty while it should go on.
-        stopping_roles: roles that have been told to stop.
+        stopping_roles: roles that the broker has stopped.
     """
 
     def __init__(self, role: str, plan: Plan, index: int | None = None) -> None:
@@ -67,6 +65,7 @@ class Component:
         self.name = f"{role}-{self.index}"
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        self.hear_own: Callable[[Message], None] = lambda message: None
         self.reports_dropped = 0
         self.clock_s = {"busy": 0.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}
         self.stop_reason = ""
@@ -80,15 +79,13 @@ class Component:
         self._awake_s = time.monotonic()
         self._next_report_s = self._awake_s + REPORT_INTERVAL_S
         self._waiting_for, self._waiting_since_s, self._complained = "", 0.0, False
-        self._control: channels.Subscriber | None = self.open("control") if role != "broker" else None
-        self._outbox: channels.Pusher | None = self.open("report") if role != "broker" else None
+        self._control: channels.Subscriber | None = self.open(CONTROL) if role != BROKER else None
+        self._outbox: channels.Pusher | None = self.open(REPORT) if role != BROKER else None
 
     # --- channels
 
     def open(self, channel: str) -> Any:
-        """This process's end of a channel of the plan (a Publisher, Subscriber, Pusher or Puller), opened
-        once.
-        """
+        """This end of a channel (a Publisher, Subscriber, Pusher or Puller), opened at the first call."""
         if channel not in self._channels:
             end = self.plan.components[self.role].channels[channel]
             opened = channels.open_channel(
@@ -104,16 +101,16 @@ class Component:
         return [name for name in self.plan.components[self.role].channels if name.startswith(prefix)]
 
     def seed_sequence(self) -> np.random.SeedSequence:
-        """This process's seeds: of the run's, its name, and what is resumed, lest that repeats itself."""
+        """Seeds from the run's seed, this process's name and ``resume_from``, so that all of them differ."""
         own = f"{self.name} {self.plan.run.resume_from or ''}"
         return np.random.SeedSequence([self.plan.run.seed, zlib.crc32(own.encode())])
 
     def on(self, kind: str, handler: Callable[[Mapping[str, Any]], None]) -> None:
-        """Call ``handler(fields)`` for each control message of this kind."""
+        """Call ``handler(fields)`` on each control message of ``kind``."""
         self._handlers[kind] = handler
 
     def report(self, kind: str, fields: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> None:
-        """Send one message to the broker; one that finds no place is dropped and counted."""
+        """Send one message to the broker; if the queue is full it is dropped and counted."""
         message = Message(kind, dict(fields), dict(arrays or {}), self.name, self.incarnation)
         if self._outbox is None:
             self.hear_own(message)
@@ -121,17 +118,14 @@ class Component:
             self.reports_dropped += 1
 
     def report_failure(self, summary: str, traceback: str) -> None:
-        """Tell the broker of something that failed and was mended; it is among the run's failures."""
+        """Report a failure that this process has recovered from; it counts among the failures of the run."""
         self.report("failure", {"name": self.name, "summary": summary, "traceback": traceback})
-
-    def hear_own(self, message: Message) -> None:
-        """Where the broker's reports about itself go; the broker puts its own handler here."""
 
     # --- life
 
     @property
     def running(self) -> bool:
-        """Whether nobody has told it to stop."""
+        """Whether no reason to stop has come."""
         return not self.stop_reason
 
     @property
@@ -140,11 +134,11 @@ class Component:
         return time.time() - float(self._process.create_time())
 
     def stop(self, reason: str) -> None:
-        """Stop at the next opportunity; the first reason counts."""
+        """Make ``running`` False; the first reason counts."""
         self.stop_reason = self.stop_reason or reason
 
     def ready(self) -> None:
-        """Tell the broker that everything is set up."""
+        """Report to the broker that this process is set up."""
         log.info("ready after %.1f s (pid %d, incarnation %d)", self.uptime_s, os.getpid(), self.incarnation)
         self.report(
             "hello",
@@ -168,18 +162,18 @@ class Component:
         waiting_for: str = "",
         draining: bool = False,
     ) -> set[Any]:
-        """Wait on this process's channels, serving control and reports meanwhile.
+        """Wait on this process's channels; handle control messages and send reports in the meantime.
 
         Args:
-            readable: channels to wait for a message on.
-            writable: pushers to wait for a place in.
-            timeout_s: longest wait; 0 only looks.
-            charge: which clock the wait is charged to.
-            waiting_for: who owes what; said aloud when it takes long.
-            draining: wait on although told to stop.
+            readable: channels to wait on for a message.
+            writable: pushers to wait on for room.
+            timeout_s: longest wait; 0 does not wait.
+            charge: clock that the wait is charged to.
+            waiting_for: which peer owes what; logged and reported when the wait is long.
+            draining: wait although ``running`` is False.
 
         Returns:
-            Those of the channels that are ready; empty at the timeout or when told to stop.
+            The channels that are ready; empty at the timeout, or after a stop without ``draining``.
         """
         began_s = now_s = time.monotonic()
         self.clock_s["busy"] += began_s - self._awake_s
@@ -203,8 +197,12 @@ class Component:
         return ready
 
     def wait_elsewhere(self, wait: Callable[[], bool], *, charge: Charge, waiting_for: str) -> bool:
-        """A wait on something that is no channel: ``wait()`` says whether it came, and returns soon in any
-        case, since control and reports wait meanwhile.
+        """Account for a wait on something that is no channel; returns the result of ``wait()``.
+
+        Args:
+            wait: returns whether it succeeded, within milliseconds: control and reports are not served in it.
+            charge: clock that the wait is charged to.
+            waiting_for: which peer owes what; logged and reported when successive waits fail for long.
         """
         began_s = time.monotonic()
         self.clock_s["busy"] += began_s - self._awake_s
@@ -215,14 +213,12 @@ class Component:
         return came
 
     def breathe(self) -> None:
-        """Serve control and reports where a report is due; for within long work, since it costs next to
-        nothing where none is.
-        """
+        """Serve control and reports if a report is due; cheap enough to call often within long work."""
         if time.monotonic() >= self._next_report_s:
             self.poll()
 
     def send_report(self) -> None:
-        """Send the figures of this life so far; all cumulative, so that a lost report loses nothing."""
+        """Send this process's figures; they are cumulative, so that a lost report loses nothing."""
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
         self.report("report", self.own_report())
 
@@ -246,16 +242,14 @@ class Component:
         }
 
     def close(self, reason: str) -> None:
-        """Say goodbye and close every channel, giving what was pushed a bounded time to leave."""
+        """Send ``bye`` and close every channel; queued messages have their linger time to leave."""
         self.report("bye", {**self.own_report(), "reason": reason})
         for channel in self._channels.values():
             channel.close()
         channels.terminate()
 
     def restore_point(self) -> Checkpoint | None:
-        """Where a new life goes on from: this run's last complete checkpoint, or the one that the run
-        resumes.
-        """
+        """The checkpoint to restore: this run's last complete one, else the one in ``resume_from``."""
         own = latest(self.folder.checkpoints)
         for passed_over in own.skipped if own is not None else ():
             log.warning("checkpoint passed over: %s", passed_over)
@@ -290,11 +284,11 @@ class Component:
 
 
 def _claim_name(role: str, index: int | None, sockets: Path) -> tuple[int, channels.Claim]:
-    """Hold ``ROLE-INDEX`` for this life, by a lock that dies with it; without an index the first free one.
+    """Lock ``ROLE-INDEX`` for the life of this process; without an index the first free one.
 
     Raises:
         InputError: the run is over.
-        ChannelError: another process lives under that name.
+        ChannelError: another process has that name.
     """
     if not sockets.is_dir():
         raise InputError(

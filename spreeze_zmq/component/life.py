@@ -1,4 +1,4 @@
-"""One life of a component's process, from its command line to its exit code."""
+"""Runs a component's process from its command line to its exit code."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger("spreeze")
 
 
 def run(role: str, main: Callable[[Component], None]) -> int:
-    """Live one life: ``main(component)`` between joining and leaving. Ends the process.
+    """Join the run named on the command line, call ``main(component)``, leave, and end the process.
 
-    ``PROGRAM RUN_FILE [INDEX]`` joins a live run; with a topology in the place of the run file the process
-    stands up endpoints of its own and waits for peers.
+    ``PROGRAM RUN_FILE [INDEX]`` joins a live run. Given a topology instead of a run file, the process creates
+    the run's folder and endpoints itself and waits for peers.
     """
     logging.basicConfig(
         level=os.environ.get("SPREEZE_LOG", "INFO"),
@@ -60,8 +60,7 @@ def run(role: str, main: Callable[[Component], None]) -> int:
         code = error.exit_code if isinstance(error, SpreezeError) else 1
     logging.shutdown()
     sys.stdout.flush()
-    # Taking down an interpreter with torch in it costs 0.3 s of every stop, for nothing; and where an
-    # all-reduce is under way it would wait for that.
+    # A regular exit of an interpreter with torch takes 0.3 s, and waits for any all-reduce under way.
     os._exit(code)
 
 

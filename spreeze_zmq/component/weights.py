@@ -1,4 +1,4 @@
-"""How a reader takes published weights up: the newest there are, or every version in its turn."""
+"""Receives published weights: only the newest, or every version in order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ class Weights:
 
     Args:
         subscriber: the channel's end.
-        in_turn: take one version after the other and leave later ones in the queue; else skip to the newest.
-            Whoever publishes is then never ahead by more than the queue holds, since its next version needs
-            what this reader does with the present one.
+        in_turn: take every version, leaving later ones in the queue; else skip to the newest. The queue
+            cannot overflow in turn: the publisher's next version depends on what this reader does first.
 
     Attributes:
-        subscriber: to wait on.
         version: of the weights taken last; -1 before the first.
         num_taken: versions taken so far.
     """
@@ -29,10 +27,10 @@ class Weights:
         self.num_taken = 0
 
     def take(self) -> Message | None:
-        """The next weights; None where there are none yet.
+        """The next weights; None if none have come.
 
         Raises:
-            ChannelError: a version was lost whose turn it was.
+            ChannelError: in turn, a version was lost.
         """
         message = self.subscriber.receive() if self.in_turn else self.subscriber.newest()
         if message is None:
@@ -41,7 +39,7 @@ class Weights:
         if self.in_turn and self.num_taken and version != self.version + 1:
             raise ChannelError(
                 f"{self.subscriber.endpoint}: version {version} came after {self.version}; a run in order "
-                "cannot pass one over: start it again"
+                "cannot skip one: start it again"
             )
         self.version = version
         self.num_taken += 1

@@ -1,4 +1,4 @@
-"""Work on a CUDA device that its host never has to wait for; on a CPU each part is the plain call."""
+"""CUDA graphs and asynchronous transfers that keep a GPU busy; on a CPU each part is the plain call."""
 
 from __future__ import annotations
 

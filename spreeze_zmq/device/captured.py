@@ -1,4 +1,4 @@
-"""Functions whose kernels are launched as one CUDA graph: a launch costs more than most kernels of an update.
+"""Launch all kernels of a function as one CUDA graph: a launch costs more than most kernels of an update.
 
 https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 """
@@ -11,37 +11,37 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-#: Much of it is missing in its stubs.
+#: Any, because torch's stubs lack much of it.
 cuda: Any = torch.cuda
 
 log = logging.getLogger("spreeze")
 
 ResultT = TypeVar("ResultT")
 
-#: Calls as they are before the one that is recorded: libraries choose their kernels and take their memory.
+#: Plain calls before the recording: libraries choose their kernels and allocate their memory in them.
 WARM_UP_CALLS = 3
 
 
 class Recorder(Protocol):
-    """How the kernels of a function are written down and launched again."""
+    """Records the kernels of a function so that they can be launched again."""
 
     def warm(self, function: Callable[[], ResultT]) -> ResultT:
-        """Call ``function`` as it is, where it may allocate what it will use again."""
+        """Call ``function`` where it will be recorded, so that it allocates its memory there."""
 
     def record(self, function: Callable[[], ResultT]) -> tuple[ResultT, Callable[[], None]]:
-        """Its result, whose memory each replay fills, and the replay; nothing has been computed yet.
+        """Record without computing: the result, whose memory each replay fills, and the replay.
 
         Raises:
-            RuntimeError: it does what cannot be recorded.
+            RuntimeError: the function does something that cannot be recorded.
         """
 
 
 class CudaGraphs:
-    """Records on a stream of its own.
+    """Records CUDA graphs on a separate stream.
 
     Args:
         device: a CUDA device.
-        generators: of the random numbers that the functions draw; each replay goes on with them.
+        generators: random generators that the functions use; each replay advances them.
     """
 
     def __init__(self, device: torch.device, generators: Sequence[torch.Generator]):
@@ -50,7 +50,7 @@ class CudaGraphs:
         self._stream = cuda.Stream(device)
 
     def warm(self, function: Callable[[], ResultT]) -> ResultT:
-        """On the stream that graphs are recorded on, in its turn with the current one."""
+        """Call ``function`` on the recording stream, ordered after and before work of the current one."""
         current = cuda.current_stream(self._device)
         self._stream.wait_stream(current)
         with cuda.stream(self._stream):
@@ -59,40 +59,39 @@ class CudaGraphs:
         return result
 
     def record(self, function: Callable[[], ResultT]) -> tuple[ResultT, Callable[[], None]]:
-        """As the protocol says."""
+        """See :class:`Recorder`."""
         graph = cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
-        # Other threads, of a collective for example, may use the device meanwhile.
+        # Other threads, such as those of a collective, may use the device during the capture.
         with cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
             result = function()
         return result, graph.replay
 
 
 class Captured(Generic[ResultT]):
-    """A function of tensors that is recorded at its fourth call with the same tensors and replayed from then
-    on.
+    """A function of tensors, recorded at its fourth call with the same tensors and replayed from then on.
 
-    The function must launch the same kernels at each call, on memory that stays where it is; whatever it does
-    in Python happens while it is recorded and not again. The first calls are real ones: nothing has to be
-    taken back. A call with other tensors begins anew. Where recording fails the function is called as it is,
-    and the log says why.
+    The function must launch the same kernels at each call, on memory at fixed addresses; its Python code runs
+    during the warm-up calls and the recording only. The warm-up calls are real ones, whose effects count. A
+    call with other tensors starts over with warm-up calls. If recording fails, the function is called
+    directly from then on, and the log says why.
 
     Args:
-        function: takes tensors, or None, in fixed places.
-        recorder: of its kernels.
+        function: takes tensors, or None, as positional arguments.
+        recorder: records its kernels.
     """
 
     def __init__(self, function: Callable[..., ResultT], recorder: Recorder):
         self._function = function
         self._recorder: Recorder | None = recorder
         self._key: tuple[object, ...] = ()
-        self._tensors: tuple[torch.Tensor | None, ...] = ()  # kept, so that no other takes their place
+        self._tensors: tuple[torch.Tensor | None, ...] = ()  # kept alive, so that no others get their memory
         self._calls = 0
         self._recorded: tuple[ResultT, Callable[[], None]] | None = None
 
     def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
-        """The function's result; that of a replay holds until the next call."""
+        """The function's result; the next call may overwrite it."""
         if self._recorder is None:
             return self._function(*tensors)
         key = tuple(None if t is None else (t.data_ptr(), t.shape, t.stride()) for t in tensors)
@@ -120,7 +119,7 @@ class Captured(Generic[ResultT]):
 def captured(
     function: Callable[..., ResultT], device: torch.device, generators: Sequence[torch.Generator] = ()
 ) -> Callable[..., ResultT]:
-    """``function`` as it is best called on ``device``: itself on a CPU, else :class:`Captured`."""
+    """``function`` itself on a CPU, as a CUDA graph (:class:`Captured`) on a GPU."""
     if device.type != "cuda":
         return function
     return Captured(function, CudaGraphs(device, generators))

@@ -1,4 +1,4 @@
-"""Copies between host and device beside the work that goes on there."""
+"""Copies between host and device that overlap with the device's work."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-#: Much of it is missing in its stubs.
+#: Any, because torch's stubs lack much of it.
 cuda: Any = torch.cuda
 
-#: Buffers of a staging area: as many copies may be under way before a further one waits for the first.
+#: Buffers of a staging area, the number of copies under way before the next one waits for the first.
 NUM_SLOTS = 4
 
 
 class Staging:
-    """Host memory from which a device copies by itself; on a CPU, plain memory.
+    """Pinned host memory for asynchronous copies to a GPU; plain memory for a CPU.
 
     Args:
-        device: where the copies go.
+        device: target of the copies.
     """
 
     def __init__(self, device: torch.device):
@@ -33,7 +33,7 @@ class Staging:
         self._next = 0
 
     def rows(self, count: int, width: int, dtype: str) -> torch.Tensor:
-        """An uninitialised ``[count, width]`` on the host, to be filled and copied before ``copied``."""
+        """Uninitialised host memory ``[count, width]``, to be filled and copied before ``copied``."""
         if not self._pinned:
             return torch.empty(count, width, dtype=getattr(torch, dtype))
         self._events[self._next].synchronize()  # at once, unless all slots are under way
@@ -43,13 +43,13 @@ class Staging:
         return self._slots[self._next][:size].view(getattr(torch, dtype)).view(count, width)
 
     def copied(self) -> None:
-        """The copies from the rows given out last have been launched on the current stream."""
+        """Declare that all copies from the last ``rows`` have been launched on the current stream."""
         if self._pinned:
             self._events[self._next].record()
             self._next = (self._next + 1) % NUM_SLOTS
 
     def load(self, target: torch.Tensor, array: NDArray[Any]) -> None:
-        """Copy ``array`` into ``target`` of the same shape, in the current stream's turn."""
+        """Copy ``array`` into ``target`` of the same shape, ordered in the current stream."""
         if not self._pinned:
             target.copy_(torch.tensor(array))
             return
@@ -60,13 +60,13 @@ class Staging:
 
 
 class Ingestion:
-    """Keeps writes to a table on a stream of their own, and apart from reads of it.
+    """Runs writes to a replay's table on a separate stream, ordered with the reads of it.
 
     No read sees a row that is half written, no write touches a row that is being read, and the host waits for
     neither.
 
     Args:
-        device: where the table lies.
+        device: of the table.
     """
 
     def __init__(self, device: torch.device):
@@ -99,13 +99,13 @@ class Ingestion:
 
 
 class Download:
-    """One flat float32 tensor at a time on its way to the host, as it was when the copy was begun.
+    """An asynchronous copy of one flat float32 tensor to the host, with its values at ``start``.
 
-    On the device it is copied once more, which takes no longer than a small kernel; from there it leaves on a
-    stream of its own while updates go on changing the original.
+    ``start`` first copies on the device, which takes as long as a small kernel. The copy travels to the host
+    on a separate stream while updates change the original.
 
     Args:
-        device: where the tensors are.
+        device: of the tensors.
     """
 
     def __init__(self, device: torch.device):
@@ -117,7 +117,7 @@ class Download:
             self._arrived = cuda.Event(blocking=True)
 
     def start(self, tensor: torch.Tensor) -> None:
-        """Copy ``tensor`` ``[P]``; what was copied before must have been taken."""
+        """Begin to copy ``tensor`` ``[P]``; the previous copy must have been taken by ``array``."""
         if not self._cuda:
             self._pinned = tensor.clone()
             return
@@ -131,7 +131,7 @@ class Download:
             self._arrived.record()
 
     def ready(self, *, wait: bool = False) -> bool:
-        """Whether it has arrived; ``wait`` until it has."""
+        """Whether the copy has arrived; with ``wait``, blocks until it has."""
         if not self._cuda:
             return True
         if wait:
@@ -139,6 +139,6 @@ class Download:
         return bool(self._arrived.query())
 
     def array(self) -> NDArray[np.float32]:
-        """A copy of one's own, ``[P]``: the pinned buffer takes the next."""
+        """The values ``[P]`` in memory of the caller's own; the pinned buffer is reused."""
         flat: NDArray[np.float32] = self._pinned.numpy()
         return flat.copy() if self._cuda else flat

@@ -1,4 +1,4 @@
-"""How far the host may be ahead of its device, and how busy the device is."""
+"""Limits how many updates are in flight on a device, and measures how busy it is."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-#: Much of it is missing in its stubs.
+#: Any, because torch's stubs lack much of it.
 cuda: Any = torch.cuda
 
-#: Updates that may be launched and not done: enough that the device never runs out of work while the host
-#: takes rollouts in, and few enough that published weights are fresh.
+#: Updates that may be launched and not finished: enough that the device never idles while the host takes
+#: rollouts in, and few enough that published weights are fresh.
 MOST_IN_FLIGHT = 8
 
 
@@ -22,7 +22,7 @@ class Work:
     """The updates that were launched on a device.
 
     Args:
-        device: as torch names it. On a CPU an update is done when its call returns, and nothing is measured.
+        device: torch's name of it. On a CPU an update ends with its call, and nothing is measured.
     """
 
     def __init__(self, device: str):
@@ -36,7 +36,7 @@ class Work:
 
     @contextmanager
     def update(self) -> Iterator[None]:
-        """What is launched inside is one update; waits for the one before the last ``MOST_IN_FLIGHT``."""
+        """Mark the enclosed launches as one update; afterwards at most ``MOST_IN_FLIGHT`` are unfinished."""
         if not self._cuda:
             yield
             return
@@ -52,8 +52,8 @@ class Work:
             self._idle_events.append(events)
 
     def figures(self) -> dict[str, float]:
-        """``busy``, the share of time spent in updates since the last look at it; ``memory_bytes`` that this
-        process holds, ``memory_free_bytes`` that nobody does. Nothing on a CPU, of which reports tell more.
+        """``busy``, the share of time spent in updates since the last call; ``memory_bytes`` reserved by this
+        process; ``memory_free_bytes`` of the device. Empty on a CPU, whose load every report has.
         """
         if not self._cuda:
             return {}

@@ -1,4 +1,4 @@
-"""A run's launcher: starts every process, supervises, shows, obeys the broker, and leaves nothing behind."""
+"""The launcher of a run: starts and supervises every process, shows the status, and cleans up at the end."""
 
 from __future__ import annotations
 
@@ -19,40 +19,39 @@ from spreeze_zmq.autoscale.pinning import Pinning, pin
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, LEARNERS, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, CONTROL, EVALUATOR, LEARNERS, REPORT, SAMPLER
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
 from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.wire import Message
 
-#: How long the broker may take from a request to end the run until it says so (it waits for the last
-#: checkpoint).
+#: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
 BROKER_ANSWERS_S = 8.0
-#: Stopped together, in this order: who produces first, who keeps the books last.
+#: Groups of roles, stopped one after the other: producers first, the broker with its records last.
 STOP_ORDER = ((SAMPLER, EVALUATOR), LEARNERS, (BROKER,))
 
 
 class View(Protocol):
-    """Whom the launcher tells how the run goes."""
+    """Displays the course of the run."""
 
     def update(self, status: Mapping[str, Any]) -> None:
-        """The broker's newest status."""
+        """Show the broker's newest status."""
 
     def note(self, line: str) -> None:
-        """Something that happened."""
+        """Show one event."""
 
     def close(self) -> None:
-        """The run is over."""
+        """End the display with the run."""
 
 
 class Launch:
     """One run: its processes, and the launcher's own two channels.
 
     Args:
-        plan: settled by ``sizing``.
+        plan: completed by ``sizing.settle``.
         folder: the run's, new.
-        view: is told how it goes.
-        anew: find out how many samplers are right although the cache knows.
+        view: displays the run.
+        anew: ignore the cached number of samplers and measure it again.
     """
 
     def __init__(self, plan: Plan, folder: RunFolder, view: View, *, anew: bool = False) -> None:
@@ -65,10 +64,10 @@ class Launch:
         self.supervisor = Supervisor()
         self.status: dict[str, Any] = {}
         self.control: Any = channels.open_channel(
-            self.plan.channels["control"], "sub", "launcher", self.incarnation
+            self.plan.channels[CONTROL], "sub", "launcher", self.incarnation
         )
         self.reports: Any = channels.open_channel(
-            self.plan.channels["report"], "push", "launcher", self.incarnation
+            self.plan.channels[REPORT], "push", "launcher", self.incarnation
         )
         self.poller = channels.Poller()
         self.counts: dict[str, int] = {}
@@ -84,7 +83,7 @@ class Launch:
     # --- starting
 
     def start(self) -> None:
-        """Start every process; nobody waits for another to be ready, their sockets do."""
+        """Start every process at once; their sockets wait for each other."""
         if self.pinning.cpus or self.plan.balance.pin == "always":
             self.view.note(self.pinning.reason)
         for role, component in self.plan.components.items():
@@ -97,7 +96,7 @@ class Launch:
             self.scale(role, component.count.initial, self.why(role))
 
     def why(self, role: str) -> str:
-        """Where a role's first count comes from."""
+        """How the first count of a role was chosen; for samplers also noted in the view."""
         count = self.plan.components[role].count
         if role != SAMPLER or count.minimum == count.maximum:
             return "as the topology says"
@@ -110,7 +109,7 @@ class Launch:
         return why
 
     def scale(self, role: str, count: int, reason: str) -> None:
-        """Bring the number of processes of a role to ``count``; the last ones leave first."""
+        """Start or stop processes of a role until there are ``count``; the highest indices stop first."""
         before = self.counts.get(role, 0)
         leaving = [f"{role}-{index}" for index in range(count, before)]
         self.supervisor.stop(leaving)
@@ -121,7 +120,7 @@ class Launch:
         self.tell("workers", role=role, count=count, reason=reason)
 
     def fill(self) -> None:
-        """Start whoever is missing, except under a name whose last life is still leaving."""
+        """Start the missing processes, except those whose predecessor of the same name still runs."""
         for name in [name for name in self.missing if not self.supervisor.alive([name])]:
             role, _, index = name.rpartition("-")
             self.supervisor.start(self.spec(role, int(index)))
@@ -129,7 +128,7 @@ class Launch:
             self.started_s[name] = time.monotonic()
 
     def obey(self, role: str, count: int, reason: str) -> None:
-        """Carry out what the broker has decided, within the range of the topology."""
+        """Scale a role as the broker asks, within the range of the topology."""
         component = self.plan.components.get(role)
         if component is None or not component.launched:
             self.view.note(f"{role}: the broker asks for {count}, but nothing of this role is launched here")
@@ -140,7 +139,7 @@ class Launch:
             self.scale(role, count, reason)
 
     def spec(self, role: str, index: int) -> ProcessSpec:
-        """How a process of this role is started."""
+        """The supervisor's description of one process."""
         component = self.plan.components[role]
         name = f"{role}-{index}"
         return ProcessSpec(
@@ -161,7 +160,7 @@ class Launch:
     # --- the run
 
     def run(self) -> int:
-        """Until a stop condition, the user, or a failure ends it; returns the exit code."""
+        """Run until a stop condition, the user or a failure ends it; returns the exit code."""
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
         try:
@@ -176,7 +175,7 @@ class Launch:
         return 1 if self.gave_up else 0
 
     def pump(self, timeout_s: float) -> None:
-        """Hear the broker, show its status, carry out what it decides."""
+        """Handle the broker's messages: show its status, carry out its decisions."""
         self.poller.wait([self.control], [], timeout_s=timeout_s)
         while (message := self.control.receive()) is not None:
             if message.kind == "status":
@@ -190,19 +189,19 @@ class Launch:
                 self.view.note(message.fields["reason"])
 
     def watch(self) -> None:
-        """Restart what crashed, end the run when something crashes too often or never gets ready."""
+        """Handle the supervisor's events, and check that each process gets ready and reports."""
         for event in self.supervisor.poll():
             self.on_event(event)
         self.fill()
         heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
             process = heard.get(name, {})
-            if process.get("pid") != pid:  # the broker has not heard of this life yet
+            if process.get("pid") != pid:  # the status is of this process's predecessor
                 process = {}
             self.watch_one(name, process)
 
     def watch_one(self, name: str, process: Mapping[str, Any]) -> None:
-        """Kill, and so restart, a process that does not get ready or does not report any more."""
+        """Kill a process, and so restart it, if it does not get ready or has stopped reporting."""
         if process.get("ready"):
             self.started_s.pop(name, None)
         waiting_for = process.get("waiting_for", "")
@@ -210,7 +209,7 @@ class Launch:
             self.view.note(f"{name} waits for {waiting_for}")
         self.waits[name] = waiting_for
         if not self.status and name != f"{BROKER}-0":
-            return  # nobody has said anything of anybody yet, and where the broker is left out nobody will
+            return  # no status yet, or never without a broker: nothing is known of this process
         waited_s = time.monotonic() - self.started_s.get(name, math.inf)
         start_timeout_s = self.plan.components[name.rpartition("-")[0]].start_timeout_s
         if waited_s > start_timeout_s:
@@ -224,7 +223,7 @@ class Launch:
         self.supervisor.kill(name)
 
     def on_event(self, event: Event) -> None:
-        """Tell the broker and the user what happened to a process."""
+        """Report the end of a process to the broker and the user."""
         if isinstance(event, Exited) and event.follows:
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting, follows=True)
             self.started_s[event.name] = time.monotonic()
@@ -240,7 +239,7 @@ class Launch:
             self.tell("stop_request", reason=self.stop_reason)
 
     def fail(self, name: str, what: str) -> None:
-        """Note one failure; the first one is what the user reads last."""
+        """Record one failure and report it; ``report_end`` shows the first one again."""
         log = self.folder.logs / f"{name}.log"
         summary = what.splitlines()[0]
         self.failures.append((name, what))
@@ -248,13 +247,13 @@ class Launch:
         self.view.note(f"{name}: {summary} ({log})")
 
     def tell(self, kind: str, **fields: Any) -> None:
-        """One message to the broker; it queues while the broker starts."""
+        """Send one message to the broker; it is queued while the broker starts."""
         self.reports.try_push(Message(kind, fields))
 
     # --- the end
 
     def ask_to_stop(self, reason: str) -> None:
-        """Let the broker end the run in its own way: last checkpoint, then the stop. Not for ever, though."""
+        """Have the broker end the run with a last checkpoint, within ``BROKER_ANSWERS_S``."""
         self.view.note(f"stopping: {reason} (once more to stop at once)")
         self.tell("stop_request", reason=reason)
         deadline_s = time.monotonic() + BROKER_ANSWERS_S
@@ -264,7 +263,7 @@ class Launch:
         self.stop_reason = self.stop_reason or reason
 
     def finish(self) -> None:
-        """Stop everybody in reverse order, remove the sockets, and say how it went."""
+        """Stop all processes in ``STOP_ORDER`` and remove the sockets."""
         self.supervisor.end_restarts()
         for group in STOP_ORDER:
             names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
@@ -286,7 +285,7 @@ class Launch:
         self.sockets.remove()
 
     def report_end(self) -> None:
-        """The last lines: what was reached, where it lies, and the first failure."""
+        """Print the best return, the run's folder and the first failure."""
         summary: dict[str, Any] = {}
         if self.folder.summary.exists():
             summary = json.loads(self.folder.summary.read_text())
@@ -307,7 +306,7 @@ class Launch:
 
 
 def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
-    """Where the processes of a plan may run on these physical cores."""
+    """The pinning of a plan's processes to physical cores, each given as its logical CPUs."""
     learners = {
         f"{role}-{index}": plan.components[role].threads
         for role in plan.learning.learners

@@ -25,6 +25,7 @@ import torch.distributed
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import PeerLost, PeerTimeout, SpreezeError
 from spreeze_zmq.learner.roll import Life, Roll
+from spreeze_zmq.plan.roles import BROKER, SAMPLER
 from spreeze_zmq.run.checkpoint import Checkpoint
 
 log = logging.getLogger("spreeze")
@@ -84,7 +85,7 @@ class Ranks:
         self.device = torch.device(device)
         self.count = plan.components[component.role].count.initial
         self.folder = Path(plan.socket_dir)
-        heartbeat_s = float(plan.components["broker"].options.get("heartbeat_timeout_s", 0.0))
+        heartbeat_s = float(plan.components[BROKER].options.get("heartbeat_timeout_s", 0.0))
         silent_s = max(heartbeat_s, plan.components[component.role].start_timeout_s) + SILENCE_S
         life = Life(component.incarnation, os.getpid())
         self.roll = Roll(self.folder, component.role, self.count, component.index, life, silent_s)
@@ -244,7 +245,7 @@ class Ranks:
     @property
     def leaving(self) -> bool:
         """The run ends: whoever leaves now is no loss."""
-        return "sampler" in self.component.stopping_roles or not self.component.running
+        return SAMPLER in self.component.stopping_roles or not self.component.running
 
     def watch(self) -> None:
         """Sign, and look whether the others are there; about once a second.

@@ -10,12 +10,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ChannelError, InputError
+from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES
 
 #: The version of run.json; a program refuses another one.
 FORMAT = 1
-
-#: The longest path of a unix socket that Linux takes, in bytes.
-MAX_IPC_BYTES = 107
 
 
 @dataclass(frozen=True)

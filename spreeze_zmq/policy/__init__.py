@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from spreeze_zmq.policy.classes import register_class_loader
 from spreeze_zmq.policy.file import read_file
+from spreeze_zmq.policy.frame_stack import FrameStack
 from spreeze_zmq.policy.policy import Policy, usable
 
-__all__ = ["Policy", "read_file", "register_class_loader", "usable"]
+__all__ = ["FrameStack", "Policy", "read_file", "register_class_loader", "usable"]

@@ -11,16 +11,21 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.policy.description import counts, number
+from spreeze_zmq.policy.frame_stack import FrameStack
 
 Floats = NDArray[np.float32]
 
 
 class ObservationScaling:
-    """Observations of any shape and dtype to float32 rows, normalised where the description asks for it."""
+    """Observations of any shape and dtype, or stacks of them, to float32 rows, normalised where the
+    description asks for it.
+    """
 
     def __init__(self, about: Mapping[str, Any], arrays: Mapping[str, Floats]):
         self.shape = counts(about, "shape")
-        self.size = math.prod(self.shape)
+        stack = FrameStack.described(about).stack
+        self.size = stack * math.prod(self.shape)
+        self._takes = "observations" if stack == 1 else f"stacks of {stack} observations"
         self._normalize = bool(about["normalize"])
         if self._normalize:
             self._clip = np.float32(number(about, "clip"))
@@ -30,7 +35,8 @@ class ObservationScaling:
                 raise ValueError("observation_std must be positive")
 
     def __call__(self, obs: NDArray[Any]) -> Floats:
-        """``[N, *shape]`` to ``[N, size]``; may be the caller's own memory.
+        """``[N, *shape]``, or what :class:`FrameStack` makes of it, to ``[N, size]``; may be the caller's own
+        memory.
 
         Raises:
             WireError: ``bad_policy``, where the observations are of another size.
@@ -38,10 +44,11 @@ class ObservationScaling:
         if obs.size != len(obs) * self.size:
             raise WireError(
                 "bad_policy",
-                f"the policy takes observations of shape {list(self.shape)}, they are {list(obs.shape[1:])}",
+                f"the policy takes {self._takes} of shape {list(self.shape)}, they are {list(obs.shape[1:])}",
             )
-        rows = obs.reshape(len(obs), self.size).astype(np.float32, copy=False)
+        rows = obs.reshape(len(obs), self.size)
         if not self._normalize:
-            return rows
-        scaled = (rows - self._mean) / self._std
+            return rows.astype(np.float32, copy=False)
+        scaled = np.subtract(rows, self._mean, dtype=np.float32)
+        scaled /= self._std
         return np.clip(scaled, -self._clip, self._clip, out=scaled)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.errors import InputError, WireError
 from spreeze_zmq.policy.classes import load_class, module_of
 from spreeze_zmq.policy.file import read_file, write_file
+from spreeze_zmq.policy.frame_stack import FrameStack
 from spreeze_zmq.policy.head import Actions, Actor, Drawn
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.layers import Layer, read_layers
@@ -54,6 +55,7 @@ class Policy:
             self.extras: dict[str, float] = dict(fields.get("extras", {}))
             self._arrays = {name: _floats(name, arrays[name]) for name in _ARRAYS if name in arrays}
             self._observation: ObservationScaling | None = None
+            self.frame_stack()
             if module_of(self.description) is not None:
                 self._actor: Actor = load_class(self.description, self._arrays)
             else:
@@ -74,6 +76,10 @@ class Policy:
         """The policy of a policy message. Raises WireError ``bad_policy``."""
         return cls(fields, arrays)
 
+    def frame_stack(self) -> FrameStack:
+        """An empty stack of observations as it takes them, to be held beside a batch of environments."""
+        return FrameStack.described(self.description.get("observation", {}))
+
     def act(
         self,
         obs: NDArray[Any],
@@ -85,7 +91,7 @@ class Policy:
         """Draw an action for each observation; version 0 draws uniformly where it can.
 
         Args:
-            obs: ``[N, *obs_shape]``.
+            obs: ``[N, *obs_shape]``, as :meth:`frame_stack` gives them.
             rng: where all randomness comes from.
             place: ``[N]`` in [0, 1], where each environment stands among all of the run's, which may explore
                 differently; by default evenly spread over them, 0 for a single one.

@@ -96,12 +96,15 @@ def play(envs: Any, policy: Policy, seed: int, go_on: Callable[[], bool] = lambd
     obs, _ = envs.reset(seed=seed)
     returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
     playing = np.ones(envs.num_envs, np.bool_)
+    frames = policy.frame_stack()
+    frames.begin(obs)
     while playing.any():
-        action = policy.env_action(policy.mode(obs)).reshape(envs.action_space.shape)
+        action = policy.env_action(policy.mode(frames.seen)).reshape(envs.action_space.shape)
         obs, reward, terminated, truncated, info = envs.step(action)
         returns += np.where(playing, reward, 0.0)
         lengths += playing
         over = terminated | truncated
+        frames.add(obs, over)
         if "failed" in info:  # what an environment's failure cut off is no score: it is played again
             again = playing & info["failed"]
             returns[again], lengths[again] = 0.0, 0

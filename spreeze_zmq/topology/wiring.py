@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES, is_loopback
 from spreeze_zmq.plan.option import Unfit, show
-from spreeze_zmq.plan.plan import MAX_IPC_BYTES, ChannelPlan
+from spreeze_zmq.plan.plan import ChannelPlan
 from spreeze_zmq.plan.roles import CHANNELS, ChannelSpec, channels_of, end_of, experience_of, roles_of
 from spreeze_zmq.topology.mistakes import Key, Mistakes, suggestion
 from spreeze_zmq.topology.options import CHANNEL
@@ -99,7 +99,7 @@ def check_endpoint(endpoint: str) -> str:
     host, port = match["host"], int(match["port"])
     if not 1 <= port <= 65535:
         raise Unfit(f"{show(endpoint)}: the port is from 1 to 65535, so that every process knows it")
-    if not _is_loopback(host):
+    if not is_loopback(host):
         problem = "reaches beyond this machine: CURVE keys are needed, and come with several machines"
         raise Unfit(f"{show(endpoint)} {problem}", f"write tcp://127.0.0.1:{port}")
     return f"tcp://{'127.0.0.1' if host == 'localhost' else host}:{port}"
@@ -115,12 +115,3 @@ def _check_ipc(endpoint: str) -> str:
             f"the path has {size} bytes; a unix socket's has at most {MAX_IPC_BYTES}", "take a shorter one"
         )
     return "ipc://" + re.sub(r"/(\./|/)*", "/", path)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -27,11 +27,16 @@ def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
     _expect_shape("rollout.obs", arrays.get("obs"), (steps + 1, envs))
     for name in ("action", "reward", "terminated", "truncated", "log_prob"):
         _expect_shape(f"rollout.{name}", arrays.get(name), (steps, envs))
-    obs, final_obs = arrays.get("obs"), arrays.get("final_obs")
-    if obs is not None and final_obs is not None and final_obs.shape[1:] != obs.shape[2:]:
-        raise WireError("wrong_shape", f"rollout.final_obs is {final_obs.shape}, rollout.obs {obs.shape}")
-    if obs is not None and final_obs is not None and final_obs.dtype != obs.dtype:
-        raise WireError("wrong_dtype", f"rollout.final_obs is {final_obs.dtype}, rollout.obs {obs.dtype}")
+    obs, final_obs, history = (arrays.get(name) for name in ("obs", "final_obs", "history"))
+    for name, other, lead in (("final_obs", final_obs, 1), ("history", history, 2)):
+        if obs is None or other is None:
+            continue
+        if other.shape[lead:] != obs.shape[2:]:
+            raise WireError("wrong_shape", f"rollout.{name} is {other.shape}, rollout.obs {obs.shape}")
+        if other.dtype != obs.dtype:
+            raise WireError("wrong_dtype", f"rollout.{name} is {other.dtype}, rollout.obs {obs.dtype}")
+    if history is not None and history.shape[1] != envs:
+        raise WireError("wrong_shape", f"rollout.history is {history.shape} of {envs} environments")
     index = arrays.get("final_index")
     if index is not None:
         _check_final_index(index, steps, envs, arrays)

@@ -135,6 +135,11 @@ def parse():
 def main():
     """Measure, then print the floor."""
     arguments = parse()
+    env_steps = arguments.frames / FRAME_SKIP
+    trained = env_steps * arguments.trained_per_step
+    if arguments.run:
+        summary = json.loads((arguments.run / "summary.json").read_text())
+        env_steps, trained = summary["env_steps"], summary["trained_transitions"]
     torch.set_num_threads(arguments.threads)
     emulation = {
         batch: emulated(arguments.envs, batch, arguments.seconds, arguments.threads)
@@ -148,11 +153,6 @@ def main():
     for batch, found in networks.items():
         shown = ", ".join(f"{what} {rate:,.0f}/s ({name})" for what, (rate, name) in found.items())
         print(f"products at batch {batch}: {shown}")
-    env_steps = arguments.frames / FRAME_SKIP
-    trained = env_steps * arguments.trained_per_step
-    if arguments.run:
-        summary = json.loads((arguments.run / "summary.json").read_text())
-        env_steps, trained = summary["env_steps"], summary["trained_transitions"]
     rates = {what: rate for what, (rate, _) in networks[arguments.batch].items()}
     rates |= {
         "emulated": max(emulation.values()),

@@ -103,6 +103,24 @@ def _rollout() -> Message:
     )
 
 
+def _rollout_of_images() -> Message:
+    """One step of two environments that see images of 1 x 2 pixels, of which the networks take three at
+    once; environment 0 is in its first episode's second step, in environment 1 an episode ends.
+    """
+    fields = {"produced": 2, "policy_version": 0, "num_steps": 1, "num_envs": 2}
+    arrays = {
+        "obs": np.array([[[[3, 4]], [[50, 60]]], [[[5, 6]], [[90, 91]]]], np.uint8),
+        "action": np.array([[1, 0]]),
+        "reward": np.array([[0.5, -0.5]], np.float32),
+        "terminated": np.array([[False, True]]),
+        "truncated": np.array([[False, False]]),
+        "final_obs": np.array([[[70, 80]]], np.uint8),
+        "final_index": np.array([[0, 1]], np.int32),
+        "history": np.array([[[[1, 2]], [[10, 20]]], [[[1, 2]], [[30, 40]]]], np.uint8),
+    }
+    return Message("rollout", fields, arrays)
+
+
 def _policy() -> Message:
     """A network of two linear layers and one action, whose parameters count up in eighths."""
     return Message(
@@ -128,6 +146,7 @@ def _policy() -> Message:
 def _bodies() -> dict[str, Message]:
     messages = {kind: Message(kind, fields) for kind, fields in _FIELDS.items()}
     messages["rollout"] = _rollout()
+    messages["rollout_of_images"] = _rollout_of_images()
     messages["policy"] = _policy()
     critic = {"parameters": np.array([0.5, -0.5, 1.5], np.float32)}
     counts = {"version": 7, "critic_updates": 130, "env_steps": 4096, "taken": {"sampler-0/123456789": 4096}}
@@ -137,10 +156,10 @@ def _bodies() -> dict[str, Message]:
     return messages
 
 
-#: kind -> a message of it, as if sent by the process named here.
+#: Name of a file -> a message, as if sent by the process named here; there is a file of each kind's name.
 MESSAGES = {
-    kind: Message(kind, body.fields, body.arrays, "sampler-0", 123456789, 42)
-    for kind, body in _bodies().items()
+    name: Message(body.kind, body.fields, body.arrays, "sampler-0", 123456789, 42)
+    for name, body in _bodies().items()
 }
 
 
@@ -164,8 +183,8 @@ def to_file(frames: list[bytes]) -> str:
 def main() -> None:
     """Write every file anew."""
     FOLDER.mkdir(exist_ok=True)
-    for kind, message in MESSAGES.items():
-        (FOLDER / f"{kind}.json").write_text(to_file([bytes(frame) for frame in encode(message)]))
+    for name, message in MESSAGES.items():
+        (FOLDER / f"{name}.json").write_text(to_file([bytes(frame) for frame in encode(message)]))
 
 
 if __name__ == "__main__":

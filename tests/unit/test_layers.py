@@ -11,7 +11,7 @@ PACKAGE = ROOT / "spreeze_zmq"
 
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
-    {"errors", "rollout"},
+    {"errors", "frames", "rollout"},
     {"device", "metrics"},
     {"wire", "envs", "replay", "policy", "balance", "nn"},
     {"algorithms"},

@@ -9,8 +9,9 @@ import time
 import pytest
 
 from spreeze_zmq import channels
-from spreeze_zmq.channels import MAX_IPC_BYTES, Claim, Puller, SocketFolder, open_channel
+from spreeze_zmq.channels import Claim, Puller, SocketFolder, open_channel
 from spreeze_zmq.errors import ChannelError
+from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES
 from spreeze_zmq.plan.roles import CHANNELS
 
 HOLD_FOLDER = """

@@ -91,6 +91,25 @@ def test_images_and_discrete_actions_keep_their_dtypes():
     assert back.action.dtype == np.int64
 
 
+@pytest.mark.parametrize(
+    ("history", "reason"),
+    [
+        (np.zeros((3, ENVS, 2), np.float32), None),
+        (np.zeros((3, ENVS + 1, 2), np.float32), "wrong_shape"),
+        (np.zeros((3, ENVS, 3), np.float32), "wrong_shape"),
+        (np.zeros((3, ENVS, 2), np.uint8), "wrong_dtype"),
+        (np.zeros(3, np.float32), "wrong_rank"),
+    ],
+)
+def test_the_observations_before_the_first_are_of_the_same_environments(history, reason):
+    """As many as there are, each of the same shape and dtype."""
+    message = rollout_message(make_rollout(history=history))
+    if reason is None:
+        np.testing.assert_array_equal(rollout_from(travel(message)).history, history, strict=True)
+    else:
+        assert refusal(message) == reason
+
+
 def test_another_kind_is_no_rollout():
     """A pause on the experience channel is refused by name."""
     with pytest.raises(WireError, match="wrong_kind"):

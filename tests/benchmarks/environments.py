@@ -1,0 +1,302 @@
+"""Batches of environments on all cores beside EnvPool's, Gymnasium's AsyncVectorEnv and the bare physics.
+
+    python tests/benchmarks/environments.py --seconds 8 --json environments.json
+    python tests/benchmarks/environments.py --only HalfCheetah-v5 --only sampler
+
+Each task of MuJoCo by the best setting of each side (a first pass finds it); uneven steps, which wait or
+compute; small environments in workers; the memory of a sampler and the time until its first rollout. EnvPool
+is left out where it is not installed. A line takes about ``--seconds``, besides the starts of processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from uneven import mean_step_s
+
+from spreeze_zmq import envs
+from spreeze_zmq.bench import bench
+from spreeze_zmq.bench.figures import Figure, Rate, Section, Way, in_turn, paired, repeated
+from spreeze_zmq.bench.physics import bare_mujoco, cycled
+from spreeze_zmq.bench.sampler import bench_plan, policy_message, running_sampler
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.engines.envpool_batch import HOW_TO_INSTALL
+from spreeze_zmq.metrics import write_json
+from spreeze_zmq.topology.resolve import available_cores
+
+TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
+NUM_ENVS = 64
+#: Drawn once and used in turn, so that drawing them is not in the figures.
+NUM_ACTIONS = 64
+UNIT = "env steps/s"
+#: Long beside the slowest of uneven steps: a turn ends when all that are under way have ended.
+UNEVEN_TURN_S = 1.5
+#: What is asked of us as a ratio to EnvPool.
+AGAINST_ENVPOOL = {"HalfCheetah-v5": 1.1, "Ant-v5": 1.1, "Humanoid-v5": 1.1}
+#: The settings of each side that are tried; the best one counts. ``None`` waits for all.
+BATCH_SIZES = (None, 16, 32)
+MAX_RSS_MB, MAX_READY_S = 200.0, 1.0
+
+Rates = dict[str, list[Rate]]
+
+
+def lines(seconds: float) -> dict[str, Callable[[], list[Figure]]]:
+    """What is measured, by name."""
+    workers = {"Pendulum-v1": 6.0, "CartPole-v1": 6.0}
+    return {
+        **{env_id: partial(measure_task, env_id, seconds) for env_id in TASKS},
+        "waiting": lambda: [measure_uneven("64 that wait", "uneven:Waiting", 64, 64, 16, 2.0, seconds)],
+        "computing": lambda: measure_computing(seconds),
+        **{env_id: partial(measure_workers, env_id, asked, seconds) for env_id, asked in workers.items()},
+        "sampler": measure_sampler_process,
+    }
+
+
+def measure_workers(env_id: str, asked: float, seconds: float) -> list[Figure]:
+    """Sixteen small environments in two workers."""
+    return [measure_uneven(env_id, env_id, 16, 2, None, asked, seconds)]
+
+
+def random_actions(spec: EnvironmentSpec, num_envs: int) -> list[NDArray[Any]]:
+    """``NUM_ACTIONS`` batches ``[num_envs, *action]``, uniform within the bounds."""
+    rng = np.random.default_rng(0)
+    shape = (NUM_ACTIONS, num_envs, *spec.action_shape)
+    if spec.action_kind != "box":
+        return list(rng.integers(spec.action_sizes, size=shape))
+    return list(rng.uniform(spec.action_low, spec.action_high, shape).astype(np.float32))
+
+
+def measure_task(env_id: str, seconds: float) -> list[Figure]:
+    """One task of MuJoCo: ours, EnvPool's, Gymnasium's, and the physics alone on all cores.
+
+    A first pass finds the best setting of each side; only these are then measured in turn, so that what the
+    others leave behind (work under way, 64 processes) falls on none of them.
+    """
+    actions = random_actions(envs.probe(env_id), NUM_ENVS)
+    cores = available_cores()
+    with ExitStack() as stack:
+        ways: dict[str, Way] = {}
+        for size in BATCH_SIZES:
+            ours = stack.enter_context(batch(env_id, NUM_ENVS, num_workers=cores, batch_size=size))
+            ways[f"ours {size or 'all'}"] = driven(ours, actions)
+            if find_spec("envpool"):
+                ways[f"EnvPool {size or 'all'}"] = envpool_way(env_id, size, actions)
+        tried = in_turn(ways, seconds)
+        sides = [best(tried, whose) for whose in ("ours", "EnvPool") if best(tried, whose)]
+        single = stack.enter_context(batch(env_id, NUM_ENVS))
+        single.reset()
+        physics = bare_mujoco(single, actions, nthread=cores)
+        chosen = {way: ways[way] for way in sides}
+        chosen["raw physics"] = lambda turn_s: repeated(physics, NUM_ENVS, turn_s)
+        rates = in_turn(chosen, 2 * seconds)
+        figures = [against(f"{env_id} / physics", rates, "raw physics", 0.9)]
+        if len(sides) == 2:
+            asked = AGAINST_ENVPOOL.get(env_id, 0.95)
+            figures.append(against(f"{env_id} / EnvPool", rates, "EnvPool", asked))
+        pair = {sides[0]: ways[sides[0]]}
+        pair["AsyncVectorEnv"] = async_vector_way(stack, env_id, NUM_ENVS, actions)
+        figures.append(against(f"{env_id} / AsyncVec", in_turn(pair, seconds), "AsyncVectorEnv", None))
+    return figures
+
+
+def measure_uneven(
+    name: str,
+    env_id: str,
+    num_envs: int,
+    num_workers: int,
+    batch_size: int | None,
+    asked: float,
+    seconds: float,
+) -> Figure:
+    """Ours in workers beside Gymnasium's with a process for each environment."""
+    actions = random_actions(envs.probe(env_id), num_envs)
+    with ExitStack() as stack:
+        ours = stack.enter_context(batch(env_id, num_envs, num_workers=num_workers, batch_size=batch_size))
+        ways = {
+            "ours": driven(ours, actions),
+            "AsyncVectorEnv": async_vector_way(stack, env_id, num_envs, actions),
+        }
+        rounds = max(3, math.ceil(seconds / (2 * UNEVEN_TURN_S)))
+        return against(f"{name} / AsyncVec", in_turn(ways, seconds, rounds), "AsyncVectorEnv", asked)
+
+
+def measure_computing(seconds: float) -> list[Figure]:
+    """Uneven work on all cores, beside Gymnasium's and beside the work itself, shared among the cores."""
+    cores = available_cores()
+    figure = measure_uneven("16 that compute", "uneven:Computing", 16, cores, 4, 1.3, seconds)
+    limit = cores / mean_step_s()
+    # A peer that loses little to the slowest leaves little to gain: no batch is faster than its work.
+    figure = replace(figure, note=f"{figure.note}; the cores allow {limit / figure.limit:.2f}")
+    note = f"limit: {cores} cores, {1000 * mean_step_s():.2f} ms of work a step"
+    work = Figure("16 that compute / work", limit, figure.reached, UNIT, figure.reached / limit, note)
+    return [figure, work]
+
+
+def measure_sampler_process() -> list[Figure]:
+    """Memory of a sampler with 64 HalfCheetahs, and the time until its first rollout."""
+    plan = bench_plan("HalfCheetah-v5", "sac")
+    message = policy_message(plan)
+    ready_s, rss_mb = [], []
+    for _ in range(4):
+        began_s = time.monotonic()
+        with running_sampler(plan, message) as whole:
+            ready_s.append(time.monotonic() - began_s)
+            rss_mb.append(whole.process.memory_info().rss / 1e6)
+    ready, rss = statistics.median(ready_s[1:]), statistics.median(rss_mb)  # the first one warms the disk
+    return [
+        Figure("sampler, resident", MAX_RSS_MB, rss, "MB", rss / MAX_RSS_MB, "asked: at most 1"),
+        Figure("sampler, first rollout", MAX_READY_S, ready, "s", ready / MAX_READY_S, "asked: at most 1"),
+    ]
+
+
+def against(name: str, rates: Rates, peer: str, asked: float | None) -> Figure:
+    """Our best setting beside the best one of a peer, whose ways begin with its name."""
+    ours, theirs = best(rates, "ours"), best(rates, peer)
+    per_s = {way: [rate.per_s for rate in rates[way]] for way in (ours, theirs)}
+    note = " over ".join(way for way in (ours, theirs) if way.split()[-1] in ("all", "16", "32"))
+    asked_note = "" if asked is None else f"asked {asked:g}"
+    figure = paired(name, UNIT, per_s[theirs], per_s[ours])
+    details = {} if asked is None else {"asked": asked}
+    return replace(figure, note="; ".join(part for part in (asked_note, note) if part), details=details)
+
+
+def best(rates: Rates, whose: str) -> str:
+    """The way of somebody's with the highest median; empty where there is none."""
+    own = [way for way in rates if way.startswith(whose)]
+    return max(own, key=lambda way: statistics.median(rate.per_s for rate in rates[way]), default="")
+
+
+# --- the ways --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def batch(env_id: str, num_envs: int, **kwargs: Any) -> Iterator[Any]:
+    """One of ours, closed in the end."""
+    env = envs.make(env_id, num_envs, step_info=False, **kwargs)
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def driven(env: Any, actions: list[Any]) -> Way:
+    """Steps a batch in the way that suits its batch size."""
+    env.reset()
+    size: int = env.batch_size
+    if size == env.num_envs:
+        return rate_of(cycled(env.step, actions), size)
+
+    def way(turn_s: float) -> Rate:
+        began_s, began_cpu_s, steps = time.perf_counter(), time.process_time(), 0
+        turns = itertools.cycle(actions)
+        env.send(next(turns))
+        while time.perf_counter() - began_s < turn_s:
+            ids = env.recv()[4]["env_id"]
+            env.send(next(turns)[ids], ids)
+            steps += size
+        # What is under way would else finish while others have their turn.
+        for _ in range(env.num_envs // size):
+            steps += len(env.recv()[1])
+        cpu_s = max(time.process_time() - began_cpu_s, 1e-9)
+        return Rate(steps / (time.perf_counter() - began_s), steps / cpu_s)
+
+    return way
+
+
+def envpool_way(env_id: str, size: int | None, actions: list[Any]) -> Way:
+    """EnvPool by itself; its dead steps, in which an environment only resets, do not count."""
+    import envpool
+
+    pool = envpool.make(env_id, env_type="gymnasium", num_envs=NUM_ENVS, batch_size=size or NUM_ENVS)
+    actions = [batch_actions.astype(pool.action_space.dtype) for batch_actions in actions]
+    dead = 0
+
+    def step_all(batch_actions: Any) -> None:
+        nonlocal dead
+        dead += int(np.count_nonzero(pool.step(batch_actions)[4]["elapsed_step"] == 0))
+
+    def step_first(batch_actions: Any) -> None:
+        nonlocal dead
+        info = pool.recv()[4]
+        dead += int(np.count_nonzero(info["elapsed_step"] == 0))
+        pool.send(batch_actions[info["env_id"]], info["env_id"])
+
+    if size is None:
+        pool.reset()
+    else:
+        pool.async_reset()
+    step = cycled(step_all if size is None else step_first, actions)
+
+    def way(turn_s: float) -> Rate:
+        nonlocal dead
+        dead, steps = 0, 0
+
+        def counted() -> None:
+            nonlocal steps
+            step()
+            steps += size or NUM_ENVS
+
+        rate = repeated(counted, size or NUM_ENVS, turn_s)
+        alive = 1 - dead / steps
+        return Rate(rate.per_s * alive, rate.per_cpu_s * alive)
+
+    return way
+
+
+def async_vector_way(stack: ExitStack, env_id: str, num_envs: int, actions: list[Any]) -> Way:
+    """Gymnasium's vector environment with a process for each environment."""
+    from gymnasium.vector import AsyncVectorEnv
+
+    from spreeze_zmq.envs.source import find
+
+    source = find(env_id)
+    env = AsyncVectorEnv([lambda: source.make_one({})] * num_envs)
+    stack.callback(env.close)
+    env.reset(seed=0)
+    return rate_of(cycled(env.step, actions), num_envs)
+
+
+def rate_of(step: Callable[[], None], amount: int) -> Way:
+    """A way that repeats a step of ``amount`` environments."""
+    return lambda turn_s: repeated(step, amount, turn_s)
+
+
+def main() -> None:
+    """Measure, print each line's figures as soon as they are there, write them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=8.0, metavar="N", help="for each line")
+    parser.add_argument(
+        "--only", action="append", choices=[*lines(1.0)], help="this line alone; may be repeated"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
+    arguments = parser.parse_args()
+    machine, sections = bench.machine(), []
+    print(bench.machine_line(machine))
+    if not find_spec("envpool"):
+        print(f"EnvPool is not installed and left out ({HOW_TO_INSTALL})")
+    about = f"batches of {NUM_ENVS} on {available_cores()} cores; limit: what each line names"
+    for name, measure in lines(arguments.seconds).items():
+        if name in (arguments.only or [name]):
+            sections.append(Section(name, about, measure()))
+            print("\n" + bench.table(sections[-1]), flush=True)
+    if arguments.json:
+        write_json(arguments.json, {"machine": machine, "figures": bench.plain_figures(sections)})
+
+
+if __name__ == "__main__":
+    main()
