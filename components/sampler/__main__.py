@@ -1,6 +1,5 @@
 """Sampler: steps a batch of environments with the newest policy and pushes rollouts to the learners."""
 
-import logging
 import math
 import sys
 import time
@@ -19,8 +18,6 @@ from spreeze_zmq.errors import WireError
 from spreeze_zmq.policy import FrameStack, Policy, usable
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import rollout_message
-
-log = logging.getLogger("spreeze")
 
 #: Episodes are reported together this often.
 EPISODES_INTERVAL_S = 0.5
