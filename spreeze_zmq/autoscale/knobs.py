@@ -21,8 +21,6 @@ ROOM = 1.05
 SPARE, WORTHWHILE = 1.25, 0.85
 #: Samplers that use less of a core than this while they work sleep: free cores are no limit to them.
 SLEEPS = 0.5
-#: From this share of busy cores on, processes are taken to share them.
-CROWDED = 0.85
 #: The share that is much: of time that learners starve or samplers wait for policies, of refused samples.
 NOTICEABLE = 0.1
 #: Learners that starve, or block samplers, for this share of the time have another batch to try.
@@ -67,55 +65,56 @@ class Knob:
 class Samplers(Knob):
     """The number of sampler processes: those that make ``ROOM`` times what the learners could take."""
 
-    cores_each = 0.0
-
     def wanted(self, window: Window) -> tuple[int, str]:
-        """Samplers that wait for newer policies are never a reason for more of them."""
-        count, makes, takes = self.present, window.makes_per_s, window.takes_per_s
-        cores = self._see(window)
-        short_of_policies = window.short_of_policies > NOTICEABLE
-        if window.starved > NOTICEABLE and not short_of_policies and max(makes) > 0:
-            lacking = max(0.0, ROOM * takes - sum(makes)) / max(makes)
-            grown = self.within(count + min(math.ceil(lacking), self._room(window)))
-            why = f"critic_learner starved {window.starved:.0%} of the time, {window.produced_per_s:,.0f} "
-            return grown, why + f"samples a second where it could take {takes:,.0f}"
-        needed = window.received_per_s if short_of_policies else max(takes, window.received_per_s)
-        if self.cores_each >= SLEEPS and window.busy_cores >= CROWDED * window.cores:
-            # What each would make if it need not share its core with those that leave.
-            makes = [per_s / min(1.0, cores) for per_s in makes]
-        sums = list(accumulate(makes))
-        fewer = next((n for n in range(self.minimum, count) if sums[n - 1] >= SPARE * needed), count)
+        """More where the critic-learner starves, but for want of samplers: not where these wait for newer
+        policies themselves. Else fewer, where these suffice.
+        """
+        if window.starved > NOTICEABLE >= window.short_of_policies and max(window.makes_per_s) > 0:
+            return self._more(window)
+        return self._fewer(window)
+
+    def _more(self, window: Window) -> tuple[int, str]:
+        makes, takes = window.makes_per_s, window.takes_per_s
+        lacking = max(0.0, ROOM * takes - sum(makes)) / max(makes)
+        count = self.within(self.present + min(math.ceil(lacking), self._room(window)))
+        starved = f"critic_learner starved {window.starved:.0%} of the time"
+        made = f"{window.produced_per_s:,.0f} samples a second where it could take {takes:,.0f}"
+        return count, f"{starved}, {made}"
+
+    def _fewer(self, window: Window) -> tuple[int, str]:
+        count, taken, waiting = self.present, window.received_per_s, window.blocked + window.short_of_policies
+        sums = list(accumulate(window.makes_per_s))
+        # That samplers wait is sure; that they hinder each other less when they are fewer is taken for half.
+        least = max(self.minimum, math.ceil(count * (1 - waiting) / 2))
+        fewer = next((n for n in range(least, count) if sums[n - 1] >= SPARE * taken), count)
+        pays = waiting >= NOTICEABLE and fewer <= WORTHWHILE * count
         waited = f"blocked {window.blocked:.0%} of the time"
         if window.short_of_policies > window.blocked:
             waited = f"waiting for newer policies {window.short_of_policies:.0%} of the time"
-        can = f"{fewer} can produce {sums[fewer - 1]:,.0f} samples a second"
-        why = f"{waited}, {can} where {window.received_per_s:,.0f} are taken"
-        return fewer if fewer <= WORTHWHILE * count else count, why
+        can = f"{fewer} can produce {sums[fewer - 1]:,.0f} samples a second where {taken:,.0f} are taken"
+        return fewer if pays else count, f"{waited}, {can}"
 
     def wanted_to_begin(self, window: Window) -> tuple[int, str]:
         """Before anything is trained nobody knows what learners take: samplers that sleep become as many as
         are allowed, so that the learners' first samples come soon. Others have the cores already.
         """
-        cores = self._see(window)
-        if window.short_of_policies > NOTICEABLE or not 0 < self.cores_each < SLEEPS:
+        cores = self._cores_each(window)
+        if window.short_of_policies > NOTICEABLE or not 0 < cores < SLEEPS:
             return self.present, ""
         why = f"nothing is trained yet, and a sampler uses {cores:.2f} of a core for "
         return self.maximum, why + f"{max(window.makes_per_s):,.0f} samples a second"
 
-    def _see(self, window: Window) -> float:
-        """Cores that a working sampler uses; where cores are short, fewer than it could, so that the most
-        that was ever seen tells who sleeps.
-        """
-        cores = total(window.samplers, "cpu") / max(total(window.samplers, "busy"), 0.01)
-        self.cores_each = max(self.cores_each, cores)
-        return max(cores, 0.01)
+    def _cores_each(self, window: Window) -> float:
+        """Cores that a working sampler uses where it need not share them."""
+        return total(window.samplers, "cpu") / sum(window.work(spell) for spell in window.samplers)
 
     def _room(self, window: Window) -> int:
         """How many more the cores are there for: a last one where more than ``GAIN`` of them is free."""
-        free = window.cores - sum(total(group, "cpu") for group in window.groups)
-        if self.cores_each < SLEEPS:
+        cores = self._cores_each(window)
+        if cores < SLEEPS:
             return self.maximum
-        return math.ceil(free / self.cores_each) if free > GAIN * window.cores else 0
+        free = window.cores - sum(total(group, "cpu") for group in window.groups)
+        return math.ceil(free / cores) if free > GAIN * window.cores else 0
 
 
 @dataclass

@@ -12,6 +12,10 @@ LENGTHS_S = (5.0, 10.0, 20.0, 30.0)
 MIN_GRANULES = 8
 #: The share of a window that a process's reports must span.
 COVERED = 0.6
+#: From this share of busy cores on, processes share them.
+CROWDED = 0.85
+#: Who is busy for less of its time says nothing of how long one waits for a core; no share is less than this.
+AT_WORK, LEAST_SHARE = 0.1, 0.01
 #: How far the two halves of a steady window, and its ratio and the target, may be apart.
 DRIFT, OFF_RATIO = 0.25, 0.15
 
@@ -116,14 +120,32 @@ class Window:
         return self.trained_per_s / self.received_per_s if self.received_per_s > 0 else 0.0
 
     @property
+    def core_share(self) -> float:
+        """The share that processes get of the cores that they want: 1 on a machine with cores to spare; else
+        that of the process that waits least for anything else.
+        """
+        if self.busy_cores < CROWDED * self.cores:
+            return 1.0
+        at_work = [spell for group in self.groups for spell in group if spell.busy >= AT_WORK]
+        return min(1.0, max((spell.cpu / spell.busy for spell in at_work), default=1.0))
+
+    def work(self, spell: Spell) -> float:
+        """The share of its time that what a process did takes it with cores to itself: it is busy for longer
+        where it waits for them.
+        """
+        waited = spell.cpu * (1 / max(self.core_share, LEAST_SHARE) - 1)
+        return max(spell.busy - waited, min(spell.cpu, spell.busy), LEAST_SHARE)
+
+    @property
     def makes_per_s(self) -> list[float]:
-        """Samples/s of each sampler while nobody blocks it, of which ``useful`` count."""
-        return [self.useful * spell.produced_per_s / max(spell.busy, 0.01) for spell in self.samplers]
+        """Samples/s of each sampler that nobody blocks, with a core to itself, of which ``useful`` count."""
+        return [self.useful * spell.produced_per_s / self.work(spell) for spell in self.samplers]
 
     @property
     def takes_per_s(self) -> float:
-        """Samples/s that the critic-learners take when they never starve."""
-        return self.trained_per_s / max(mean(self.critics, "busy"), 0.01) / self.replay_ratio
+        """Samples/s that the critic-learners take when they never starve, with cores to themselves."""
+        works = sum(self.work(spell) for spell in self.critics) / len(self.critics)
+        return self.trained_per_s / works / self.replay_ratio
 
 
 def total(spells: Sequence[Spell], name: str) -> float:

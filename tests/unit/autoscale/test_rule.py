@@ -281,7 +281,9 @@ positive = st.floats(-1, 1).map(lambda power: 10**power)
 def test_any_machine_is_near_its_best_within_thirty_seconds(
     cores, high, start, ratio, costs, nap, foreign, noise, seed
 ):
-    """From any count: at most four changes, near the best fixed count, and it stays."""
+    """From any count: at most four changes, near the best fixed count, and it stays. Beside a process of
+    somebody else's, from which each further sampler takes a little more, it is no worse than at the start.
+    """
     draw = random.Random(seed)
     plant = Plant(
         cores=cores,
@@ -292,11 +294,13 @@ def test_any_machine_is_near_its_best_within_thirty_seconds(
         actor_cpu_s=1e-5 * costs[2],
         foreign=foreign,
     )
-    count = 1 + round(start * (high - 1))
-    changes, count = settle(plant, count, high=high, noise=lambda: 1 + draw.uniform(-noise, noise))
+    begin = 1 + round(start * (high - 1))
+    changes, count = settle(plant, begin, high=high, noise=lambda: 1 + draw.uniform(-noise, noise))
+    if foreign:
+        assert plant.run(count)[0] >= 0.9 * plant.run(begin)[0]
+        return
     assert len(changes) <= 4
-    # Beside a process of somebody else's each further sampler takes a little more from it: not worth a try.
-    assert plant.run(count)[0] >= (0.75 if foreign else 0.87) * plant.best(1, high)
+    assert plant.run(count)[0] >= 0.87 * plant.best(1, high)
     if not noise:
         assert all(t_s <= 30 for t_s, _, _ in changes)
 

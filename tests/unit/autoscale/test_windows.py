@@ -1,5 +1,7 @@
 """From cumulative reports to what every process did over the same seconds."""
 
+from dataclasses import replace
+
 import pytest
 
 from spreeze_zmq.autoscale.windows import Windows
@@ -170,3 +172,16 @@ def test_a_run_without_an_actor_learner_has_windows_too():
         windows.take("critic_learner-0", 1, report("critic_learner", t_s, per_s=50), t_s)
         windows.take("sampler-0", 1, report("sampler", t_s, per_s=50), t_s)
     assert last(windows, 1, 0.0, 10.0).steady
+
+
+def test_time_that_is_waited_for_a_core_is_no_work():
+    """All cores are busy, and whoever waits least for anything else has half of those that it wants: a
+    sampler that is busy for all of its time would do the same in half of it. One that sleeps would not.
+    """
+    window = last(fed(10), 2, 0.0, 10.0)
+    first, second = window.samplers
+    busy, asleep = replace(first, busy=1.0, cpu=0.5), replace(second, busy=1.0, cpu=0.1)
+    crowded = replace(window, samplers=(busy, asleep), critics=(), followers=(), busy_cores=3.9)
+    assert crowded.core_share == 0.5
+    assert crowded.makes_per_s == pytest.approx([100, 50 / 0.9])
+    assert replace(crowded, busy_cores=2.0).makes_per_s == [50, 50]
