@@ -22,7 +22,7 @@ from spreeze_zmq.learner import (
     learn,
     settle_device,
 )
-from spreeze_zmq.plan.roles import CRITIC, CRITIC_LEARNER, PART_OF, SAMPLER
+from spreeze_zmq.plan.roles import CRITIC, CRITIC_LEARNER, PART_OF, SAMPLER, experience_of
 from spreeze_zmq.replay import replay_of
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -43,7 +43,8 @@ class ActorLearner:
         self.intake = Intake(component, environment)
         self.critics = Weights(component.open(CRITIC), in_turn=plan.balance.in_order)
         self.half = algorithms.make(part, algorithm, options, environment, device, plan.run.seed)
-        self.replay = replay_of(algorithm.fields_of(part), environment, options, device, plan.run.seed)
+        fields = plan.channels[experience_of(component.role)].fields
+        self.replay = replay_of(fields, environment, options, device, plan.run.seed)
         self.batch = LiveBatch(component, self.half)
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
         self.cadence = cadence_of(component)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Rollout arrays that hold whole transitions.
 TRANSITION_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index")
+#: Those that stacks of observations are built from.
+STACK_FIELDS = ("obs", "terminated", "truncated", "history")
 #: The two losses, in the order in which their learners come.
 PARTS = ("critic", "policy")
 
@@ -73,7 +75,8 @@ class Algorithm(ABC):
 
     Attributes:
         options: an instance of ``Options``.
-        env: the environment's shapes and bounds.
+        env: the environment's shapes and bounds; images have the shape in which the networks see them,
+            ``(frame_stack * channels, height, width)``.
         env_steps: transitions that the run has sampled, as far as this process knows; for schedules.
     """
 
@@ -160,11 +163,12 @@ class Algorithm(ABC):
         return issubclass(cls.Options, RolloutOptions)
 
     @classmethod
-    def fields_of(cls, part: str) -> tuple[str, ...]:
+    def fields_of(cls, part: str, frame_stack: int = 1) -> tuple[str, ...]:
         """The rollout arrays that the learner of a part (of ``PARTS``) asks for."""
+        fields = cls.critic_fields if part == PARTS[0] else cls.policy_fields
         if cls.on_policy():
-            return (*TRANSITION_FIELDS, "log_prob")
-        return cls.critic_fields if part == PARTS[0] else cls.policy_fields
+            fields = (*TRANSITION_FIELDS, "log_prob")
+        return fields if frame_stack == 1 else tuple(dict.fromkeys((*fields, *STACK_FIELDS)))
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:

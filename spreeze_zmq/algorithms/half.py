@@ -15,7 +15,7 @@ from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
 from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.flat_networks import FlatNetworks
-from spreeze_zmq.algorithms.interface import Environment, Parameters
+from spreeze_zmq.algorithms.interface import Environment, Parameters, seen
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.device import captured
@@ -50,7 +50,7 @@ class AutogradHalf:
         self._part = part
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_stream(seed, FIRST_WEIGHTS))
-            self.algorithm = kind(options, env)
+            self.algorithm = kind(options, seen(env, options))
             networks = self.algorithm.networks()
         parts = {"critic": dict(networks.critic), "policy": dict(networks.policy)}
         for name, module in {**parts["critic"], **parts["policy"], **networks.targets}.items():
@@ -74,7 +74,7 @@ class AutogradHalf:
             num_decaying=self._own.num_weights,
             max_gradient_norm=options.max_gradient_norm,
         )
-        self._rows = ObservationRows(env, options.normalize_observations, self._device)
+        self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
         self._statistics = RunningStatistics(self._rows.size)
         allow_tf32(options.precision, self._device)
         wanted = "fp32" if options.precision == "auto" else options.precision

@@ -9,7 +9,7 @@ import traceback
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
-from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.algorithms.interface import Environment, seen
 from spreeze_zmq.algorithms.options import TrainingOptions, nearest
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 
@@ -89,7 +89,7 @@ def make(part: str, kind: type[Algorithm], options: Any, env: Environment, devic
     """
     assert part in PARTS, part
     check(kind, options, env)
-    if tuned := _tuned(kind, options):
+    if tuned := _tuned(kind, options, env):
         return getattr(tuned, f"make_{part}")(options, env, device, seed)
     from spreeze_zmq.algorithms.half import AutogradHalf
 
@@ -99,7 +99,7 @@ def make(part: str, kind: type[Algorithm], options: Any, env: Environment, devic
 def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
     """Raise InvalidEnvironment where an algorithm cannot act in ``env``, naming the shipped ones that can."""
     try:
-        kind.check(env, options)
+        kind.check(seen(env, options), options)
     except InvalidEnvironment as error:
         able = [repr(name) for name in names() if _fits(get(name), env)]
         hint = f"; algorithm = {' or '.join(able)} could" if able else ""
@@ -108,7 +108,7 @@ def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
 
 def _fits(kind: type[Algorithm], env: Environment) -> bool:
     try:
-        kind.check(env, kind.Options())
+        kind.check(seen(env, kind.Options()), kind.Options())
     except InvalidEnvironment:
         return False
     return True
@@ -116,14 +116,17 @@ def _fits(kind: type[Algorithm], env: Environment) -> bool:
 
 def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
     """Upper bound of the bytes that an update takes for each transition of its batch."""
-    if tuned := _tuned(kind, options):
+    if tuned := _tuned(kind, options, env):
         return int(tuned.batch_bytes(options, env))
     from spreeze_zmq.algorithms import half
 
-    return half.batch_bytes(kind, options, env)
+    return half.batch_bytes(kind, options, seen(env, options))
 
 
-def _tuned(kind: type[Algorithm], options: Any) -> Any:
-    """The module of hand-derived halves; None where there is none, or where it is not wanted."""
+def _tuned(kind: type[Algorithm], options: Any, env: Environment) -> Any:
+    """The module of hand-derived halves; None where there is none, or where it is not wanted. They take
+    observations as they come.
+    """
     name = vars(kind).get("tuned", "")
-    return importlib.import_module(name) if name and getattr(options, "use_tuned", True) else None
+    wanted = getattr(options, "use_tuned", True) and seen(env, options) is env
+    return importlib.import_module(name) if name and wanted else None

@@ -10,6 +10,7 @@ from spreeze_zmq.channels import Puller
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.account import Receipts
@@ -43,6 +44,8 @@ class Intake:
         self.component = component
         self.puller: Puller = component.open(experience_of(component.role))
         self.environment = environment
+        self.fields = component.plan.channels[experience_of(component.role)].fields
+        self.num_before: int = algorithm_of(component.plan)[1].frame_stack - 1
         self.too_stale = too_stale
         self.receipts = Receipts()
         self.stale_transitions = 0
@@ -130,14 +133,21 @@ class Intake:
         return True
 
     def _misfit(self, rollout: Rollout) -> str:
-        """Why a rollout cannot be of this run's environment; empty where it can."""
-        expected = {"obs": self.environment.obs_shape, "final_obs": self.environment.obs_shape}
-        expected["action"] = self.environment.action_shape
-        lead = {"obs": 2, "final_obs": 1, "action": 2}
-        for name, shape in expected.items():
+        """Why a rollout cannot be of this run's environment, or for this learner; empty where it can."""
+        env = self.environment
+        expected = {name: (lead, env.obs_shape) for name, lead in (("obs", 2), ("final_obs", 1))}
+        expected |= {"history": (2, env.obs_shape), "action": (2, env.action_shape)}
+        for name in self.fields:
             array = getattr(rollout, name)
-            if array is not None and array.shape[lead[name] :] != tuple(shape):
-                return f"{name} is {array.shape[lead[name] :]} for each step, expected {tuple(shape)}"
+            if array is None:
+                return f"{name} is missing"
+            lead, shape = expected.get(name, (0, array.shape))
+            if array.shape[lead:] != tuple(shape):
+                return f"{name} is {array.shape[lead:]} for each step, expected {tuple(shape)}"
+        if rollout.obs is not None and rollout.obs.dtype != env.obs_dtype:
+            return f"obs is {rollout.obs.dtype}, expected {env.obs_dtype}"
+        if rollout.history is not None and len(rollout.history) != self.num_before:
+            return f"history is of {len(rollout.history)} steps, expected {self.num_before}"
         return ""
 
 

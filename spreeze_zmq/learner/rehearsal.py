@@ -48,9 +48,10 @@ class RandomUpdates:
         self.replay: Any
         part = PART_OF[role]
         self.half = algorithms.make(part, algorithm, options, plan.environment, str(device), 1)
-        self.replay = replay_of(algorithm.fields_of(part), plan.environment, small, device, 1)
+        stack = options.frame_stack
+        self.replay = replay_of(algorithm.fields_of(part, stack), plan.environment, small, device, 1)
         self.prioritized = self.replay.prioritized
-        self.replay.add(random_rollout(plan.environment, STEPS, rows // STEPS))
+        self.replay.add(random_rollout(plan.environment, STEPS, rows // (STEPS + stack), stack))
 
     def update(self, batch_size: int, updates: int) -> None:
         """So many updates, drawn from the replay as a learner draws them; done when this returns."""

@@ -48,7 +48,8 @@ class RoundLearner:
         self.intake = Intake(component, component.environment)
         rewards = RewardScale(options.gamma) if options.normalize_rewards else None
         self.rewards = rewards
-        self.replay = RoundStore(plan.components[SAMPLER].count.initial, device, rewards)
+        samplers = plan.components[SAMPLER].count.initial
+        self.replay = RoundStore(samplers, device, rewards, options.frame_stack)
         self.cadence = cadence_of(component)
         self.policy: PolicyOutlet | None = None
         if publisher_of_policy(learners) == component.role:

@@ -59,7 +59,8 @@ def load(
     learners = _learners(algorithm)
     declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
-    fields = {role: algorithm.fields_of(PART_OF[role]) for role in learners} if algorithm else {}
+    stack = options.get("frame_stack", 1)
+    fields = {role: algorithm.fields_of(PART_OF[role], stack) for role in learners} if algorithm else {}
     channels = read_channels(tables["channels"], learners, fields, mistakes)
     name = _run_name(run["name"], read)
     environment = _probe(run, algorithm, options, mistakes)
