@@ -1,4 +1,4 @@
-"""``load``: a topology file and the command line's overrides become a plan, or all their mistakes at once."""
+"""``load``: a topology file and overrides become a plan, or one error that lists all their mistakes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomizat
 from spreeze_zmq.plan.option import show
 from spreeze_zmq.plan.plan import LearningPlan, Plan, RunPlan, StopPlan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
-from spreeze_zmq.topology.dial import settle as settle_balance
+from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
+from spreeze_zmq.topology.critic_learners import check_critic_learners
+from spreeze_zmq.topology.dial import resolve_balance
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
-from spreeze_zmq.topology.processes import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.resolve import available_cores
-from spreeze_zmq.topology.several import check_several
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import read_table
 from spreeze_zmq.topology.wiring import read_channels
@@ -41,9 +41,9 @@ def load(
 
     Args:
         source: a file, or the name of a shipped topology (``"pendulum"``, ``"launch/pendulum.toml"``).
-        overrides: ``"run.seed=2"`` and the like, later ones winning; values are TOML, bare words are texts.
-        without: roles whose processes are not launched; their places stay free for ones started by hand.
-        cores: what "auto" counts and threads are made for; this machine's by default.
+        overrides: as in ``"run.seed=2"``; the last one of a key wins; values are TOML or bare words.
+        without: roles that the launcher does not start, because they are started by hand.
+        cores: the cores that "auto" counts and threads divide; by default this machine's.
 
     Raises:
         TopologyError: holds every mistake, each with its place.
@@ -68,8 +68,8 @@ def load(
         raise TopologyError(read.shown, mistakes.found)
     learning = _learning(algorithm, options)
     components = component_plans(declared, learners, without, cores or available_cores())
-    balance, components = settle_balance(written, components, learning, mistakes)
-    check_several(components, channels, balance, mistakes)
+    balance, components = resolve_balance(written, components, learning, mistakes)
+    check_critic_learners(components, channels, balance, mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
     return Plan(
@@ -82,13 +82,13 @@ def load(
         balance=balance,
         components=components,
         channels=channels,
-        # In order, the number of threads decides in which order sums are taken.
+        # The number of threads changes the order of sums, so a fixed order takes no measured one.
         to_measure=() if balance.in_order else left_open(declared, components, learning),
     )
 
 
 def make_importable(folder: Path) -> None:
-    """Have modules beside a topology found by their names, as its own algorithm and environment may be."""
+    """Put a topology's folder on ``sys.path``: its algorithm or environment may be a module there."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -101,7 +101,7 @@ def _tables(read: Source) -> dict[str, Any]:
 
 
 def _owner(name: str) -> str:
-    """Where a key belongs that was written in the wrong table; empty where there is no such key."""
+    """A hint for a key written in the wrong table; empty where no table has it."""
     shipped = (algorithms.get(algorithm).Options for algorithm in algorithms.names())
     named = [option for kind in shipped for option in dataclass_options(kind)]
     for table, options in {"run": RUN, "balance": BALANCE, "algorithm": named}.items():
@@ -124,14 +124,14 @@ def _find_algorithm(name: str, mistakes: Mistakes) -> type[Algorithm] | None:
 
 
 def _learners(algorithm: type[Algorithm] | None) -> tuple[str, ...]:
-    """The roles that train; all, where nothing is known of the algorithm."""
+    """The roles that train; all of them for an unknown algorithm."""
     if algorithm is None or algorithm.has_policy_loss():
         return LEARNERS
     return (CRITIC_LEARNER,)
 
 
 def _learning(algorithm: type[Algorithm], values: Mapping[str, Any]) -> LearningPlan:
-    """What the processes must know of the algorithm's options."""
+    """The facts about the algorithm that processes need."""
     options = algorithms.options_from(algorithm.Options, values)
     batch_size = getattr(options, "batch_size", 0)
     return LearningPlan(
@@ -158,7 +158,7 @@ def _read_algorithm(algorithm: type[Algorithm] | None, table: Any, mistakes: Mis
 
 
 def _run_name(name: str | None, read: Source) -> str:
-    """The run's folder is named after it, so it must be a plain file name."""
+    """The name of the run, which must be a plain file name: the run's folder is named after it."""
     if name is not None and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name) is None:
         hint = "use letters, digits, dots, - and _"
         read.mistakes.add(("run", "name"), f"{show(name)} cannot name a folder", hint)
@@ -171,7 +171,7 @@ def _probe(
     values: Mapping[str, Any],
     mistakes: Mistakes,
 ) -> EnvironmentSpec | None:
-    """Make the environment once, so that a wrong one is known before anything starts."""
+    """Make the environment once, so that a wrong one is found before any process starts."""
     if run["env"] is None:
         return None
     try:

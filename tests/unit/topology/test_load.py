@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.topology import CHANNELS, ROLES, Count, load
+from spreeze_zmq.plan.plan import Count
+from spreeze_zmq.plan.roles import CHANNELS, ROLES
+from spreeze_zmq.topology import load
 from spreeze_zmq.topology.source import shipped_topologies
 
 #: dual_gpu names two GPUs; on a machine without them its devices are overridden.
