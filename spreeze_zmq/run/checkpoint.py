@@ -108,21 +108,9 @@ def write_part(folder: Path, name: str, write: Callable[[Path], None]) -> Part:
     """
     if name == MANIFEST or not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"{name!r} cannot name a part: letters, digits and . _ - only, and not {MANIFEST}")
-    temporary = folder / f"{TEMPORARY}{os.getpid()}-{name}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        part = Part(name, temporary.stat().st_size, _crc32(temporary))
-        _commit(temporary, folder / name)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise CheckpointError(
-            f"{folder / name} cannot be written: {error.strerror or error}; make room or mend its permissions"
-        ) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return part
+    path = folder / name
+    _write(path, write)
+    return Part(name, path.stat().st_size, _crc32(path))
 
 
 def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> None:
@@ -145,14 +133,7 @@ def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> N
         "state": dict(state),
     }
     text = json.dumps(manifest, indent=1) + "\n"
-    temporary = folder / f"{TEMPORARY}{os.getpid()}-{MANIFEST}"
-    try:
-        temporary.write_text(text)
-        _commit(temporary, folder / MANIFEST)
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder / MANIFEST} cannot be written: {error.strerror}; make room"
-        ) from error
+    _write(folder / MANIFEST, lambda path: path.write_text(text))
 
 
 def latest(checkpoints: Path) -> Checkpoint | None:
@@ -250,13 +231,31 @@ def _crc32(path: Path) -> int:
     return crc32
 
 
-def _commit(temporary: Path, final: Path) -> None:
-    """Flush a file to the disk and rename it, so that even a power failure leaves all of it or nothing."""
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, final)
-    folder = os.open(final.parent, os.O_RDONLY)
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file so that even a power failure leaves all of it or nothing.
+
+    Raises:
+        CheckpointError: the disk is full, or the folder cannot be written.
+    """
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
-        os.fsync(folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be written: {error.strerror or error}; make room or mend its permissions"
+        ) from error
     finally:
-        os.close(folder)
+        temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Flush a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
