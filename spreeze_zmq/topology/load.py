@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions
+from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.plan.option import show
@@ -55,16 +55,16 @@ def load(
     written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, _owner)
     make_importable(read.path.parent)
     algorithm = _find_algorithm(run["algorithm"], mistakes)
-    options = _read_algorithm(algorithm, tables["algorithm"], mistakes)
+    values, options = _read_algorithm(algorithm, tables["algorithm"], mistakes)
     learners = _learners(algorithm)
     declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
-    stack = options.get("frame_stack", 1)
+    stack = values.get("frame_stack", 1)
     fields = {role: algorithm.fields_of(PART_OF[role], stack) for role in learners} if algorithm else {}
     channels = read_channels(tables["channels"], learners, fields, mistakes)
     name = _run_name(run["name"], read)
     environment = _probe(run, algorithm, options, mistakes)
-    if mistakes.found or environment is None or algorithm is None:
+    if mistakes.found or environment is None or algorithm is None or options is None:
         raise TopologyError(read.shown, mistakes.found)
     learning = _learning(algorithm, options)
     components = component_plans(declared, learners, without, cores or available_cores())
@@ -77,7 +77,7 @@ def load(
         topology_file=str(read.path),
         run=_run_plan(run),
         environment=environment,
-        algorithm={"name": run["algorithm"], **options},
+        algorithm={"name": run["algorithm"], **values},
         learning=learning,
         balance=balance,
         components=components,
@@ -130,9 +130,8 @@ def _learners(algorithm: type[Algorithm] | None) -> tuple[str, ...]:
     return (CRITIC_LEARNER,)
 
 
-def _learning(algorithm: type[Algorithm], values: Mapping[str, Any]) -> LearningPlan:
+def _learning(algorithm: type[Algorithm], options: TrainingOptions) -> LearningPlan:
     """The facts about the algorithm that processes need."""
-    options = algorithms.options_from(algorithm.Options, values)
     batch_size = getattr(options, "batch_size", 0)
     return LearningPlan(
         learners=_learners(algorithm),
@@ -144,17 +143,20 @@ def _learning(algorithm: type[Algorithm], values: Mapping[str, Any]) -> Learning
     )
 
 
-def _read_algorithm(algorithm: type[Algorithm] | None, table: Any, mistakes: Mistakes) -> dict[str, Any]:
+def _read_algorithm(
+    algorithm: type[Algorithm] | None, table: Any, mistakes: Mistakes
+) -> tuple[dict[str, Any], TrainingOptions | None]:
+    """``[algorithm]`` as a table and as the algorithm's options; None where it has mistakes."""
     if algorithm is None:
-        return {}
+        return {}, None
     before = len(mistakes.found)
     values = read_table(dataclass_options(algorithm.Options), table, ("algorithm",), mistakes, _owner)
     if len(mistakes.found) == before:
         try:
-            algorithms.options_from(algorithm.Options, values)
+            return values, algorithms.options_from(algorithm.Options, values)
         except InputError as error:
             mistakes.add(("algorithm",), str(error))
-    return values
+    return values, None
 
 
 def _run_name(name: str | None, read: Source) -> str:
@@ -168,7 +170,7 @@ def _run_name(name: str | None, read: Source) -> str:
 def _probe(
     run: Mapping[str, Any],
     algorithm: type[Algorithm] | None,
-    values: Mapping[str, Any],
+    options: TrainingOptions | None,
     mistakes: Mistakes,
 ) -> EnvironmentSpec | None:
     """Make the environment once, so that a wrong one is found before any process starts."""
@@ -176,8 +178,8 @@ def _probe(
         return None
     try:
         spec = envs.probe(run["env"], run["env_kwargs"], run["randomize"])
-        if algorithm is not None and not mistakes.found:
-            algorithms.check(algorithm, algorithms.options_from(algorithm.Options, values), spec)
+        if algorithm is not None and options is not None and not mistakes.found:
+            algorithms.check(algorithm, options, spec)
     except InvalidRandomization as error:
         for name, problem, hint in error.mistakes:
             parts = (name,) if name in run["randomize"] else name.split(".")
@@ -191,18 +193,14 @@ def _probe(
 
 def _run_plan(run: Mapping[str, Any]) -> RunPlan:
     stop = dict(run["stop"])
+    mean_return = stop.pop("return", None)
     return RunPlan(
         env=run["env"],
         env_kwargs=run["env_kwargs"],
         randomize=run["randomize"],
         algorithm=run["algorithm"],
         seed=run["seed"],
-        stop=StopPlan(
-            mean_return=stop.get("return"),
-            env_steps=stop.get("env_steps"),
-            trained_transitions=stop.get("trained_transitions"),
-            minutes=stop.get("minutes"),
-        ),
+        stop=StopPlan(mean_return, **stop),
         checkpoint_minutes=run["checkpoint_minutes"],
         save_replay=run["save_replay"],
     )
