@@ -25,7 +25,7 @@ from spreeze_zmq.learner import algorithm_of
 from spreeze_zmq.learner.rehearsal import CUDA_WARM_UP, STEPS, RandomUpdates
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER
-from spreeze_zmq.replay import MEMORY_SHARE, free_bytes
+from spreeze_zmq.replay import FRAMES_PER_TRANSITION, MEMORY_SHARE, free_bytes
 
 #: Where the climb begins: smaller batches never train more.
 SMALLEST = 64
@@ -77,9 +77,12 @@ class Trial(RandomUpdates):
 
 
 def replay_row_bytes(env: EnvironmentSpec) -> tuple[int, int]:
-    """Of one transition in the critic-learner's replay, and of one observation in the actor-learner's."""
+    """Of one transition in the critic-learner's replay, and of one observation in the actor-learner's. Images
+    are kept once.
+    """
     obs = math.prod(env.obs_shape) * np.dtype(env.obs_dtype).itemsize
-    return 2 * obs + 8 * math.prod(env.action_shape) + 8, obs
+    kept = math.ceil(FRAMES_PER_TRANSITION * obs) if env.obs_dtype == "uint8" else 2 * obs
+    return kept + 8 * math.prod(env.action_shape) + 8, obs
 
 
 def largest_batch(plan: Plan, free: int) -> int:
