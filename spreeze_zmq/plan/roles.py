@@ -82,7 +82,7 @@ def channels_of(learners: Sequence[str]) -> dict[str, ChannelSpec]:
         1000,
     )
     channels[CONTROL] = ChannelSpec(
-        "pub_sub", BROKER, "pub", ("*",), ("status", "stop", "pause", "checkpoint", "scale", "set"), 1000
+        "pub_sub", BROKER, "pub", ("*",), ("status", "stop", "checkpoint", "scale", "set"), 1000
     )
     return channels
 
