@@ -31,6 +31,11 @@ class Versions:
         self.newest = self.first = given + 1 if given else begin
         self._keep()
 
+    @property
+    def since_first(self) -> int:
+        """Number of new versions of this process after its first."""
+        return self.newest - self.first
+
     def restore(self, version: int) -> None:
         """Continue from a checkpoint's ``version``, or from a later one that has been published since."""
         self.newest = self.first = max(self.newest, version)
