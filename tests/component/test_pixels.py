@@ -15,7 +15,7 @@ STACK = 3
 
 @pytest.fixture
 def ppo(peers):
-    """The policy's half of an algorithm that learns from log probabilities; the run is of images in colour."""
+    """The policy half of an algorithm that learns from log probabilities, in a run of images in colour."""
     kind = algorithms.get("ppo")
     spec = envs.probe("tests.system.drift:Drift", {"channels": 3})
     about = replace(peers.plan.channels[CRITIC], fields=kind.fields_of("critic", STACK))

@@ -1,6 +1,6 @@
 """Learning from pixels through real processes: a task that only a stack of images tells how to solve."""
 
-import json
+import re
 import subprocess
 import sys
 
@@ -44,3 +44,7 @@ def test_a_task_that_needs_a_stack_of_images_is_learned(launch, topology):
     policy = Policy.load(run.folder / "policy.safetensors")
     assert policy.description["observation"]["stack"] == 2
     assert policy.description["observation"]["channels_last"] is True
+    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    again, claimed = re.search(r"mean return ([-0-9.]+) .*when it was saved: ([-0-9.]+)", said, re.S).groups()
+    assert again == claimed

@@ -200,7 +200,7 @@ def test_images_are_shifted_at_random_where_the_options_ask_for_it():
         dqn = make(DQN, PIXELS, **{**options, "random_shift": shift})
         losses = {dqn.critic_loss(batch).loss.item() for _ in range(3)}
         assert (len(losses) > 1) == differ
-    with pytest.raises(InvalidEnvironment, match="random_shift = 4 moves images.*float32"):
+    with pytest.raises(InvalidEnvironment, match=r"random_shift = 4 moves images.*float32"):
         algorithms.check(DQN, DQN.Options(random_shift=4), DISCRETE)
 
 

@@ -165,6 +165,19 @@ def test_a_full_replay_keeps_almost_its_capacity(stack):
     assert 90 * 64 + 3 * 4 * stack <= frames.num_added <= 90 * 64 + 3 * 4 * stack + 250
 
 
+def test_a_sampler_that_was_slow_is_not_lost():
+    """The frames before its next rollout have been overwritten meanwhile: those that came with it count."""
+    replay = make_replay(100, 4)
+    slow, quick = Stream("sampler-0", 3, 4), Stream("sampler-1", 3, 4)
+    replay.add(slow.collect(5)[0])
+    for _ in range(8):
+        replay.add(quick.collect(5)[0])
+    rollout, rows = slow.collect(5)
+    replay.add(rollout)
+    expected = whole(rollout, rows, 1)
+    assert expected.items() <= drawn(replay, 2_000).items()
+
+
 @pytest.mark.parametrize("stack", [1, 3])
 def test_the_estimate_of_the_memory_counts_every_table(stack):
     """Within a percent of what is allocated."""
