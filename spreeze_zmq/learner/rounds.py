@@ -175,20 +175,23 @@ class RoundLearner(BaseLearner):
             if self.policy is not None:
                 self.policy.versions.advance()
             self.publish()
-            counts = {"rounds": self.rounds, "updates": self.half.num_updates, "env_steps": self.env_steps}
-            self.record.write(counts, self.metrics)
+            counts = {"rounds": self.rounds, "updates": self.half.num_updates}
+            self.record.write({**counts, "env_steps": self.half.env_steps}, self.metrics)
         elif self._limits_due and not self.may_update:
             self.publish()
 
     def publish(self) -> None:
         """Send the critics to the actor-learner, or the policy to all its readers."""
         self._due = self._limits_due = False
+        # Samples up to the round trained on: those of the next one may or may not have come by now.
+        env_steps = self.half.env_steps
         if self.policy is None:
-            self.publish_critics(self.outbox, self.rounds, wait=True, policy_version=self.trained_version)
+            counts = {"env_steps": env_steps, "policy_version": self.trained_version}
+            self.publish_critics(self.outbox, self.rounds, wait=True, **counts)
             return
         self.policy.publish(
             critic_updates=self.half.num_updates,
-            env_steps=self.env_steps,
+            env_steps=env_steps,
             collect_until=self.collect_until(self.policy),
             wait=True,
         )
@@ -242,6 +245,7 @@ class RoundLearner(BaseLearner):
         self.half.load_state_dict(state["half"])
         counters = state["counters"]
         self.env_steps, self.trained = counters["env_steps"], counters["trained"]
+        self.half.env_steps = self.env_steps
         if self.rewards is not None and state["rewards"]:
             self.rewards.load_state_dict(state["rewards"])
         self.generator.set_state(state["order"].cpu())
