@@ -8,6 +8,7 @@ from test_learners import ACTOR, CRITIC, Feed, publish_policy
 
 from spreeze_zmq import algorithms, topology
 from spreeze_zmq.learner import rehearsal
+from spreeze_zmq.plan.roles import PART_OF
 
 WAITING = ["algorithm.hidden_sizes=[16]", "algorithm.learning_starts=100000"]
 CHANNELS = {"critic_learner": CRITIC, "actor_learner": ACTOR}
@@ -67,8 +68,8 @@ def test_random_updates_touch_nothing_of_the_run(peers, role):
     values = {name: value for name, value in plan.algorithm.items() if name != "name"}
     algorithm = algorithms.get("sac")
     options = algorithms.options_from(algorithm.Options, values)
-    make = algorithm.make_critic if role == "critic_learner" else algorithm.make_actor
-    half, state = make(options, plan.environment, "cpu", 1), torch.get_rng_state()
+    half = algorithms.make(PART_OF[role], algorithm, options, plan.environment, "cpu", 1)
+    state = torch.get_rng_state()
     before = half.weights.clone()
     trial = rehearsal.RandomUpdates(plan, role, torch.device("cpu"), 256)
     trial.update(64, 3)
