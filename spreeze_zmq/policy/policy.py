@@ -152,7 +152,7 @@ class Policy:
             module = module_of(fields["description"])
             if module is not None and module not in trust:
                 raise InputError(
-                    f"{path} names a class of the module {module!r}, whose code would run: trust it only if "
+                    f"{path} names a class of the module {module!r}, whose code would run: --trust it only if "
                     "you know where the file comes from"
                 )
             return cls(fields, arrays, metadata)
