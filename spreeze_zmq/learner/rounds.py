@@ -88,7 +88,9 @@ class RoundLearner(BaseLearner):
 
     @property
     def settled(self) -> bool:
-        """Whether it has trained on all rounds of the run."""
+        """Whether it has trained on all rounds of the run and, in turn, has the other half's last weights."""
+        if self.others is not None and self.others.in_turn and self.lacks_others:
+            return False
         return self.env_steps >= self.enough and not self.may_update and not self.replay.complete
 
     # --- what it does
