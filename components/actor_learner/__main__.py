@@ -1,116 +1,91 @@
 """Actor-learner: keeps the observations, trains the policy against the newest critics, and publishes it."""
 
-import math
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq import algorithms
-from spreeze_zmq.balance import DelayGate, Schedule
+from spreeze_zmq.balance import DelayGate
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
-from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
+    BaseLearner,
+    CollectionLimits,
     Intake,
     LiveBatch,
     PolicyOutlet,
-    Record,
     RoundLearner,
-    algorithm_of,
-    cadence_of,
     learn,
-    settle_device,
 )
-from spreeze_zmq.plan.roles import CRITIC, CRITIC_LEARNER, PART_OF, SAMPLER
+from spreeze_zmq.plan.roles import CRITIC, CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.replay import replay_of
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.topology import dial
 
-#: Rollouts taken in before the next update gets its turn.
+#: Rollouts stored before the next update gets its turn.
 ROLLOUTS_AT_ONCE = 8
 
 
-class ActorLearner:
+class ActorLearner(BaseLearner):
     """Observations and critics in, policies out."""
 
     def __init__(self, component: Component) -> None:
-        plan, device, part = component.plan, settle_device(component), PART_OF[component.role]
-        algorithm, options = algorithm_of(plan)
-        environment = component.environment
-        self.component = component
-        self.schedule = dial.schedule(plan)
-        self.intake = Intake(component, environment)
+        super().__init__(component)
+        plan, options = self.plan, self.options
+        self.limits = CollectionLimits(plan)
+        self.intake = Intake(component, options.frame_stack)
         self.critics = Weights(component.open(CRITIC), in_turn=plan.balance.in_order)
-        self.half = algorithms.make(part, algorithm, options, environment, device, plan.run.seed)
-        self.replay = replay_of(algorithm.fields_of(part), environment, options, device, plan.run.seed)
+        fields, environment = self.intake.fields, component.environment
+        self.replay = replay_of(fields, environment, options, self.device, plan.run.seed)
         self.batch = LiveBatch(component, self.half)
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
-        self.cadence = cadence_of(component)
-        self.work = Work(device)
-        self.policy = PolicyOutlet(component, self.half, self.cadence, device)
-        self.record = Record(component.folder.learning / f"{component.role}.jsonl", self.cadence)
-        self.enough: float = plan.run.stop.env_steps or math.inf
+        self.policy = PolicyOutlet(component, self.half, self.cadence, self.device)
         self.critics_from = 0
-        self.env_steps = 0
-        self.received = self.received_wanted = 0
-        self.updates_published = 0
-        self.taken: dict[str, int] = {}
-        self.told: dict[str, int] | None = {}
-        self.metrics: Mapping[str, Any] = {}
-        component.figures.update(counters=self.counters, gauges=self.gauges)
-        component.figures.update(publication=self.cadence.figures, device=self.work.figures)
+        self.received = self.received_wanted = self.updates_published = 0
+        self.taken: Mapping[str, int] = {}
 
     # --- what it may do
 
     @property
-    def may_store(self) -> bool:
-        """In order it keeps exactly the samples that its critics were trained on; else whatever comes."""
+    def may_pull(self) -> bool:
+        """Always, except in order: then the replay holds exactly what the critics were trained on."""
         return not self.critics.in_turn or self.received < self.received_wanted or self.stopping
 
     @property
     def may_update(self) -> bool:
-        """Trained critics are there, their observations too, and the critics are not too far behind."""
+        """Whether critics and observations have come, and the critics are not too far behind."""
         if self.critics.in_turn and self.received < self.received_wanted:
             return False
         return len(self.replay) > 0 and self.gate.may_update and not self.stopping
 
     @property
     def takes_critics(self) -> bool:
-        """In order the next critics have their turn when everything has been done with the present ones."""
+        """Always, except in order: then the next critics wait until all is done with the present ones."""
         return not self.critics.in_turn or not (self.gate.may_update or self.received < self.received_wanted)
 
     @property
-    def stopping(self) -> bool:
-        """Whether nothing new is collected any more."""
-        return SAMPLER in self.component.stopping_roles
-
-    @property
     def settled(self) -> bool:
-        """It has followed the last critics of the run, which have trained all that the ratio allows."""
-        if self.env_steps < self.enough or self.may_update or self.schedule is None:
+        """Whether it has followed the last critics of the run, after all updates that the ratio allows."""
+        schedule = self.limits.schedule
+        if self.env_steps < self.enough or self.may_update or schedule is None:
             return False
-        return self.gate.critic_updates == self.schedule.updates_allowed(self.received)
+        return self.gate.critic_updates == schedule.updates_allowed(self.received)
 
     # --- what it does
 
     def wait(self) -> None:
-        """Wait for critics and observations, or for nothing when an update is possible. Between two updates
-        another batch is taken up.
+        """Wait for critics and observations; not at all if an update may begin. A new batch size is adopted
+        here, between two updates.
         """
         self.batch.adopt(self.batch.wanted)
         sources: list[Any] = [self.intake.puller]
         if self.takes_critics:
             sources.append(self.critics.subscriber)
-        if self.may_update or (self.may_store and self.intake.ready):
-            self.component.poll(sources)
-            return
         lacks_samples = len(self.replay) == 0 or not self.takes_critics
         owed = f"observations from {SAMPLER}" if lacks_samples else f"critics from {CRITIC_LEARNER}"
-        self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
+        self.poll(sources, owed)
 
     def take_weights(self) -> None:
-        """Adopt the newest critics, or the next ones in their turn."""
+        """Load the newest critics, or the next ones in turn."""
         message = self.critics.take() if self.takes_critics else None
         if message is None:
             return
@@ -118,7 +93,7 @@ class ActorLearner:
         updates, env_steps = message.fields["critic_updates"], message.fields["env_steps"]
         if message.incarnation != self.critics_from:
             self.critics_from = message.incarnation
-            self.told = None  # what samplers wait for may have been lost with the life before
+            self.limits.published = None  # of the former critic-learner: samplers may wait for a new limit
             self.gate.meet(updates)
             self.cadence.restart()
             self.env_steps = env_steps
@@ -128,11 +103,10 @@ class ActorLearner:
         self.taken = message.fields.get("taken", {})
 
     def take_rollouts(self) -> None:
-        """Store the observations that wait; the samplers never wait for this learner."""
+        """Store the observations that wait; samplers never wait for this learner."""
         self.intake.fetch()
         for _ in range(ROLLOUTS_AT_ONCE):
-            rollout = next(self.intake.rollouts(at_most=1), None) if self.may_store else None
-            if rollout is None:
+            if not self.may_pull or (rollout := self.intake.take()) is None:
                 return
             self.store(rollout)
 
@@ -143,16 +117,13 @@ class ActorLearner:
         self.received += rollout.num_transitions
 
     def update(self) -> None:
-        """One actor and temperature update."""
+        """Take one policy update (of SAC: policy and temperature)."""
         self.metrics = self.half.update(self.replay.sample(self.batch.size))
         self.gate.actor_updates += 1
 
     def publish_if_due(self) -> None:
-        """By the clock or by the count; the same policy once more where a sampler waits to hear that its
-        rollouts have been taken.
-        """
-        self.policy.outbox.serve(wait=not self.may_update)
-        if self.policy.outbox.busy:
+        """Publish by the clock or by the count; the same policy again when samplers wait for a new limit."""
+        if not self.policy.outbox.serve(wait=not self.may_update):
             return
         if not self.policy.published:
             self.publish()
@@ -163,35 +134,22 @@ class ActorLearner:
             self.publish()
             counts = {"version": self.policy.versions.newest, "actor_updates": self.half.num_updates}
             self.record.write({**counts, "env_steps": self.env_steps}, self.metrics)
-        elif self.must_tell():
+        elif not self.may_update and self.limits.used_up(self.taken):
             self.publish()
 
-    def must_tell(self) -> bool:
-        """Whether it waits for samplers that may be waiting for it."""
-        if self.schedule is None or self.critics.in_turn or self.may_update:
-            return False
-        return self.told is None or self.schedule.used_up(self.taken, self.told)
-
     def publish(self) -> None:
-        """Send the policy to everybody; version 0 says that it has not learned anything yet. In order it
-        waits until the critic-learner is heard.
+        """Send the policy to all its readers; version 0 stands for random actions. In order the first one
+        waits for the first critics.
         """
         if self.critics.in_turn and not self.critics.num_taken:
             return
         self.policy.publish(
             critic_updates=self.gate.critic_updates,
-            policy_updates=self.half.num_updates,
             env_steps=self.env_steps,
-            collect_until=None if self.schedule is None else self.collect_until(self.schedule),
-            wait=self.cadence.every > 0 or not self.may_update,
+            collect_until=self.limits.collect_until(self.taken, self.policy.versions.since_first),
+            wait=not self.may_update,
         )
-        self.updates_published, self.told = self.half.num_updates, self.taken
-
-    def collect_until(self, schedule: Schedule) -> dict[str, int]:
-        """Stream -> position up to which its sampler may begin rollouts under the present version."""
-        if self.critics.in_turn:
-            return {"*": schedule.collect_until(self.policy.versions.newest - self.policy.versions.first)}
-        return {stream: position + schedule.share for stream, position in self.taken.items()}
+        self.updates_published = self.half.num_updates
 
     # --- what it reports and keeps
 
@@ -200,19 +158,16 @@ class ActorLearner:
         return {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
 
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report; the metrics wait for the device here, twice a second, alone."""
-        return {
-            "actor_replay_size": len(self.replay),
-            **{name: float(value) for name, value in self.metrics.items()},
-        }
+        """Momentary figures of every report."""
+        return {"actor_replay_size": len(self.replay), **self.losses()}
 
     def state(self) -> dict[str, Any]:
-        """Everything that a later life needs."""
+        """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
         counters = {"version": self.policy.versions.newest, "env_steps": self.env_steps}
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`."""
+        """Continue from :meth:`state`."""
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
         self.policy.versions.restore(state["counters"]["version"])
@@ -220,7 +175,7 @@ class ActorLearner:
 
 
 def main(component: Component) -> None:
-    """Learn."""
+    """Learn from a replay or, on-policy, from rounds of rollouts."""
     learner = RoundLearner if component.plan.learning.on_policy else ActorLearner
     learn(component, learner(component), component.restore_point)
 

@@ -1,201 +1,153 @@
 """Critic-learner: owns a replay, trains the critics at the stated replay ratio, and publishes them.
 
-Several of them train as one, each with a shard of the replay; the first publishes. Where the algorithm has no
-actor-learner, what the critics say is the policy, and this learner publishes that.
+Several train data-parallel, each with a shard of the replay; the first publishes. Where the algorithm has no
+actor-learner, the critics define the policy, and this learner publishes it.
 """
 
-import math
 import sys
-from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq import algorithms
 from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
-from spreeze_zmq.device import Work
 from spreeze_zmq.learner import (
+    BaseLearner,
+    CollectionLimits,
     Intake,
     KnownPolicies,
     LiveBatch,
     Outbox,
     OwnPolicies,
     PolicyOutlet,
-    Record,
     RoundLearner,
     Staleness,
-    algorithm_of,
-    cadence_of,
     learn,
     seed_of,
-    settle_device,
-    share_of,
     updates_of,
 )
-from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY, SAMPLER, publisher_of_policy
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, POLICY, SAMPLER, publisher_of_policy
 from spreeze_zmq.replay import transition_replay
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.topology import dial
-from spreeze_zmq.wire import Message
 
 
-class CriticLearner:
+class CriticLearner(BaseLearner):
     """Experience and policies in, critics out."""
 
     def __init__(self, component: Component) -> None:
-        plan, device, part = component.plan, settle_device(component), PART_OF[component.role]
-        algorithm, options = algorithm_of(plan)
-        environment = component.environment
-        self.component = component
-        options = share_of(component, options)
+        super().__init__(component)
         self.is_first, self.seed = component.index == 0, seed_of(component)
-        self.balance = plan.balance
-        self.schedule = dial.schedule(plan)
-        self.cadence = cadence_of(component)
-        self.half = algorithms.make(part, algorithm, options, environment, device, plan.run.seed)
+        self.balance = self.plan.balance
+        self.limits = CollectionLimits(self.plan)
+        self.outbox: Outbox | None = None
         self.own_policy: PolicyOutlet | None = None
         self.actors_policies: Weights | None = None
-        if publisher_of_policy(plan.learning.learners) == component.role:
-            self.own_policy = PolicyOutlet(component, self.half, self.cadence, device)
+        if publisher_of_policy(self.plan.learning.learners) == component.role:
+            self.own_policy = PolicyOutlet(component, self.half, self.cadence, self.device)
+            self.outbox = self.own_policy.outbox
             self.policies: KnownPolicies = OwnPolicies(self.own_policy.versions)
         else:
             in_order = self.balance.in_order
             self.policies = self.actors_policies = Weights(component.open(POLICY), in_turn=in_order)
+            if self.is_first:
+                self.outbox = Outbox(component.open(CRITIC), self.cadence, self.device)
         self.staleness = Staleness(self.balance.max_policy_lag, self.policies, self.cadence)
-        self.intake = Intake(component, environment, self.staleness.too_stale)
-        self.replay = transition_replay(environment, options, device, self.seed)
-        self.enough: float = plan.run.stop.env_steps or math.inf
-        starts: int = options.learning_starts
-        if self.balance.in_order and self.schedule is not None:
-            starts = self.schedule.first_update_at
-        self.gate = RatioGate(self.balance.replay_ratio, options.batch_size, starts, slack=0)
+        self.intake = Intake(component, self.options.frame_stack, self.staleness.too_stale)
+        self.replay = transition_replay(component.environment, self.options, self.device, self.seed)
+        starts: int = self.options.learning_starts
+        if self.balance.in_order and self.limits.schedule is not None:
+            starts = self.limits.schedule.first_update_at
+        self.gate = RatioGate(self.balance.replay_ratio, self.options.batch_size, starts, slack=0)
         self.batch = LiveBatch(component, self.half)
-        self.updates = updates_of(component, self.half, self.batch, self.cadence, device)
-        self.work = Work(device)
-        self.outbox: Outbox | None = None
-        if self.own_policy is not None:
-            self.outbox = self.own_policy.outbox
-        elif self.is_first:
-            self.outbox = Outbox(component.open(CRITIC), self.cadence, device)
-        self.record = Record(component.folder.learning / f"{component.role}.jsonl", self.cadence)
-        self.version = self.env_steps = 0
-        self.received = self.trained = self.trained_before = 0
+        self.updates = updates_of(component, self.half, self.batch, self.cadence, self.device)
+        self.version = self.received = self.trained = self.trained_before = 0
         self.updates_before = self.updates_published = 0
-        self.told: dict[str, int] = {}
-        self.metrics: Mapping[str, Any] = {}
+        component.figures["policy_lag"] = self.policy_lag
         self.updates.join()
         if not self.is_first:
             self.half.reseed(self.seed)
-        component.figures.update(counters=self.counters, gauges=self.gauges, policy_lag=self.policy_lag)
-        component.figures["device"] = self.work.figures
-        if self.is_first:
-            component.figures["publication"] = self.cadence.figures
 
     # --- what it may do
 
     @property
     def policies_needed(self) -> int:
-        """Versions that must have been taken before the next update. In order: all but the one that the
-        actor-learner makes meanwhile.
+        """Policy versions that must have been taken before the next update. In turn: all but the one that the
+        actor-learner trains at the same time.
         """
         return max(1, self.cadence.published) if self.policies.in_turn else 1
 
     @property
     def may_update(self) -> bool:
-        """A policy is there and the ratio allows another batch; who is being stopped trains no further."""
+        """Whether a policy has come and the ratio allows another batch."""
         if self.policies.num_taken < self.policies_needed or self.stopping:
             return False
         return self.gate.may_update and self.updates.may_begin
 
     @property
     def may_pull(self) -> bool:
-        """The ratio and the run allow more samples, and a policy is there to tell how old they are; samplers
-        that stop are emptied in any case.
+        """Whether the ratio and the run allow more samples and a policy has come to measure their lag by, or
+        stopped samplers are to be drained.
         """
         wanted = self.gate.may_pull and self.env_steps < self.enough
         return (wanted and self.policies.num_taken > 0) or self.stopping
 
     @property
-    def stopping(self) -> bool:
-        """Whether nothing new is collected any more."""
-        return SAMPLER in self.component.stopping_roles
-
-    @property
     def settled(self) -> bool:
-        """It has all the samples that the run wants, and has trained on them as often as the ratio allows."""
+        """Whether all samples of the run have come and been trained on as often as the ratio allows."""
         return self.env_steps >= self.enough and not self.gate.may_update
 
     # --- what it does
 
     def wait(self) -> None:
-        """Wait for what the balance lacks: samples, a policy, or nothing when an update is possible; or for
-        the others, where an update has begun. Between two updates is the place to take up another batch.
+        """Wait for samples, a policy or the other critic-learners; not at all if an update may begin. A new
+        batch size is adopted here, between two updates.
         """
         self.adopt_batch()
         self.updates.attend(self.stopping)
-        sources: list[Any] = []
-        policies = self.actors_policies
-        if policies is not None and (not policies.in_turn or policies.num_taken < self.policies_needed):
+        policies, lacks_policy = self.actors_policies, self.policies.num_taken < self.policies_needed
+        sources: list[Any] = [self.intake.puller] if self.may_pull else []
+        if policies is not None and (not policies.in_turn or lacks_policy):
             sources.append(policies.subscriber)
-        if self.may_pull:
-            sources.append(self.intake.puller)
-        if self.may_update or (self.may_pull and self.intake.ready):
-            self.component.poll(sources)
-            return
-        if owed := self.updates.waiting_for:
+        if (owed := self.updates.waiting_for) and not self.has_work:
             self.component.poll(sources)
             self.component.wait_elsewhere(self.finish_update, charge="idle", waiting_for=owed)
             return
-        lacks_policy = self.policies.num_taken < self.policies_needed
-        owed = f"a policy from {ACTOR_LEARNER}" if lacks_policy else f"rollouts from {SAMPLER}"
-        self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
+        self.poll(sources, f"a policy from {ACTOR_LEARNER}" if lacks_policy else f"rollouts from {SAMPLER}")
 
     def take_weights(self) -> None:
-        """Adopt the newest policy, or the next one in its turn, for the target actions and their entropy."""
+        """Load the newest policy, or the next one in turn, for the target actions and their entropy."""
         policies = self.actors_policies
         if policies is None or (policies.in_turn and policies.num_taken >= self.policies_needed):
             return
-        message = policies.take()
-        if message is None:
+        if (message := policies.take()) is None:
             return
         extras = message.fields["extras"]
         self.half.load_policy(message.arrays, extras)
         if policies.num_taken == 1:
             self.staleness.begin()
-            # To a life that begins with an older checkpoint the actor-learner says how many were received.
-            # Of several the first one hears it for all.
+            # After a restart from an older checkpoint the actor-learner knows better how many were received;
+            # of several critic-learners, the first counts them for all.
             self.receive(max(0, int(extras.get("env_steps", 0)) - self.env_steps) if self.is_first else 0)
 
-    def take_rollouts(self) -> None:
-        """Store what waits, as far as the ratio allows."""
-        while self.may_pull:
-            rollout = next(self.intake.rollouts(at_most=1), None)
-            if rollout is None:
-                return
-            self.store(rollout)
-
     def store(self, rollout: Rollout) -> None:
-        """Enter one rollout in the replay, the ratio, the account and the lag."""
+        """Add one rollout to the replay and count it for the ratio, the run and the lag."""
         self.replay.add(rollout)
         if self.own_policy is not None:
             self.half.observe(rollout.acted_on)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         self.gate.received += 0 if self.stopping else rollout.num_transitions
         self.receive(rollout.num_transitions)
-        if self.env_steps - rollout.num_transitions < self.enough <= self.env_steps:
-            self.component.send_report()  # the broker ends the run; nobody overshoots while it does not know
         self.staleness.add(rollout)
 
     def receive(self, transitions: int) -> None:
-        """Count what the run has received by this process."""
-        self.env_steps += transitions
-        self.half.env_steps = self.env_steps
+        """Count transitions that this process has received."""
         self.received += transitions
         self.updates.receive(transitions)
+        self.count_env_steps(transitions)
+        self.half.env_steps = self.env_steps
 
     def update(self) -> None:
-        """One critic update; where several train as one, its beginning."""
+        """Take one critic update; with several critic-learners, begin it."""
         self.metrics = self.updates.begin(self.replay.sample(self.gate.batch_size))
         if self.replay.prioritized:
             self.replay.prioritize(self.half.priorities())
@@ -203,7 +155,7 @@ class CriticLearner:
             self.finish_update()
 
     def finish_update(self) -> bool:
-        """Count the update that has begun, once all have their part in it; whether that has come."""
+        """Count the update under way if it is complete; returns whether it is."""
         outcome = self.updates.finish()
         if outcome is None:
             return False
@@ -215,23 +167,18 @@ class CriticLearner:
         return True
 
     def adopt_batch(self) -> None:
-        """Make the next updates of as many transitions as is wanted; of several, all after the same one."""
+        """Adopt the requested batch size; several critic-learners do so after the same update."""
         if self.batch.adopt(self.updates.batch_size):
             self.gate.batch_size = self.batch.size
 
     def publish_if_due(self) -> None:
-        """By the clock or by the count; once more at the run's last sample, and where a sampler waits to hear
-        that its rollouts have been taken. Of several, the first does.
-        """
-        if self.outbox is None:
-            return
-        self.outbox.serve(wait=not self.may_update)
-        if self.outbox.busy:
+        """Publish by the clock or the count, at the end of the run, and when samplers wait for a limit."""
+        if self.outbox is None or not self.outbox.serve(wait=not self.may_update):
             return
         updates = self.half.num_updates - self.updates_before
         news = updates > self.updates_published
         due = news and (self.cadence.due(updates) or self.settled)
-        if due or self.must_tell():
+        if due or (not self.gate.may_update and self.limits.used_up(self.intake.taken())):
             self.updates_published = updates
             self.version += 1
             if due and self.own_policy is not None:
@@ -241,54 +188,28 @@ class CriticLearner:
                 counts = {"critic_updates": self.half.num_updates, "env_steps": self.env_steps}
                 self.record.write(counts, self.metrics)
 
-    def must_tell(self) -> bool:
-        """Whether it waits for samplers that may be waiting for it."""
-        if self.schedule is None or self.balance.in_order or self.gate.may_update:
-            return False
-        return self.schedule.used_up(self.intake.taken(), self.told)
-
     def publish(self) -> None:
-        """Send the critics to the actor-learner, or the policy to everybody; of several, the first does."""
+        """Send the critics to the actor-learner, or the policy to all its readers."""
+        wait = not self.may_update
         if self.own_policy is not None:
-            self.publish_policy(self.own_policy)
-            return
-        if self.outbox is None:
-            return
-        fields: dict[str, Any] = {
-            "version": self.version,
-            "critic_updates": self.half.num_updates,
-            "env_steps": self.env_steps,
-        }
-        if self.schedule is not None and not self.balance.in_order:
-            fields["taken"] = self.told = self.intake.taken()
-        self.outbox.put(
-            self.half.weights,
-            lambda weights: Message("critic", fields, {"parameters": weights}),
-            wait=self.cadence.every > 0 or not self.may_update,
-        )
-
-    def publish_policy(self, outlet: PolicyOutlet) -> None:
-        """Send the policy; version 0 says that it has not learned anything yet."""
-        collect_until = None
-        if self.schedule is not None:
-            self.told = self.intake.taken()
-            collect_until = {stream: position + self.schedule.share for stream, position in self.told.items()}
-            if self.balance.in_order:
-                since_first = outlet.versions.newest - outlet.versions.first
-                collect_until = {"*": self.schedule.collect_until(since_first)}
-        outlet.publish(
-            critic_updates=self.half.num_updates,
-            policy_updates=self.half.num_updates,
-            env_steps=self.env_steps,
-            collect_until=collect_until,
-            wait=self.cadence.every > 0 or not self.may_update,
-        )
+            taken, since_first = self.intake.taken(), self.own_policy.versions.since_first
+            self.own_policy.publish(
+                critic_updates=self.half.num_updates,
+                env_steps=self.env_steps,
+                collect_until=self.limits.collect_until(taken, since_first),
+                wait=wait,
+            )
+        elif self.outbox is not None:
+            fields: dict[str, Any] = {}
+            if self.limits.by_position:
+                fields["taken"] = self.limits.published = self.intake.taken()
+            self.publish_critics(self.outbox, self.version, wait=wait, **fields)
 
     # --- what it reports and keeps
 
     def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report. Of several each tells its own part, the first also what was
-        counted in earlier lives, and the updates, which are the same for all.
+        """Cumulative figures of every report. Of several critic-learners each counts its own part; the first
+        adds the counts before a restart, and the updates, which are the same for all.
         """
         counted: dict[str, float] = {"env_steps": self.received, "trained_transitions": self.trained}
         if self.own_policy is not None:
@@ -296,33 +217,30 @@ class CriticLearner:
         return {**counted, "critic_updates": self.half.num_updates} if self.is_first else counted
 
     def policy_lag(self) -> dict[str, float]:
-        """Of the transitions received; ``stale`` counts those that were dropped."""
+        """Lag of the received transitions in versions; ``stale`` transitions were dropped."""
         return {**self.staleness.received.summary(), "stale": self.intake.stale_transitions}
 
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report; the metrics wait for the device here, twice a second, alone. Of
-        several the first tells its own.
-        """
+        """Momentary figures of every report; of several critic-learners, only the first has them."""
         if not self.is_first:
             return {}
-        metrics = {name: float(value) for name, value in self.metrics.items()}
         return {
             "replay_ratio": self.gate.measured,
             "replay_size": len(self.replay),
             "learning_rate": self.batch.learning_rate,
             "batch_size": self.batch.size,
-            **metrics,
+            **self.losses(),
         }
 
     def state(self) -> dict[str, Any]:
-        """Everything that a later life needs; the replay itself is saved only where the topology asks."""
+        """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
         trained = self.trained_before + self.updates.count * (self.trained - self.trained_before)
         counters = {"version": self.version, "env_steps": self.env_steps, "trained": trained}
         counters["policy_version"] = self.policies.version
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`. The ratio counts what the replay holds as trained on already; a run in
+        """Continue from :meth:`state`. The ratio counts the replay's content as trained on already; a run in
         order counts from 0, as its samplers do.
         """
         if not self.balance.in_order:
@@ -343,7 +261,7 @@ class CriticLearner:
 
 
 def main(component: Component) -> None:
-    """Learn, and leave no update behind that others have taken."""
+    """Learn; at the end take the last update with the other critic-learners."""
     if component.plan.learning.on_policy:
         learn(component, RoundLearner(component), component.restore_point)
         return

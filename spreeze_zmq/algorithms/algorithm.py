@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Rollout arrays that hold whole transitions.
 TRANSITION_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index")
+#: Those that stacks of observations are built from.
+STACK_FIELDS = ("obs", "terminated", "truncated", "history")
 #: The two losses, in the order in which their learners come.
 PARTS = ("critic", "policy")
 
@@ -35,7 +37,8 @@ class Networks:
     Attributes:
         critic: trained by ``critic_loss`` in the critic-learner, sent to the actor-learner.
         policy: trained by ``policy_loss`` in the actor-learner, sent to everybody.
-        targets: the critic-learner's own; neither trained nor sent, part of its checkpoints.
+        targets: the critic-learner's own; neither trained nor sent, part of its checkpoints. In the
+            actor-learner they stay as they were made.
         acting: name of the network whose output the ``distribution`` turns into actions.
     """
 
@@ -73,7 +76,8 @@ class Algorithm(ABC):
 
     Attributes:
         options: an instance of ``Options``.
-        env: the environment's shapes and bounds.
+        env: the environment's shapes and bounds; images have the shape in which the networks see them,
+            ``(frame_stack * channels, height, width)``.
         env_steps: transitions that the run has sampled, as far as this process knows; for schedules.
     """
 
@@ -93,33 +97,57 @@ class Algorithm(ABC):
 
     @abstractmethod
     def networks(self) -> Networks:
-        """Fresh networks on the CPU, initialised from torch's default generator, which the library seeds."""
+        """Fresh networks on the CPU, initialised from torch's default generator, which the library seeds.
+
+        Called once, before any other method. Each network becomes an attribute under its name.
+        """
 
     @abstractmethod
     def critic_loss(self, batch: Any) -> Loss | torch.Tensor:
-        """The loss of the critic-learner on a batch of ``B`` transitions.
+        """The loss of the critic-learner, whose gradient moves the ``critic`` networks alone.
 
-        With :class:`ReplayOptions` the batch has ``obs``, ``next_obs`` ``[B, size]``, ``action``, ``reward``,
-        ``discount`` (0 after termination) and ``weight`` (``[B]``, or None); with :class:`RolloutOptions`
-        ``obs``, ``action``, ``log_prob`` and whatever :meth:`targets_of` returned.
+        Args:
+            batch: tensors of ``B`` transitions as attributes. With :class:`ReplayOptions` these are
+
+                - ``obs``, ``next_obs``: ``[B, size]`` float32, flat and normalised;
+                - ``action``: ``[B, *action_shape]`` in the environment's units, float32 or int64;
+                - ``reward``: ``[B]``, the discounted sum of up to ``n_step`` rewards;
+                - ``discount``: ``[B]``, ``gamma`` to the number of rewards summed; 0 after termination, not
+                  after truncation;
+                - ``weight``: ``[B]``, each transition's share in the loss; None unless ``prioritized``.
+
+                With :class:`RolloutOptions`: ``obs``, ``action``, ``log_prob`` and what :meth:`targets_of`
+                returned.
         """
 
     def policy_loss(self, batch: Any) -> Loss | torch.Tensor:
-        """The loss of the actor-learner; where it is left out there is no actor-learner.
+        """The loss of the actor-learner, whose gradient moves the ``policy`` networks alone. Where it is left
+        out there is no actor-learner.
 
-        With :class:`ReplayOptions` the batch has ``obs`` ``[B, size]`` (and what ``policy_fields`` adds),
-        with :class:`RolloutOptions` the same as in :meth:`critic_loss`.
+        Args:
+            batch: with :class:`ReplayOptions` it has ``obs`` ``[B, size]``, and with ``policy_fields =
+                TRANSITION_FIELDS`` all that :meth:`critic_loss` gets; with :class:`RolloutOptions` the same
+                as there.
         """
         raise NotImplementedError
 
     def targets_of(self, rollouts: Any) -> Mapping[str, torch.Tensor]:
-        """With :class:`RolloutOptions`: tensors ``[T, N, ...]`` that the losses need for each transition,
-        computed once when the rollouts of a round have come; no gradient is kept.
+        """With :class:`RolloutOptions`: what the losses need for each transition beside the rollouts, such as
+        advantages. Called once for the rollouts of a round; no gradient is kept.
+
+        Args:
+            rollouts: ``T`` steps of ``N`` environments as attributes: ``obs`` ``[T + 1, N, size]``,
+                ``action`` ``[T, N, *action_shape]``, ``reward``, ``terminated``, ``truncated``, ``log_prob``
+                ``[T, N]``, and of each of ``K`` ended episodes the last observation ``final_obs``
+                ``[K, size]`` and its place ``(t, n)`` in ``final_index`` ``[K, 2]``.
+
+        Returns:
+            Tensors ``[T, N, ...]`` by the name under which a batch has them.
         """
         return {}
 
     def after_critic_step(self) -> None:  # noqa: B027 (most algorithms need one of the two)
-        """What follows a step of the critic-learner, such as moving targets; no gradient is kept."""
+        """What follows a step of the critic-learner, such as moving its targets; no gradient is kept."""
 
     def after_policy_step(self) -> None:  # noqa: B027
         """What follows a step of the actor-learner; no gradient is kept."""
@@ -160,11 +188,12 @@ class Algorithm(ABC):
         return issubclass(cls.Options, RolloutOptions)
 
     @classmethod
-    def fields_of(cls, part: str) -> tuple[str, ...]:
+    def fields_of(cls, part: str, frame_stack: int = 1) -> tuple[str, ...]:
         """The rollout arrays that the learner of a part (of ``PARTS``) asks for."""
+        fields = cls.critic_fields if part == PARTS[0] else cls.policy_fields
         if cls.on_policy():
-            return (*TRANSITION_FIELDS, "log_prob")
-        return cls.critic_fields if part == PARTS[0] else cls.policy_fields
+            fields = (*TRANSITION_FIELDS, "log_prob")
+        return fields if frame_stack == 1 else tuple(dict.fromkeys((*fields, *STACK_FIELDS)))
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:

@@ -43,6 +43,9 @@ class DQN(Algorithm):
             "nature_cnn takes images [channels, height, width]",
             choices=("mlp", "nature_cnn"),
         )
+        random_shift: int = option(
+            0, "pixels that images are moved by at most, at random (DrQ, 2004.13649: 4)", minimum=0
+        )
         hidden_sizes: tuple[int, ...] = option((128, 128), "width of each hidden layer of an mlp", minimum=1)
         activation: str = option("relu", "between those", choices=("relu", "elu", "silu", "tanh"))
         layer_norm: bool = option(False, "normalise those")
@@ -90,6 +93,11 @@ class DQN(Algorithm):
         """Raise InvalidEnvironment also where observations are no images and the network takes images."""
         super().check(env, options)
         shape = env.obs_shape
+        if options.random_shift and (env.obs_dtype != "uint8" or len(shape) != 3):
+            raise InvalidEnvironment(
+                f"random_shift = {options.random_shift} moves images, this environment's observations are "
+                f"{env.obs_dtype} of shape {list(shape)}"
+            )
         if options.network == "nature_cnn" and (len(shape) != 3 or min(shape[1:]) < LEAST_PIXELS):
             raise InvalidEnvironment(
                 f'network = "nature_cnn" takes images [channels, height, width] of at least {LEAST_PIXELS} '
@@ -119,10 +127,11 @@ class DQN(Algorithm):
     def critic_loss(self, batch: Any) -> Loss:
         """One-step or n-step Q-learning, on a value or on a distribution of returns."""
         actions = self.distribution()
-        output_tm1 = self._of(self.q(batch.obs), batch.action)
+        o_tm1, o_t = self._shifted(batch.obs), self._shifted(batch.next_obs)
+        output_tm1 = self._of(self.q(o_tm1), batch.action)
         with torch.no_grad():
-            target_output_t = self.target_q(batch.next_obs)
-            chooser_t = self.q(batch.next_obs) if self.options.double else target_output_t
+            target_output_t = self.target_q(o_t)
+            chooser_t = self.q(o_t) if self.options.double else target_output_t
             a_t = actions.values(chooser_t).argmax(1)
             target_tm1 = self._target(self._of(target_output_t, a_t), batch.reward, batch.discount)
         if self.options.num_atoms == 1:
@@ -135,6 +144,11 @@ class DQN(Algorithm):
             q_mean = (output_tm1.detach().softmax(1) @ self._returns(output_tm1)).mean()
         weighted = loss if batch.weight is None else loss * batch.weight
         return Loss(weighted.mean(), {"q_mean": q_mean}, priorities=error.detach().abs())
+
+    def _shifted(self, obs: Tensor) -> Tensor:
+        """Images a little moved, each in another direction, where the options ask for it."""
+        pixels = self.options.random_shift
+        return nn.random_shift(obs, self.env.obs_shape, pixels) if pixels else obs
 
     def _of(self, output: Tensor, action: Tensor) -> Tensor:
         """The numbers ``[B, num_atoms]`` of one action of each row."""

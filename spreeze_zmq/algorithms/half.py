@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
+from spreeze_zmq.algorithms.declared import blaming, declared, shown
 from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.flat_networks import FlatNetworks
-from spreeze_zmq.algorithms.interface import Environment, Parameters
+from spreeze_zmq.algorithms.interface import Environment, Parameters, seen
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
+from spreeze_zmq.algorithms.options import nearest
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.device import captured
 from spreeze_zmq.errors import AlgorithmError
@@ -24,6 +26,13 @@ from spreeze_zmq.replay import Batch
 
 #: Streams of random numbers that one seed is spread over: first weights, noise of each part.
 FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
+
+
+class Fields(SimpleNamespace):
+    """A batch as a loss sees it: tensors by name, and an error that names the nearest one."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a batch has no {name!r}{nearest(name, vars(self))}")
 
 
 class AutogradHalf:
@@ -50,21 +59,16 @@ class AutogradHalf:
         self._part = part
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_stream(seed, FIRST_WEIGHTS))
-            self.algorithm = kind(options, env)
-            networks = self.algorithm.networks()
+            self.algorithm, networks = declared(kind, options, seen(env, options))
         parts = {"critic": dict(networks.critic), "policy": dict(networks.policy)}
         for name, module in {**parts["critic"], **parts["policy"], **networks.targets}.items():
             setattr(self.algorithm, name, module.to(self._device))
         own, other = parts[part], parts["policy" if part == "critic" else "critic"]
-        acting = {**own, **other}.get(networks.acting)
-        if acting is None:
-            raise AlgorithmError(kind, f"networks() has no network {networks.acting!r} to act with")
+        acting = {**own, **other}[networks.acting]
         self._layers = None if kind.acts_by_itself() else nn.describe(acting)
         self._own = FlatNetworks(own, networks.acting, trained=True)
         self._other = FlatNetworks(other, networks.acting, trained=False)
         self._targets = FlatNetworks(networks.targets, networks.acting, trained=False)
-        if not self._own.num_trained:
-            raise AlgorithmError(kind, f"networks() gives the {part} part nothing to train")
         self._adam = FlatAdam(
             self._own.trained,
             self._own.gradient,
@@ -74,7 +78,7 @@ class AutogradHalf:
             num_decaying=self._own.num_weights,
             max_gradient_norm=options.max_gradient_norm,
         )
-        self._rows = ObservationRows(env, options.normalize_observations, self._device)
+        self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
         self._statistics = RunningStatistics(self._rows.size)
         allow_tf32(options.precision, self._device)
         wanted = "fp32" if options.precision == "auto" else options.precision
@@ -113,28 +117,45 @@ class AutogradHalf:
 
     def _forward_and_backward(self, *tensors: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
         """The device's part of an update; must be capturable as a CUDA graph."""
-        batch = SimpleNamespace(**dict(zip(self._names, tensors, strict=True)))
+        batch = Fields(**dict(zip(self._names, tensors, strict=True)))
         for name in ("obs", "next_obs"):
-            if getattr(batch, name, None) is not None:
+            if vars(batch).get(name) is not None:
                 setattr(batch, name, self._rows(getattr(batch, name)))
         self._own.gradient.zero_()
         enabled = self._dtype != torch.float32
-        with torch.autocast(self._device.type, self._dtype, enabled=enabled, cache_enabled=enabled):
+        with (
+            blaming(self.algorithm, f"{self._part}_loss"),
+            torch.autocast(self._device.type, self._dtype, enabled=enabled, cache_enabled=enabled),
+        ):
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
         self._check(loss.loss)
-        loss.loss.backward()  # type: ignore[no-untyped-call]
+        self._check_beside(loss, len(tensors[0]) if tensors[0] is not None else 0)
+        with blaming(self.algorithm, f"{self._part}_loss, going backward"):
+            loss.loss.backward()  # type: ignore[no-untyped-call]
         self._priorities = None if loss.priorities is None else loss.priorities.detach()
         return {
             name: value.detach() for name, value in {f"{self._part}_loss": loss.loss, **loss.metrics}.items()
         }
 
+    def _check_beside(self, loss: Loss, size: int) -> None:
+        """Raise AlgorithmError where the metrics or priorities of a loss are no tensors of their shapes."""
+        name = f"{self._part}_loss"
+        for metric, value in loss.metrics.items():
+            if not isinstance(value, torch.Tensor) or value.dim() != 0:
+                problem = f"{name} gives the metric {metric} as {shown(value)}, expected a 0-d tensor"
+                raise AlgorithmError(self.algorithm, f"{problem} such as error.mean()")
+        errors = loss.priorities
+        if errors is not None and (not isinstance(errors, torch.Tensor) or tuple(errors.shape) != (size,)):
+            problem = f"{name} gives priorities as {shown(errors)}, expected a tensor of shape ({size},)"
+            raise AlgorithmError(self.algorithm, problem)
+
     def _check(self, loss: Any) -> None:
         name = f"{self._part}_loss"
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
-            shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
             hint = "return a scalar such as error.square().mean()"
-            raise AlgorithmError(self.algorithm, f"{name} returned {shape}, expected a scalar tensor; {hint}")
+            problem = f"{name} returned {shown(loss)}, expected a scalar tensor; {hint}"
+            raise AlgorithmError(self.algorithm, problem)
         if not loss.requires_grad:
             problem = (
                 f"{name} does not depend on any network of the {self._part} part: nothing can be trained"
@@ -149,7 +170,8 @@ class AutogradHalf:
     def step(self) -> None:
         """Move the parameters by the gradient, and do what follows a step."""
         self._adam.step()
-        self._after()
+        with blaming(self.algorithm, f"after_{self._part}_step"):
+            self._after()
         self.num_updates += 1
 
     def priorities(self) -> torch.Tensor:
@@ -173,12 +195,15 @@ class AutogradHalf:
         steps, envs = rollouts.reward.shape
         rows = self._rows(rollouts.obs.flatten(0, 1)).view(steps + 1, envs, -1)
         normalised = dataclasses.replace(rollouts, obs=rows, final_obs=self._rows(rollouts.final_obs))
-        made = self.algorithm.targets_of(normalised)
+        with blaming(self.algorithm, "targets_of"):
+            made = self.algorithm.targets_of(normalised)
+        if not isinstance(made, Mapping):
+            raise AlgorithmError(
+                self.algorithm, f"targets_of returned {shown(made)}, expected tensors by name"
+            )
         for name, value in made.items():
-            if value.shape[:2] != (steps, envs):
-                problem = (
-                    f"targets_of gives {name} of shape {tuple(value.shape)}, expected [{steps}, {envs}, ...]"
-                )
+            if not isinstance(value, torch.Tensor) or value.shape[:2] != (steps, envs):
+                problem = f"targets_of gives {name} as {shown(value)}, expected [{steps}, {envs}, ...]"
                 raise AlgorithmError(self.algorithm, problem)
         fields = {"obs": rollouts.obs[:-1], "action": rollouts.action, "log_prob": rollouts.log_prob, **made}
         return {name: value.flatten(0, 1) for name, value in fields.items()}

@@ -7,19 +7,39 @@ its state, so that a run goes on from a checkpoint exactly where it stopped.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.spec import EnvironmentSpec as Environment
+from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.frames import stacked_shape
 
 if TYPE_CHECKING:
     import torch
 
 Parameters = NDArray[np.float32]
 
-__all__ = ["Batch", "CriticHalf", "Environment", "Half", "Parameters", "PolicyHalf", "RoundHalf"]
+__all__ = ["Batch", "CriticHalf", "Environment", "Half", "Parameters", "PolicyHalf", "RoundHalf", "seen"]
+
+
+def seen(env: Environment, options: Any) -> Environment:
+    """The environment as networks see it: of images, ``frame_stack`` at once and channels first.
+
+    Raises:
+        InvalidEnvironment: what is to be stacked are no images.
+    """
+    if env.obs_dtype != "uint8":
+        if options.frame_stack > 1:
+            raise InvalidEnvironment(
+                f"frame_stack = {options.frame_stack} is for images of uint8, this environment's "
+                f"observations are {env.obs_dtype} of shape {list(env.obs_shape)}"
+            )
+        return env
+    shape = stacked_shape(env.obs_shape, options.frame_stack)
+    return env if shape == tuple(env.obs_shape) else replace(env, obs_shape=shape)
 
 
 class Batch(Protocol):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.frames import has_channels_last
 
 #: Pixels 0..255 become -1..1 by the observation normaliser that the policy message carries.
 PIXEL_MEAN = PIXEL_STD = 127.5
@@ -68,11 +69,12 @@ class ObservationRows:
         normalize: whether float observations are normalised by published statistics; pixels always are, by
             constants.
         device: where they are.
+        stack: images that the networks take at once.
     """
 
-    def __init__(self, env: Environment, normalize: bool, device: torch.device):
-        self.shape = tuple(env.obs_shape)
-        self.size = math.prod(env.obs_shape)
+    def __init__(self, env: Environment, normalize: bool, device: torch.device, stack: int = 1):
+        self.shape, self._stack = tuple(env.obs_shape), stack
+        self.size = stack * math.prod(env.obs_shape)
         self._pixels = env.obs_dtype == "uint8"
         self.learned = normalize and not self._pixels
         self.normalized = self.learned or self._pixels
@@ -82,7 +84,7 @@ class ObservationRows:
         self._arrays = {"observation_mean": mean, "observation_std": std}  # the same, on the host
 
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
-        """``[B, *obs_shape]`` to float32 ``[B, size]``; may be the caller's own memory."""
+        """``[B, *obs_shape]``, or stacks, to float32 ``[B, size]``; may be the caller's own memory."""
         rows = obs if obs.dim() == 2 else obs.reshape(obs.shape[0], self.size)
         if not self.normalized:
             return rows
@@ -115,7 +117,10 @@ class ObservationRows:
 
     def description(self) -> dict[str, Any]:
         """The observation's part of the network description."""
-        return {"shape": list(self.shape), "normalize": self.normalized, "clip": CLIP}
+        about = {"shape": list(self.shape), "normalize": self.normalized, "clip": CLIP}
+        if self._pixels and has_channels_last(self.shape):
+            about["channels_last"] = True
+        return about if self._stack == 1 else {**about, "stack": self._stack}
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of the statistics in use."""

@@ -87,6 +87,9 @@ class TrainingOptions:
     normalize_observations: bool = option(
         False, "to mean 0 and deviation 1 of all that was seen; the statistics travel with the policy"
     )
+    frame_stack: int = option(
+        1, "images that the networks take at once, the newest of an episode", minimum=1, maximum=64
+    )
     weight_decay: float = option(0.0, "of the weights, apart from the gradient (1711.05101)", minimum=0.0)
     adam_beta2: float = option(
         0.999, "memory of Adam's mean square; 0.95 follows large batches faster", minimum=0.0, maximum=0.9999

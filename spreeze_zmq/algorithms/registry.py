@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import sysconfig
 import traceback
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
-from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.algorithms.interface import Environment, seen
 from spreeze_zmq.algorithms.options import TrainingOptions, nearest
 from spreeze_zmq.errors import InputError, InvalidEnvironment
+from spreeze_zmq.rollout import ARRAY_FIELDS
 
 #: The shipped algorithms: the class in the module of that name.
 _SHIPPED = {"dqn": "DQN", "ppo": "PPO", "sac": "SAC", "td3": "TD3"}
@@ -55,7 +57,10 @@ def _import(module_name: str, name: str) -> Any:
         )
         raise InputError(f"{name}: no module is called {error.name!r}; {hint}".rstrip("; ")) from None
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        # An error of an installed package is mended where that was called.
+        installed = (*(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")), "<frozen")
+        place = next((f for f in reversed(frames) if not f.filename.startswith(installed)), frames[-1])
         raise InputError(
             f"{name}: {place.filename}:{place.lineno}: {type(error).__name__}: {error}"
         ) from error
@@ -76,6 +81,25 @@ def _check(name: str, kind: Any) -> None:
         raise InputError(f"{name}: its Options must be a frozen dataclass that inherits {groups}")
     if not dataclasses.is_dataclass(options) or "__dataclass_fields__" not in vars(options):
         raise InputError(f"{name}: write @dataclass(frozen=True) above class Options")
+    for item in dataclasses.fields(options):
+        if "help" not in item.metadata:
+            example = f'{item.name}: float = option(0.5, "what it is")'
+            raise InputError(f"{name}: its option {item.name} needs a default and a line of help: {example}")
+    if kind.on_policy() and kind.acts_by_itself():
+        problem = "an act() of its own gives no log probabilities, which rollouts for RolloutOptions need"
+        raise InputError(f"{name}: {problem}; act by a distribution() instead")
+    for part in PARTS:
+        _check_fields(name, part, kind)
+
+
+def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:
+    """Raise InputError where a learner asks for rollout arrays that do not exist or that it cannot keep."""
+    for wanted in kind.fields_of(part):
+        if wanted not in ARRAY_FIELDS:
+            raise InputError(f"{name}: {part}_fields has {wanted!r}{nearest(wanted, ARRAY_FIELDS)}")
+        if wanted == "log_prob" and not kind.on_policy():
+            problem = f"{part}_fields asks for log_prob, which a replay does not keep"
+            raise InputError(f"{name}: {problem}; Options that inherit RolloutOptions do")
 
 
 def make(part: str, kind: type[Algorithm], options: Any, env: Environment, device: str, seed: int) -> Any:
@@ -88,8 +112,8 @@ def make(part: str, kind: type[Algorithm], options: Any, env: Environment, devic
         InputError: its declarations do not fit together.
     """
     assert part in PARTS, part
-    check(kind, options, env)
-    if tuned := _tuned(kind, options):
+    _check_spaces(kind, options, env)
+    if tuned := _tuned(kind, options, env):
         return getattr(tuned, f"make_{part}")(options, env, device, seed)
     from spreeze_zmq.algorithms.half import AutogradHalf
 
@@ -97,9 +121,22 @@ def make(part: str, kind: type[Algorithm], options: Any, env: Environment, devic
 
 
 def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
-    """Raise InvalidEnvironment where an algorithm cannot act in ``env``, naming the shipped ones that can."""
+    """Hold an algorithm against an environment before anything starts; your own acts once to see.
+
+    Raises:
+        InvalidEnvironment: it cannot act there; names the shipped ones that can.
+        AlgorithmError: its networks and its distribution do not fit together.
+    """
+    _check_spaces(kind, options, env)
+    if not kind.__module__.startswith(f"{__package__}."):  # for a shipped one torch would be imported
+        from spreeze_zmq.algorithms.declared import rehearse
+
+        rehearse(kind, options, seen(env, options))
+
+
+def _check_spaces(kind: type[Algorithm], options: Any, env: Environment) -> None:
     try:
-        kind.check(env, options)
+        kind.check(seen(env, options), options)
     except InvalidEnvironment as error:
         able = [repr(name) for name in names() if _fits(get(name), env)]
         hint = f"; algorithm = {' or '.join(able)} could" if able else ""
@@ -108,7 +145,7 @@ def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
 
 def _fits(kind: type[Algorithm], env: Environment) -> bool:
     try:
-        kind.check(env, kind.Options())
+        kind.check(seen(env, kind.Options()), kind.Options())
     except InvalidEnvironment:
         return False
     return True
@@ -116,14 +153,17 @@ def _fits(kind: type[Algorithm], env: Environment) -> bool:
 
 def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
     """Upper bound of the bytes that an update takes for each transition of its batch."""
-    if tuned := _tuned(kind, options):
+    if tuned := _tuned(kind, options, env):
         return int(tuned.batch_bytes(options, env))
     from spreeze_zmq.algorithms import half
 
-    return half.batch_bytes(kind, options, env)
+    return half.batch_bytes(kind, options, seen(env, options))
 
 
-def _tuned(kind: type[Algorithm], options: Any) -> Any:
-    """The module of hand-derived halves; None where there is none, or where it is not wanted."""
+def _tuned(kind: type[Algorithm], options: Any, env: Environment) -> Any:
+    """The module of hand-derived halves; None where there is none, or where it is not wanted. They take
+    observations as they come.
+    """
     name = vars(kind).get("tuned", "")
-    return importlib.import_module(name) if name and getattr(options, "use_tuned", True) else None
+    wanted = getattr(options, "use_tuned", True) and seen(env, options) is env
+    return importlib.import_module(name) if name and wanted else None

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 import os
 import platform
 import re
 import signal
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import spreeze_zmq
-from spreeze_zmq import algorithms, envs
-from spreeze_zmq.bench.figures import Figure, Section, number
+from spreeze_zmq import algorithms, envs, topology
+from spreeze_zmq.autoscale import machine_cache
+from spreeze_zmq.bench.figures import Job, Section, number
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.topology.mistakes import suggestion
-from spreeze_zmq.topology.resolve import (
-    available_cores,
-    device_problem,
-    num_cuda_devices,
-    torch_has_cuda,
-)
+from spreeze_zmq.topology.resolve import device_problem, num_cuda_devices, resolve_device, torch_has_cuda
 
 WIDTH = 100
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-#: The packages whose speed is measured with ours.
-PACKAGES = ("numpy", "torch", "mujoco", "gymnasium", "envpool", "pyzmq")
-#: The channels' measurement warms up and starts a process for every turn: so much of the time is its own.
-CHANNELS_SHARE = 0.4
+#: In the order in which they are measured; each is a module here with ``measure(job) -> Section``.
+SECTIONS = ("sampler", "channels", "learner", "replay")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,28 +38,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="SECTION",
         help="sampler: environments and a whole sampler beside the bare physics; channels: what they move "
-        "beside bare pyzmq; learner: updates beside matrix products (default: these, half a minute); envs: "
-        "batches of environments on all cores beside EnvPool and Gymnasium (minutes)",
+        "beside bare pyzmq; learner: updates beside matrix products; replay: what it stores and draws beside "
+        "bare copies (default: all, about a minute)",
     )
     parser.add_argument(
         "--env",
         default="HalfCheetah-v5",
         metavar="ID",
-        help="the sampler's environment, whose sizes the learner takes too (default: %(default)s)",
+        help="the environment, whose sizes learner and replay take too (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--algorithm",
+        metavar="NAME",
+        help="whose policy acts and whose updates are measured (default: sac, or dqn where actions are "
+        "discrete, and one line of each shipped one)",
     )
     parser.add_argument(
         "--seconds",
         type=float,
         default=8.0,
         metavar="N",
-        help="how long each section measures, besides its start; the channels take at least 10 s "
+        help="how long each section measures, besides its start; small numbers take longer than they say "
         "(default: %(default)g)",
     )
     parser.add_argument(
         "--device",
         default="cpu",
         metavar="DEVICE",
-        help="where the learner updates: cpu, cuda or cuda:1 (default: %(default)s)",
+        help="of learner and replay: cpu, cuda or cuda:1 (default: %(default)s)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures to FILE as well")
 
@@ -74,32 +74,35 @@ def main(arguments: argparse.Namespace) -> int:
     """Measure the sections that were asked for and print each as soon as it is there.
 
     Raises:
-        InputError: an unknown section or environment, a senseless time, a file that cannot be written.
+        InputError: an unknown section, algorithm or environment, a senseless time, a device that is not
+            there, a file that cannot be written.
     """
-    names = list(dict.fromkeys(arguments.sections)) or [name for name in SECTIONS if name != "envs"]
-    check(names, arguments.env, arguments.seconds, arguments.json, arguments.device)
-    machine = describe_machine()
-    print(machine_line(machine))
+    names = list(dict.fromkeys(arguments.sections)) or list(SECTIONS)
+    for name in names:
+        if name not in SECTIONS:
+            raise InputError(f"there is no section {name!r} ({suggestion(name, SECTIONS)})")
+    job = checked_job(arguments)
+    about = machine()
+    print(machine_line(about))
     sections = []
     with ending_on_sigterm():
         for name in names:
-            sections.append(SECTIONS[name](arguments.env, arguments.seconds, arguments.device))
+            section = importlib.import_module(f"spreeze_zmq.bench.{name}")
+            sections.append(section.measure(job))
             print("\n" + table(sections[-1]), flush=True)
     print("\nratio: the median over neighbouring turns of what we reach to the limit")
     if arguments.json:
-        write_json(arguments.json, {"machine": machine, "figures": plain_figures(sections)})
+        write_json(arguments.json, {"machine": about, "figures": plain_figures(sections)})
     return 0
 
 
-def check(names: list[str], env_id: str, seconds: float, path: Path | None, device: str = "cpu") -> None:
-    """Refuse what cannot be measured or written, before anything is measured.
+def checked_job(arguments: argparse.Namespace) -> Job:
+    """What is to be measured. What cannot be measured or written is refused before anything is measured.
 
     Raises:
         InputError: one clear line.
     """
-    for name in names:
-        if name not in SECTIONS:
-            raise InputError(f"there is no section {name!r} ({suggestion(name, SECTIONS)})")
+    seconds, path, device = arguments.seconds, arguments.json, arguments.device
     if not (math.isfinite(seconds) and seconds > 0):
         raise InputError(f"--seconds {seconds:g}: a number of seconds above 0 is expected")
     if DEVICE.fullmatch(device) is None:
@@ -108,71 +111,21 @@ def check(names: list[str], env_id: str, seconds: float, path: Path | None, devi
         raise InputError(f"--device {problem}; without it the CPU is measured")
     if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
         raise InputError(f"--json {path}: no file can be written there")
+    topology.make_importable(Path.cwd())
+    env_id = arguments.env
     try:
-        sac = algorithms.get("sac")
-        sac.check(envs.probe(env_id), sac.Options())
+        spec = envs.probe(env_id)
+        algorithm = arguments.algorithm or ("sac" if spec.action_kind == "box" else "dqn")
+        kind = algorithms.get(algorithm)
+        algorithms.check(kind, kind.Options(), spec)
     except InvalidEnvironment as error:
         text = str(error)
         raise InputError("--env " + (text if text.startswith(env_id) else f"{env_id}: {text}")) from None
-
-
-# --- the sections; what each needs is imported when it is asked for ------------------------------
-
-
-def measure_sampler(env_id: str, seconds: float, device: str) -> Section:
-    """Environments and a whole sampler, which needs no device."""
-    from spreeze_zmq.bench import sampler as bench_sampler
-
-    return bench_sampler.measure(env_id, seconds)
-
-
-def measure_channels(env_id: str, seconds: float, device: str) -> Section:
-    """Messages of several sizes; environment and device play no part."""
-    from spreeze_zmq.bench import channels as bench_channels
-
-    sizes = bench_channels.SIZES
-    rows = bench_channels.measure(sizes, CHANNELS_SHARE * seconds / len(sizes))
-    return channels_section(rows)
-
-
-def measure_learner(env_id: str, seconds: float, device: str) -> Section:
-    """Updates of both halves on ``device``."""
-    from spreeze_zmq.bench import learner as bench_learner
-
-    return bench_learner.measure(env_id, seconds, device=device)
-
-
-def measure_envs(env_id: str, seconds: float, device: str) -> Section:
-    """Tasks and scenarios of its own; environment and device play no part."""
-    from spreeze_zmq.bench import envs as bench_envs
-
-    return bench_envs.measure(seconds)
-
-
-#: In the order in which they are measured.
-SECTIONS: dict[str, Callable[[str, float, str], Section]] = {
-    "sampler": measure_sampler,
-    "channels": measure_channels,
-    "learner": measure_learner,
-    "envs": measure_envs,
-}
-
-
-def channels_section(rows: Any) -> Section:
-    """The rows of ``bench_channels`` as figures."""
-    figures = []
-    for row in rows:
-        size = row.message_bytes
-        name = f"{size >> 20} MB messages" if size >= 1 << 20 else f"{size >> 10} KB messages"
-        figure = Figure(name, row.bare_per_s, row.channel_per_s, "messages/s", row.ratio)
-        details = {
-            "message_bytes": size,
-            "limit_gb_per_s": row.bare_gb_per_s,
-            "reached_gb_per_s": row.channel_gb_per_s,
-        }
-        note = f"{row.channel_gb_per_s:.2f} of {row.bare_gb_per_s:.2f} GB/s"
-        figures.append(replace(figure, note=note, details=details))
-    return Section("channels", "push to pull between two processes over ipc; limit: bare pyzmq", figures)
+    except InputError as error:
+        raise InputError(f"--algorithm {arguments.algorithm}: {error}") from None
+    # torch selects a device by its number only: "cuda" is "cuda:0".
+    device = resolve_device("critic_learner", device, num_cuda_devices())
+    return Job(env_id, algorithm, seconds, device, arguments.algorithm is None)
 
 
 # --- what is printed and written ------------------------------------------------------------------
@@ -181,7 +134,8 @@ def channels_section(rows: Any) -> Section:
 def table(section: Section) -> str:
     """The figures of one section in lines of at most ``WIDTH`` columns."""
     lines = textwrap.wrap(f"{section.name}: {section.about}", WIDTH, subsequent_indent="  ")
-    lines.append(f"  {'':25}{'limit':>10}{'reached':>11}  {'':15}{'ratio':>6}")
+    if section.figures:
+        lines.append(f"  {'':25}{'limit':>10}{'reached':>11}  {'':15}{'ratio':>6}")
     for figure in section.figures:
         numbers = f"{number(figure.limit):>10}{number(figure.reached):>11}"
         line = f"  {figure.name:<25}{numbers}  {figure.unit:<15}{figure.ratio:6.2f}  {figure.note}"
@@ -194,51 +148,25 @@ def plain_figures(sections: list[Section]) -> list[dict[str, Any]]:
     return [{"section": section.name, **asdict(figure)} for section in sections for figure in section.figures]
 
 
-def describe_machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     """What the figures depend on."""
-    return {
-        "cpu": cpu_model(),
-        "cores": available_cores(),
-        "load_before": os.getloadavg()[0],
-        "system": f"{platform.system()} {platform.machine()}",
-        "versions": {
-            "spreeze_zmq": spreeze_zmq.__version__,
-            "python": platform.python_version(),
-            **{name: package_version(name) for name in PACKAGES},
-        },
-    }
+    found = machine_cache.machine()
+    versions = {"python": platform.python_version(), **found.pop("packages"), "pyzmq": version("pyzmq")}
+    system = f"{platform.system()} {platform.machine()}"
+    return {**found, "load_before": os.getloadavg()[0], "system": system, "versions": versions}
 
 
 def machine_line(machine: dict[str, Any]) -> str:
     """The machine in words; a load that others make is mentioned, since it moves every rate."""
     cores, load = machine["cores"], machine["load_before"]
-    text = f"{machine['cpu']}, {cores} core{'s' if cores != 1 else ''}, {machine['system']}; " + ", ".join(
-        f"{name} {installed}" for name, installed in machine["versions"].items()
-    )
-    lines = textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+    parts = [machine["cpu"], f"{cores} core{'s' if cores != 1 else ''}", *machine["gpus"], machine["system"]]
+    installed = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    lines = textwrap.wrap(f"{', '.join(parts)}; {installed}", WIDTH, subsequent_indent="  ")
     if load > 0.5:
         lines.append(
             f"  load average {load:.1f} before the start: something else runs here, which moves the rates"
         )
     return "\n".join(lines)
-
-
-def cpu_model() -> str:
-    """As the kernel names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown CPU"
-
-
-def package_version(name: str) -> str:
-    """Of an installed package, without importing it."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 @contextmanager

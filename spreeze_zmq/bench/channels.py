@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
+import zmq
 
-from spreeze_zmq.bench import bare as bench_bare
+from spreeze_zmq.bench.figures import TURN_S, Figure, Job, Rate, Section, Way, by_clock, in_turn, paired
 from spreeze_zmq.channels import Puller, Pusher, SocketFolder
 from spreeze_zmq.errors import PeerTimeout
 from spreeze_zmq.wire import Message
@@ -26,78 +25,54 @@ MIN_QUEUED, MAX_QUEUED = 4, 1000
 MAX_QUEUED_BYTES = 1 << 18
 TIMEOUT_S = 10.0
 TURN_TIMEOUT_S = 30.0
-#: Length of one turn; the two take turns, so that what else the machine does falls on both alike.
-TURN_S = 0.3
+ROUNDS = 2
 FIRST_GUESS_BYTES_PER_S = 1e9
 FIRST_GUESS_MESSAGES_PER_S = 30_000
 
-Way = Literal["bare", "channel"]
 
-
-@dataclass(frozen=True)
-class Row:
-    """What moved for one size of message.
-
-    Attributes:
-        message_bytes: size of the array in each message.
-        bare_per_s: messages/s of bare pyzmq, the median over the turns.
-        channel_per_s: messages/s of Pusher to Puller, likewise.
-        ratio: the median of the ratios of neighbouring turns.
-    """
-
-    message_bytes: int
-    bare_per_s: float
-    channel_per_s: float
-    ratio: float
-
-    @property
-    def bare_gb_per_s(self) -> float:
-        """GB/s of bare pyzmq."""
-        return self.bare_per_s * self.message_bytes / 1e9
-
-    @property
-    def channel_gb_per_s(self) -> float:
-        """GB/s of the channel."""
-        return self.channel_per_s * self.message_bytes / 1e9
-
-
-def measure(sizes: Sequence[int] = SIZES, seconds: float = 4.0) -> list[Row]:
-    """Measure each size for about ``seconds``, bare pyzmq and the channel in turn, two processes over ipc.
+def measure(job: Job) -> Section:
+    """Measure each size, bare pyzmq and the channel in turn, between two processes over ipc, for about
+    ``job.seconds``; environment and device play no part.
 
     Raises:
         PeerTimeout: the sending process did not deliver.
     """
     folder = SocketFolder.create("bench")
     try:
-        return [_measure_size(folder, size, max(2, round(seconds / (2 * TURN_S)))) for size in sizes]
+        figures = [measure_size(folder, size, job.seconds / len(SIZES)) for size in SIZES]
     finally:
         folder.remove()
+    return Section("channels", "push to pull between two processes over ipc; limit: bare pyzmq", figures)
 
 
-def _measure_size(folder: SocketFolder, size: int, num_pairs: int) -> Row:
-    rates: dict[Way, list[float]] = {"bare": [], "channel": []}
-    guess = min(FIRST_GUESS_BYTES_PER_S / size, FIRST_GUESS_MESSAGES_PER_S)
-    for pair in range(num_pairs + 1):
-        ways: tuple[Way, Way] = ("bare", "channel") if pair % 2 else ("channel", "bare")
-        for way in ways:
-            num_messages = max(20, int(TURN_S * (rates[way][-1] if rates[way] else guess)))
-            rates[way].append(_turn(folder, way, size, num_messages))
-    bare_rates, channel_rates = rates["bare"][1:], rates["channel"][1:]  # the first pair only warms up
-    return Row(
-        message_bytes=size,
-        bare_per_s=statistics.median(bare_rates),
-        channel_per_s=statistics.median(channel_rates),
-        ratio=statistics.median(
-            ours / theirs for ours, theirs in zip(channel_rates, bare_rates, strict=True)
-        ),
-    )
+def measure_size(folder: SocketFolder, size: int, seconds: float) -> Figure:
+    """Messages/s with an array of ``size`` bytes in each, of bare pyzmq and of Pusher to Puller."""
+    ways = {way: stream(folder, way, size) for way in ("bare", "channel")}
+    rates = by_clock(in_turn(ways, seconds, ROUNDS, TURN_S))
+    name = f"{size >> 20} MB messages" if size >= 1 << 20 else f"{size >> 10} KB messages"
+    figure = paired(name, "messages/s", rates["bare"], rates["channel"])
+    bare, channel = figure.limit * size / 1e9, figure.reached * size / 1e9
+    details = {"message_bytes": size, "limit_gb_per_s": bare, "reached_gb_per_s": channel}
+    return replace(figure, note=f"{channel:.2f} of {bare:.2f} GB/s", details=details)
 
 
-def _turn(folder: SocketFolder, way: Way, size: int, num_messages: int) -> float:
+def stream(folder: SocketFolder, way: str, size: int) -> Way:
+    """Each turn sends what takes about so long at the rate of the turn before."""
+    per_s = min(FIRST_GUESS_BYTES_PER_S / size, FIRST_GUESS_MESSAGES_PER_S)
+
+    def turn(turn_s: float) -> Rate:
+        nonlocal per_s
+        per_s = send_and_receive(folder, way, size, max(20, int(turn_s * per_s)))
+        return Rate(per_s, 0.0)
+
+    return turn
+
+
+def send_and_receive(folder: SocketFolder, way: str, size: int, num_messages: int) -> float:
     """Messages/s of one stream, from its first message to its last; starting the processes is not in it."""
     endpoint = folder.endpoint(f"{way}-{secrets.token_hex(4)}")
-    sender = _start("send", way, endpoint, size, num_messages)
-    receiver = _start("receive", way, endpoint, size, num_messages)
+    sender = start("send", way, endpoint, size, num_messages)
+    receiver = start("receive", way, endpoint, size, num_messages)
     try:
         said, _ = receiver.communicate(timeout=TURN_TIMEOUT_S)
         return float(said)
@@ -110,9 +85,9 @@ def _turn(folder: SocketFolder, way: Way, size: int, num_messages: int) -> float
             process.communicate()
 
 
-def _start(act: str, way: Way, endpoint: str, size: int, num_messages: int) -> subprocess.Popen[str]:
+def start(act: str, way: str, endpoint: str, size: int, num_messages: int) -> subprocess.Popen[str]:
     """One of the two processes, set up as the launcher sets up a learner."""
-    from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY  # not at the top: the processes do without
+    from spreeze_zmq.bench.isolated import environment  # not at the top: the processes do without torch
 
     arguments = [act, way, endpoint, str(size), str(num_messages)]
     return subprocess.Popen(
@@ -120,8 +95,11 @@ def _start(act: str, way: Way, endpoint: str, size: int, num_messages: int) -> s
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **KEEP_FREED_MEMORY, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, **environment()},
     )
+
+
+# --- the processes --------------------------------------------------------------------------------
 
 
 def high_water_mark(size: int) -> int:
@@ -129,9 +107,18 @@ def high_water_mark(size: int) -> int:
     return max(MIN_QUEUED, min(MAX_QUEUED, MAX_QUEUED_BYTES // size))
 
 
-def _receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
-    """The receiving process: takes everything and says how many a second."""
-    pull = _bare_pull(endpoint, size) if way == "bare" else _channel_pull(endpoint, size)
+def bare_socket(kind: int, size: int) -> zmq.Socket[bytes]:
+    """Plain pyzmq with the settings that move most."""
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+    socket.hwm = high_water_mark(size)
+    socket.sndtimeo = socket.rcvtimeo = socket.linger = int(1000 * TIMEOUT_S)
+    socket.copy_threshold = 0
+    return socket
+
+
+def receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
+    """Take everything, and print how many a second."""
+    pull = bare_pull(endpoint, size) if way == "bare" else channel_pull(endpoint, size)
     pull()
     began_s = time.perf_counter()
     for _ in range(num_messages - 1):
@@ -139,11 +126,15 @@ def _receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
     print((num_messages - 1) / (time.perf_counter() - began_s))
 
 
-def _bare_pull(endpoint: str, size: int) -> Callable[[], object]:
-    return bench_bare.Puller(endpoint, high_water_mark(size), TIMEOUT_S).pull
+def bare_pull(endpoint: str, size: int) -> Callable[[], object]:
+    """Of bare pyzmq."""
+    socket = bare_socket(zmq.PULL, size)
+    socket.bind(endpoint)
+    return lambda: socket.recv_multipart(copy=False)
 
 
-def _channel_pull(endpoint: str, size: int) -> Callable[[], object]:
+def channel_pull(endpoint: str, size: int) -> Callable[[], object]:
+    """Of the channel."""
     puller = Puller(endpoint, bind=True, high_water_mark=high_water_mark(size))
 
     def pull() -> Message:
@@ -155,15 +146,17 @@ def _channel_pull(endpoint: str, size: int) -> Callable[[], object]:
     return pull
 
 
-def _send(way: str, endpoint: str, size: int, num_messages: int) -> None:
-    """The sending process: every message the same array, as bare and as channel."""
+def send(way: str, endpoint: str, size: int, num_messages: int) -> None:
+    """Send the same array in every message, in either way without a copy, until stdin is closed."""
     array = np.zeros(size // 4, np.float32)
-    mark = high_water_mark(size)
-    sent: object
     if way == "bare":
-        sent = bench_bare.send(endpoint, array.data.cast("B"), num_messages, mark, TIMEOUT_S)
+        socket, header = bare_socket(zmq.PUSH, size), b"h" * 170
+        socket.connect(endpoint)
+        for _ in range(num_messages):
+            socket.send(header, zmq.SNDMORE)
+            socket.send(array.data.cast("B"), copy=False)
     else:
-        sent = pusher = Pusher(endpoint, sender="bench-0", incarnation=1, high_water_mark=mark)
+        pusher = Pusher(endpoint, sender="bench-0", incarnation=1, high_water_mark=high_water_mark(size))
         counts = {"version": 1, "critic_updates": 1, "env_steps": 1}
         message = Message("critic", counts, {"parameters": array})
         for _ in range(num_messages):
@@ -171,9 +164,8 @@ def _send(way: str, endpoint: str, size: int, num_messages: int) -> None:
                 raise PeerTimeout("bench", "its receiver", f"a place on {endpoint}", TIMEOUT_S)
     # Not to leave before all is taken: a receiver whose queue is full loses what the kernel still holds.
     sys.stdin.read()
-    del sent
 
 
 if __name__ == "__main__":
-    act = _send if sys.argv[1] == "send" else _receive
+    act = send if sys.argv[1] == "send" else receive
     act(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

@@ -1,4 +1,4 @@
-"""What the sections of ``spreeze bench`` share: rates measured in turn, and the figures that come of them."""
+"""What the sections of ``spreeze bench`` share: rates measured in turn, and the figures made of them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,27 @@ class Rate(NamedTuple):
     per_cpu_s: float
 
 
-#: Runs for about so many seconds and tells its rate.
+#: Runs for about as many seconds as it is given and returns its rate.
 Way = Callable[[float], Rate]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a section is to measure.
+
+    Attributes:
+        env_id: the environment.
+        algorithm: whose policy acts and whose updates are measured.
+        seconds: how long to measure, about.
+        device: of learner and replay: ``"cpu"`` or ``"cuda:0"``.
+        shipped: measure each shipped algorithm by one line as well.
+    """
+
+    env_id: str
+    algorithm: str
+    seconds: float
+    device: str = "cpu"
+    shipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +108,12 @@ def in_turn(
     return {name: measured[1:] for name, measured in rates.items()}
 
 
-def repeated(step: Callable[[], object], amount: int, turn_s: float) -> Rate:
+def by_clock(rates: Mapping[str, Sequence[Rate]]) -> dict[str, list[float]]:
+    """The rates of each way by the clock on the wall."""
+    return {name: [rate.per_s for rate in measured] for name, measured in rates.items()}
+
+
+def repeated(step: Callable[[], object], amount: float, turn_s: float) -> Rate:
     """The rate of a step that does ``amount`` at once, repeated for at least ``turn_s``, in this process."""
     count = 0
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
@@ -100,10 +124,8 @@ def repeated(step: Callable[[], object], amount: int, turn_s: float) -> Rate:
     return Rate(count * amount / passed_s, count * amount / cpu_s)
 
 
-def typical(step: Callable[[], object], amount: int, turn_s: float) -> Rate:
-    """As ``repeated``, by the median duration of a step: those in which the machine did something else do not
-    count.
-    """
+def typical(step: Callable[[], object], amount: float, turn_s: float) -> Rate:
+    """As ``repeated``, by the median duration of a step: one that the machine interrupted does not count."""
     times_s: list[tuple[float, float]] = []
     ends_s = time.perf_counter() + turn_s
     while not times_s or time.perf_counter() < ends_s:

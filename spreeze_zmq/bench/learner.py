@@ -1,306 +1,222 @@
-"""The learners in ``spreeze bench``: updates of both halves beside the matrix products that they need.
+"""The learners in ``spreeze bench``: updates of any algorithm beside the matrix products that they need.
 
 Everything runs in a process of its own, with the environment that the launcher gives to learners.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import statistics
-import sys
-import tempfile
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms.interface import CriticHalf, PolicyHalf
-from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
-from spreeze_zmq.bench.figures import Figure, Rate, Section, Way, in_turn, number, paired, typical
-from spreeze_zmq.bench.replay import measure_feeding
-from spreeze_zmq.bench.update_arithmetic import (
-    HIDDEN_SIZES,
-    actor_flops,
-    critic_flops,
-    network_widths,
-)
+from spreeze_zmq.algorithms import Algorithm
+from spreeze_zmq.algorithms.precision import has_bf16
+from spreeze_zmq.bench import isolated
+from spreeze_zmq.bench.figures import Figure, Job, Section, Way, by_clock, in_turn, number, paired
+from spreeze_zmq.bench.trial import Step, Trial, is_tuned, make_trial, random_batch, timed
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import ComponentFailed, PeerTimeout
-from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor
+from spreeze_zmq.errors import InvalidEnvironment
 
-if TYPE_CHECKING:
-    import torch
+__all__ = ["figures", "measure", "random_batch"]
 
-    from spreeze_zmq.replay import Batch
-
-BATCH_SIZES = (256, 1024, 8192)
-#: The largest batch takes part where a section lasts at least so long: five rounds of it take 2 s.
+BATCH_SIZES = {"cpu": (256, 1024, 8192), "cuda": (1024, 8192, 32_768, 131_072)}
+#: The largest batch takes part on a CPU where a section lasts at least this long: its five rounds take 2 s.
 SECONDS_FOR_ALL = 5.0
-ROUNDS = 5
+#: Where each shipped algorithm is measured that cannot act in the environment that was asked for.
+SUITABLE = ("HalfCheetah-v5", "CartPole-v1")
+ROUNDS, COMPARED_ROUNDS = 5, 3
 #: Of one way: the clock of a core with neighbours changes by a quarter within a second.
 TURN_S = 0.1
-#: Rows of larger batches are multiplied faster so many at a time. The limit of the hidden layer is the better
-#: of the whole batch and the last of these, that of all products the best of these.
-IN_CACHE = (256, 1024)
-#: Of the time, for comparing with plain PyTorch and with fp32, and for feeding the learner from its replay.
-CONTEXT_SHARE = 0.4
-#: Beyond the time that was asked for, until the process counts as hung.
-TIMEOUT_S = 60.0
+#: Units on both sides of the layer whose products are the limit of a core.
+WIDTH = 256
+#: Rows of larger batches are multiplied faster a part at a time: the limit is the better of the whole batch
+#: and this many.
+IN_CACHE = 1024
+#: Rows and columns of the product that shows the peak of a GPU.
+PEAK_SIZE = 8192
 
 
-# --- measured in the learners' process ------------------------------------------------------------
-
-
-def run(env_id: str, seconds: float, batch_sizes: Sequence[int]) -> list[Figure]:
-    """Measure every precision that this CPU has, at each batch size, for about ``seconds`` altogether."""
-    import torch
-
-    from spreeze_zmq.algorithms.precision import has_bf16
-    from spreeze_zmq.bench.plain import PlainSAC, measure_beside_plain
-
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)  # as in a learner
-    spec = envs.probe(env_id)
-    precisions = ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
-    share_s = (1.0 - CONTEXT_SHARE) * seconds / (len(precisions) * len(batch_sizes))
-    figures = [
-        figure
-        for precision in precisions
-        for batch_size in batch_sizes
-        for figure in measure_one(spec, precision, batch_size, share_s)
-    ]
-    share_s = CONTEXT_SHARE * seconds / (len(precisions) * len(batch_sizes) + 1)
-    for batch_size in batch_sizes:
-        critic, actor = make_halves(spec, precisions[-1], batch_size)
-        batch, plain = random_batch(spec, batch_size), PlainSAC(**network_widths(spec))
-        figures.append(measure_beside_plain(plain, critic, actor, batch, precisions[-1], share_s))
-        if len(precisions) > 1:
-            figures.append(measure_over_fp32(spec, critic, batch, precisions[-1], share_s))
-    what = f"{precisions[-1]}, batch {batch_sizes[-1]}"
-    return figures + measure_feeding(spec, critic.update, batch, what, share_s)
-
-
-def make_halves(spec: EnvironmentSpec, precision: str, batch_size: int) -> tuple[CriticHalf, PolicyHalf]:
-    """SAC with two hidden layers."""
-    algorithm = algorithms.get("sac")
-    options = algorithm.Options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
-    return algorithms.make("critic", algorithm, options, spec, "cpu", 1), algorithms.make(
-        "policy", algorithm, options, spec, "cpu", 1
+def measure(job: Job) -> Section:
+    """Measure updates for about ``job.seconds``; raises as :func:`isolated.figures_of`."""
+    where = "on one core" if job.device == "cpu" else f"on {job.device}"
+    size = f"{PEAK_SIZE} x {PEAK_SIZE}" if job.device != "cpu" else f"a layer of {WIDTH} x {WIDTH}"
+    about = (
+        f"updates alone {where} of batches at hand, trained transitions counted once; limit: matrix products "
+        f"of {size}; {job.algorithm} in {job.env_id}"
     )
+    if job.shipped:
+        about += ", first each shipped algorithm at its own batch size"
+    return Section("learner", about, isolated.figures_of("learner", job))
 
 
-def measure_one(spec: EnvironmentSpec, precision: str, batch_size: int, seconds: float) -> list[Figure]:
-    """Both halves at one batch size and precision, in turn with the limit, and with their own products alone;
-    in fp32 plain PyTorch too.
-    """
-    from spreeze_zmq.bench.bare_products import update_products
-    from spreeze_zmq.bench.plain import PlainSAC
-
-    critic, actor = make_halves(spec, precision, batch_size)
-    batch = random_batch(spec, batch_size)
-    widths, num_actions = network_widths(spec), math.prod(spec.action_shape)
-    counted = {
-        "critic": critic_flops(batch_size, **widths),
-        "actor": actor_flops(batch_size, **widths, num_actions=num_actions),
-    }
-    what, flops = f"{precision}, batch {batch_size}", sum(counted.values())
-    blocks = sorted({min(batch_size, rows) for rows in IN_CACHE})
-    limits = {f"limit of {rows} rows": bare(rows, precision) for rows in {batch_size, blocks[-1]}}
-    ways: dict[str, Way] = {
-        **limits,
-        "critic": lambda turn_s: typical(lambda: critic.update(batch), 1, turn_s),
-        "actor": lambda turn_s: typical(lambda: actor.update(batch.obs), 1, turn_s),
-    }
-    own: dict[str, Way] = {}
-    for rows in blocks:
-        products = update_products(rows, precision, **widths, num_actions=num_actions)
-        own[f"products of {rows} rows"] = partial(typical, products, flops * rows // batch_size)
-    ways |= own
-    if precision == "fp32":
-        plain = PlainSAC(**widths, fused=True)
-        ways["plain"] = lambda turn_s: typical(lambda: plain.update(batch), 1, turn_s)
-    rates = in_turn(ways, seconds, ROUNDS, TURN_S)
-    updates = {half: [rate.per_s for rate in rates[half]] for half in counted}
-    limit, best_own = best_of(rates, limits), best_of(rates, own)
-    figures = update_figures(what, batch_size, limit, counted, updates)
-    figure = paired(f"products, {what}", "GFLOP/s", best_own, together(counted, updates), 1e-9)
-    figures.append(replace(figure, note="limit: all products of both at their own shapes, alone"))
-    if "plain" in rates:
-        reached = [flops * rate.per_s for rate in rates["plain"]]
-        figure = paired(f"plain both, {what}", "GFLOP/s", limit, reached, 1e-9)
-        figures.append(replace(figure, note="eager PyTorch with fused Adam, for comparison"))
-    return figures
+def figures(job: Job) -> list[Figure]:
+    """Every precision that the device has at each batch size; to be called in a learner's process."""
+    kind, spec = algorithms.get(job.algorithm), envs.probe(job.env_id)
+    combinations = [(precision, size) for precision in precisions(job.device) for size in batch_sizes(job)]
+    shipped = suited(job.env_id) if job.shipped else {}
+    share_s = job.seconds / (2 * len(combinations) + len(shipped))
+    found = [measure_shipped(name, env_id, job.device, share_s) for name, env_id in shipped.items()]
+    for precision, size in combinations:
+        trial = make_trial(kind, spec, job.device, batch_size=size, precision=precision)
+        found += measure_updates(trial, share_s)
+        found += measure_beside_others(trial, kind, spec, share_s)
+    return found
 
 
-def measure_over_fp32(
-    spec: EnvironmentSpec, critic: CriticHalf, batch: Batch, precision: str, seconds: float
-) -> Figure:
-    """The critics' update in a shorter format, in turn with the same in float32."""
-    batch_size = len(batch.reward)
-    exact, _ = make_halves(spec, "fp32", batch_size)
-    ways: dict[str, Way] = {
-        "exact": lambda turn_s: typical(lambda: exact.update(batch), batch_size, turn_s),
-        "shorter": lambda turn_s: typical(lambda: critic.update(batch), batch_size, turn_s),
-    }
-    rates = in_turn(ways, seconds, ROUNDS, TURN_S)
-    per_s = {way: [rate.per_s for rate in rates[way]] for way in ways}
-    figure = paired(f"over fp32, batch {batch_size}", "transitions/s", per_s["exact"], per_s["shorter"])
-    return replace(figure, note=f"{precision}, critic; limit: the same in fp32")
+def precisions(device: str) -> tuple[str, ...]:
+    """What is measured: fp32 on a CPU, and the formats that multiply faster."""
+    if device != "cpu":
+        return ("bf16", "tf32")
+    return ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
+
+
+def batch_sizes(job: Job) -> tuple[int, ...]:
+    """What is measured on the device."""
+    if job.device != "cpu" or job.seconds >= SECONDS_FOR_ALL:
+        return BATCH_SIZES["cpu" if job.device == "cpu" else "cuda"]
+    return BATCH_SIZES["cpu"][:-1]
+
+
+def suited(env_id: str) -> dict[str, str]:
+    """For each shipped algorithm the environment to measure it in: ``env_id`` where it can act there."""
+    found = {}
+    for name in algorithms.names():
+        kind = algorithms.get(name)
+        for candidate in (env_id, *SUITABLE):
+            try:
+                kind.check(envs.probe(candidate), kind.Options())
+            except InvalidEnvironment:
+                continue
+            found[name] = candidate
+            break
+    return found
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def measure_shipped(name: str, env_id: str, device: str, seconds: float) -> Figure:
+    """What all halves of a shipped algorithm train together, one after the other, with default options."""
+    trial = make_trial(algorithms.get(name), envs.probe(env_id), device)
+    measured = measure_updates(trial, seconds)
+    halves = [figure.details["updates_per_s"] for figure in measured[-len(trial.steps) :]]
+    label = f"{name} {trial.options.batch_size}, {env_id}"
+    note = " + ".join(f"{per_s:,.0f}" for per_s in halves) + " updates/s"
+    return replace(measured[0], name=label, note=note)
+
+
+def measure_updates(trial: Trial, seconds: float) -> list[Figure]:
+    """Both halves after one another, if there are two, then each, in turn with the limit."""
+    limits = limit_ways(trial)
+    rates = by_clock(in_turn({**limits, **half_ways(trial)}, seconds, ROUNDS, TURN_S))
+    limit = max((rates[name] for name in limits), key=statistics.median)
+    return update_figures(trial, limit, {part: rates[part] for part in trial.steps})
 
 
 def update_figures(
-    what: str,
-    batch_size: int,
-    limits: Sequence[float],
-    counted: Mapping[str, int],
-    updates: Mapping[str, Sequence[float]],
+    trial: Trial, limits: Sequence[float], rates: Mapping[str, Sequence[float]]
 ) -> list[Figure]:
     """What the table says of one batch size and precision.
 
     Args:
-        what: names both.
-        batch_size: transitions in an update.
-        limits: FLOP/s of the bare products, one for each round.
-        counted: FLOP of one update of each half.
-        updates: updates/s of each half, one for each round.
+        trial: what was measured.
+        limits: FLOP/s of the limit, one for each round.
+        rates: by part, the transitions/s that it trained, one for each round.
     """
-    both = paired(f"both, {what}", "GFLOP/s", limits, together(counted, updates), 1e-9)
-    figures = [replace(both, note="critic, then actor")]
-    for half, flops in counted.items():
-        per_s = statistics.median(updates[half])
-        frames = paired(
-            f"{half}, {what}",
-            "transitions/s",
-            [limit / flops for limit in limits],
-            updates[half],
-            batch_size,
-        )
-        note = f"{number(per_s)} updates/s, {flops / 1e6:,.0f} MFLOP"
-        details = {"updates_per_s": per_s, "flops_per_update": flops, "batch_size": batch_size}
-        figures.append(replace(frames, note=note, details=details))
-    return figures
+    series = {"both": together(trial, rates)} if len(rates) > 1 else {}
+    flops = {**trial.flops, "both": sum(trial.shares[part] * trial.flops[part] for part in rates)}
+    made = []
+    for name, reached in {**series, **rates}.items():
+        label = f"{name}, {trial.precision}, batch {trial.options.batch_size}"
+        figure = paired(label, "transitions/s", [limit / flops[name] for limit in limits], reached)
+        updates = figure.reached / trial.options.batch_size
+        peak = statistics.median(limits)
+        details = {
+            "updates_per_s": updates,
+            "flops_per_update": flops[name] * trial.options.batch_size,
+            "batch_size": trial.options.batch_size,
+            "limit_flops_per_s": peak,
+        }
+        note = f"{number(updates)} updates/s"
+        if name == "both":
+            scale, unit = (1e-12, "TFLOP/s") if peak > 1e13 else (1e-9, "GFLOP/s")
+            note = f"{number(scale * figure.reached * flops[name])} of {number(scale * peak)} {unit}"
+        made.append(replace(figure, note=note, details=details))
+    return made
 
 
-def best_of(rates: Mapping[str, Sequence[Rate]], names: Iterable[str]) -> list[float]:
-    """The rates of the best of these ways, by their medians."""
-    series = ([rate.per_s for rate in rates[name]] for name in names)
-    return max(series, key=statistics.median)
-
-
-def together(counted: Mapping[str, int], updates: Mapping[str, Sequence[float]]) -> list[float]:
-    """FLOP/s of one half after the other, one for each round; arguments as of ``update_figures``."""
-    flops = sum(counted.values())
-    return [flops / sum(1.0 / rate for rate in rates) for rates in zip(*updates.values(), strict=True)]
-
-
-def bare(num_rows: int, precision: str) -> Way:
-    """The bare products of so many rows at a time; their rate is in FLOP/s."""
-    from spreeze_zmq.bench.bare_products import hidden_products
-
-    products, flops = hidden_products(num_rows, precision)
-    return lambda turn_s: typical(products, flops, turn_s)
-
-
-def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:
-    """Transitions at hand, so that drawing them from a replay is not in the figures."""
-    import torch
-
-    from spreeze_zmq.replay import Batch
-
-    generator = torch.Generator().manual_seed(1)
-
-    def observations() -> torch.Tensor:
-        obs = torch.randn(batch_size, *spec.obs_shape, generator=generator)
-        return obs.mul_(32).add_(128).clamp_(0, 255).to(torch.uint8) if spec.obs_dtype == "uint8" else obs
-
-    low, high = torch.from_numpy(spec.action_low), torch.from_numpy(spec.action_high)
-    return Batch(
-        obs=observations(),
-        action=low + (high - low) * torch.rand(batch_size, *spec.action_shape, generator=generator),
-        reward=torch.randn(batch_size, generator=generator),
-        discount=torch.full((batch_size,), 0.99),
-        next_obs=observations(),
-    )
-
-
-# --- the process ----------------------------------------------------------------------------------
-
-
-def measure(env_id: str, seconds: float, batch_sizes: Sequence[int] = (), device: str = "cpu") -> Section:
-    """Measure the updates in a process of their own for about ``seconds``.
-
-    Args:
-        env_id: gives the widths of observations and actions.
-        seconds: for all batch sizes and precisions together.
-        batch_sizes: ``BATCH_SIZES`` as far as there is time, where none are given; on a GPU those of
-            ``bench_cuda``.
-        device: as torch names it.
-
-    Raises:
-        ComponentFailed: the process ended; holds its last words.
-        PeerTimeout: it did not end.
+def measure_beside_others(
+    trial: Trial, kind: type[Algorithm], spec: EnvironmentSpec, seconds: float
+) -> list[Figure]:
+    """All halves beside the same under autograd, where they are tuned, and beside the same in float32, each
+    in turn with it.
     """
-    sizes = batch_sizes
-    if device == "cpu" and not sizes:
-        sizes = [size for size in BATCH_SIZES if size < 4096 or seconds >= SECONDS_FOR_ALL]
-    with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
-        path = Path(folder) / "figures.json"
-        arguments = (env_id, str(seconds), ",".join(map(str, sizes)), device, str(path))
-        spec = ProcessSpec(
-            name="learner-0",
-            role="critic_learner",
-            command=(sys.executable, "-m", "spreeze_zmq.bench.learner", *arguments),
-            log_path=Path(folder) / "learner-0.log",
-            environment=KEEP_FREED_MEMORY,
-            threads=1,
-        )
-        run_to_end(spec, seconds + TIMEOUT_S)
-        figures = [Figure(**fields) for fields in json.loads(path.read_text())]
-    about = f"{env_id}, sac, 2 x 256 units, updates alone on one core; limit: products of the hidden layer"
-    if device != "cpu":
-        about = (
-            f"{env_id}, sac, 2 x 256 units, on {device}, batches drawn from a full replay there; limit: a "
-            "product of 8192 x 8192"
-        )
-    return Section("learner", about, figures)
+    options = {"batch_size": trial.options.batch_size, "precision": trial.precision}
+    others = {"autograd": {**options, "use_tuned": False}} if is_tuned(kind, trial.options) else {}
+    if trial.device == "cpu" and trial.precision != "fp32":
+        others["fp32"] = {**options, "precision": "fp32"}
+    trials = {name: make_trial(kind, spec, trial.device, **changed) for name, changed in others.items()}
+    ways = half_ways(trial)
+    for name, other in trials.items():
+        ways |= {f"{name} {part}": way for part, way in half_ways(other).items()}
+    if not trials:
+        return []
+    rates = by_clock(in_turn(ways, seconds, COMPARED_ROUNDS, TURN_S))
+    ours = together(trial, {part: rates[part] for part in trial.steps})
+    made = []
+    for name, other in trials.items():
+        theirs = together(other, {part: rates[f"{name} {part}"] for part in other.steps})
+        label = f"over {name}, {trial.precision} {trial.options.batch_size}"
+        limit = "use_tuned = false" if name == "autograd" else "fp32"
+        made.append(replace(paired(label, "transitions/s", theirs, ours), note=f"limit: {limit}"))
+    return made
 
 
-def run_to_end(spec: ProcessSpec, timeout_s: float) -> None:
-    """Run one process until it ends of itself.
+def together(trial: Trial, rates: Mapping[str, Sequence[float]]) -> list[float]:
+    """Transitions/s of all halves after one another, each transition counted once, one for each round."""
+    shares = [trial.shares[part] for part in rates]
+    return [
+        1.0 / sum(share / rate for share, rate in zip(shares, round_, strict=True))
+        for round_ in zip(*rates.values(), strict=True)
+    ]
 
-    Raises:
-        ComponentFailed: it failed; holds its last words.
-        PeerTimeout: it still ran after ``timeout_s``; it is killed.
+
+# --- ways -----------------------------------------------------------------------------------------
+
+
+def half_ways(trial: Trial) -> dict[str, Way]:
+    """By part: transitions/s that its half trains."""
+    return {part: timed(step, trial.transitions, trial.device) for part, step in trial.steps.items()}
+
+
+def limit_ways(trial: Trial) -> dict[str, Way]:
+    """FLOP/s of bare matrix products: the peak of a GPU; on a CPU the three of a hidden layer, forward, and
+    backward to its inputs and to its weights.
     """
-    deadline_s = time.monotonic() + timeout_s
-    with Supervisor() as supervisor:
-        supervisor.end_restarts()
-        supervisor.start(spec)
-        while supervisor.names():
-            for event in supervisor.poll():
-                if isinstance(event, Exited) and event.code != 0:
-                    raise ComponentFailed(f"{event}\n{event.words}")
-            if time.monotonic() > deadline_s:
-                raise PeerTimeout("bench", spec.name, "its figures", timeout_s)
-            time.sleep(0.02)
+    dtype = torch.bfloat16 if trial.precision == "bf16" else torch.float32
+    if trial.device != "cpu":
+        left, right, product = (
+            torch.randn(PEAK_SIZE, PEAK_SIZE, device=trial.device).to(dtype) for _ in range(3)
+        )
+        step = partial(torch.mm, left, right, out=product)
+        return {"limit": timed(step, 2 * PEAK_SIZE**3, trial.device)}
+    batch_size = trial.options.batch_size
+    steps = {rows: layer_products(rows, dtype) for rows in {batch_size, min(batch_size, IN_CACHE)}}
+    return {f"limit of {rows} rows": timed(step, 6 * rows * WIDTH**2, "cpu") for rows, step in steps.items()}
 
 
-def main(arguments: Sequence[str]) -> None:
-    """The process: measure, and write the figures to a file."""
-    env_id, seconds, sizes, device, path = arguments
-    batch_sizes = [int(size) for size in sizes.split(",") if size]
-    if device == "cpu":
-        figures = run(env_id, float(seconds), batch_sizes)
-    else:
-        from spreeze_zmq.bench import cuda as bench_cuda
+def layer_products(rows: int, dtype: torch.dtype) -> Step:
+    """The products of a linear layer on ``[rows, WIDTH]``."""
+    x, gradient, weight = (torch.randn(size, WIDTH).to(dtype) for size in (rows, rows, WIDTH))
+    y, x_gradient, weight_gradient = map(torch.empty_like, (x, x, weight))
 
-        figures = bench_cuda.run(env_id, float(seconds), batch_sizes, device)
-    Path(path).write_text(json.dumps([asdict(figure) for figure in figures]))
+    def step() -> None:
+        torch.mm(x, weight.T, out=y)
+        torch.mm(gradient, weight, out=x_gradient)
+        torch.mm(gradient.T, x, out=weight_gradient)
 
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return step

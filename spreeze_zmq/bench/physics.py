@@ -9,42 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.bench.figures import Rate, repeated
-from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.policy import Policy
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
     from spreeze_zmq.envs.mujoco import MujocoTask
 
-#: Drawn once and used in turn, so that drawing them is not in the figures.
-NUM_ACTIONS = 64
 #: The bare physics takes each of its steps from a state that the engine stepped from, with the same action:
 #: by itself it would measure robots that have fallen and were not reset. To put the state there is cheap.
 NUM_STATES = 256
 
 
-def random_actions(spec: EnvironmentSpec, num_envs: int) -> list[NDArray[Any]]:
-    """``NUM_ACTIONS`` batches ``[num_envs, *action]``, uniform within the bounds."""
-    rng = np.random.default_rng(0)
-    shape = (NUM_ACTIONS, num_envs, *spec.action_shape)
-    if spec.action_kind != "box":
-        return list(rng.integers(spec.action_sizes, size=shape))
-    assert spec.action_low is not None, "a box has bounds"
-    assert spec.action_high is not None
-    return list(rng.uniform(spec.action_low, spec.action_high, shape).astype(np.float32))
-
-
-def policy_actions(env: BatchedEnv, policy: Policy) -> list[NDArray[Any]]:
+def policy_actions(env: BatchedEnv, action_shape: tuple[int, ...], policy: Policy) -> list[NDArray[Any]]:
     """What a policy does from ``reset(seed=0)`` on, for as long as ``bare_mujoco`` takes states.
 
-    A robot that lies on the ground costs more physics than one that random actions throw about: whoever is
-    measured with a policy is measured beside the physics of what the policy does.
+    A robot that lies on the ground costs more physics than one that random actions throw about, so the limit
+    is the physics of what the policy does.
     """
     obs, _ = env.reset(seed=0)
     rng = np.random.default_rng(0)
     actions: list[NDArray[Any]] = []
     for _ in range(NUM_STATES):
-        actions.append(policy.act(obs, rng)[0])
+        drawn = policy.act(obs, rng)[0].reshape(env.num_envs, *action_shape)
+        actions.append(policy.env_action(drawn))
         obs = env.step(actions[-1])[0]
     return actions
 

@@ -1,4 +1,7 @@
-"""What feeding the learners costs in ``spreeze bench``: taking rollouts in and drawing batches."""
+"""The replay in ``spreeze bench``: what it stores and draws beside bare copies, and what feeding costs.
+
+Everything runs in a process of its own, with the environment that the launcher gives to learners.
+"""
 
 from __future__ import annotations
 
@@ -6,72 +9,138 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
-from spreeze_zmq.bench.figures import Figure, Rate, in_turn, paired, repeated
-from spreeze_zmq.envs import EnvironmentSpec
+import torch
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.bench import isolated
+from spreeze_zmq.bench.figures import Figure, Job, Rate, Section, Way, by_clock, in_turn, paired, repeated
+from spreeze_zmq.bench.trial import timed
+from spreeze_zmq.device import WARM_UP_CALLS, Download
 from spreeze_zmq.learner.random_rollout import random_rollout
-
-if TYPE_CHECKING:
-    from spreeze_zmq.replay import Batch, Replay
+from spreeze_zmq.replay import replay_of
 
 INGESTED_PER_S = 30_000
-CAPACITY = 1_000_000
+#: Transitions and bytes in the replay at most.
+CAPACITY, CAPACITY_BYTES = 1_000_000, 1 << 30
 ROUNDS = 5
+#: As a learner publishes by default.
+PUBLISH_INTERVAL_S = 0.05
 
 
-def measure_feeding(
-    spec: EnvironmentSpec, update: Callable[[Batch], object], at_hand: Batch, what: str, seconds: float
-) -> list[Figure]:
-    """Critic updates with their replay beside updates of a batch at hand.
+def measure(job: Job) -> Section:
+    """Measure for about ``job.seconds``; raises as :func:`isolated.figures_of`."""
+    if algorithms.get(job.algorithm).on_policy():
+        return Section("replay", f"{job.algorithm} trains on each rollout when it comes and keeps none", [])
+    about = (
+        f"the critics' of {job.algorithm} in {job.env_id}, full, on {job.device}; limit: bare copies of as "
+        "many bytes, and updates of a batch at hand"
+    )
+    return Section("replay", about, isolated.figures_of("replay", job))
 
-    Args:
-        spec: gives the shapes.
-        update: one critic update.
-        at_hand: a batch; as large ones are drawn.
-        what: names precision and batch size.
-        seconds: for all.
-    """
-    replay, rollout = full_replay(spec), random_rollout(spec)
-    batch_size = len(at_hand.reward)
 
-    def alone(turn_s: float) -> Rate:
-        return repeated(lambda: update(at_hand), 1, turn_s)
+def figures(job: Job) -> list[Figure]:
+    """Storing, drawing, and updates that are fed; to be called in a learner's process."""
+    kind, spec = algorithms.get(job.algorithm), envs.probe(job.env_id)
+    rollout, options = random_rollout(spec), kind.Options()
+    size = options.reference_batch_size if options.batch_size == "auto" else options.batch_size
+    assert rollout.obs is not None
+    assert rollout.action is not None
+    # Two observations, the action, reward and discount.
+    each = 2 * rollout.obs[0, 0].nbytes + rollout.action[0, 0].nbytes + 8
+    rows = max(size, rollout.num_transitions, min(CAPACITY, options.replay_capacity, CAPACITY_BYTES // each))
+    options = replace(options, replay_capacity=rows, learning_starts=1, batch_size=size)
+    replay = replay_of(kind.fields_of("critic"), spec, options, job.device, 1)
+    for _ in range(math.ceil(rows / rollout.num_transitions)):
+        replay.add(rollout)
+    half = algorithms.make("critic", kind, options, spec, job.device, 1)
+    copies = measure_copies(replay, rollout, rows, each, size, job)
+    return copies + measure_fed(half, replay, rollout, size, job)
 
-    def ingesting(turn_s: float) -> Rate:
-        began_s, added = time.perf_counter(), 0
 
-        def step() -> None:
-            nonlocal added
-            while added < INGESTED_PER_S * (time.perf_counter() - began_s):
-                replay.add(rollout)
-                added += rollout.num_transitions
-            update(at_hand)
+def measure_copies(replay: Any, rollout: Any, rows: int, each: int, size: int, job: Job) -> list[Figure]:
+    """Rollouts stored and batches drawn beside as many bytes copied in one piece, and gathered row by row."""
+    columns, stored = math.ceil(each / 4), rollout.num_transitions
+    table = torch.zeros(rows, columns, device=job.device)
+    arrived, drawn = torch.zeros(stored, columns), torch.zeros(size, columns, device=job.device)
+    place = 0
 
-        return repeated(step, 1, turn_s)
+    def copy() -> None:
+        nonlocal place
+        place = place + stored if place + 2 * stored <= rows else 0
+        table[place : place + stored].copy_(arrived)
 
-    def sampling(turn_s: float) -> Rate:
-        return repeated(lambda: update(replay.sample(batch_size)), 1, turn_s)
+    def gather() -> None:
+        torch.index_select(table, 0, torch.randint(rows, (size,), device=job.device), out=drawn)
 
-    ways = {"alone": alone, "ingesting": ingesting, "sampling": sampling}
-    rates = {way: [rate.per_s for rate in rates] for way, rates in in_turn(ways, seconds, ROUNDS).items()}
-    notes = {
-        "ingesting": f"{INGESTED_PER_S:,} transitions/s come in",
-        "sampling": f"drawn out of {CAPACITY:,}",
+    ways = {
+        "copy": timed(copy, stored, job.device, repeated),
+        "store": timed(lambda: replay.add(rollout), stored, job.device, repeated),
+        "gather": timed(gather, size, job.device, repeated),
+        "draw": timed(lambda: replay.sample(size), size, job.device, repeated),
     }
+    rates, unit = by_clock(in_turn(ways, job.seconds / 2, ROUNDS)), "transitions/s"
+    storing = paired(f"storing, {stored} at once", unit, rates["copy"], rates["store"])
+    drawing = paired(f"drawing, batch {size}", unit, rates["gather"], rates["draw"])
+    return [replace(storing, note=f"of {rows:,}"), replace(drawing, note=f"{each:,} bytes each")]
+
+
+def measure_fed(half: Any, replay: Any, rollout: Any, size: int, job: Job) -> list[Figure]:
+    """Critic updates between which something else is done, beside updates alone."""
+    at_hand = replay.sample(size)  # in the replay's own memory, which a CUDA graph is recorded for
+    for _ in range(WARM_UP_CALLS + 2 if job.device != "cpu" else 1):
+        half.update(at_hand)
+    download, owed, since_s = Download(torch.device(job.device)), 0.0, 0.0
+    download.start(half.weights)
+
+    def draw(passed_s: float) -> None:
+        replay.sample(size)
+        if replay.prioritized:
+            replay.prioritize(half.priorities())
+
+    def take_in(passed_s: float) -> None:
+        nonlocal owed
+        owed += INGESTED_PER_S * passed_s
+        while owed > 0:
+            replay.add(rollout)
+            owed -= rollout.num_transitions
+
+    def publish(passed_s: float) -> None:
+        nonlocal since_s
+        since_s += passed_s
+        if since_s >= PUBLISH_INTERVAL_S and download.ready():
+            download.array()
+            download.start(half.weights)
+            since_s = 0.0
+
+    between: dict[str, tuple[str, Callable[[float], None]]] = {
+        "drawing": ("its batches", draw),
+        "storing": (f"{INGESTED_PER_S:,} transitions/s", take_in),
+        "publishing": (f"every {1000 * PUBLISH_INTERVAL_S:.0f} ms", publish),
+    }
+    ways = {name: updates(half, at_hand, act, job.device) for name, (_, act) in between.items()}
+    ways["alone"] = updates(half, at_hand, lambda passed_s: None, job.device)
+    rates = by_clock(in_turn(ways, job.seconds / 2, ROUNDS))
     return [
-        replace(paired(f"{way}, {what}", "updates/s", rates["alone"], rates[way]), note=note)
-        for way, note in notes.items()
+        replace(paired(f"updates, {name}", "updates/s", rates["alone"], rates[name]), note=note)
+        for name, (note, _) in between.items()
     ]
 
 
-def full_replay(spec: EnvironmentSpec, device: str = "cpu") -> Replay:
-    """A replay that overwrites with every rollout."""
-    from spreeze_zmq.replay import Replay
+def updates(half: Any, batch: Any, between: Callable[[float], None], device: str) -> Way:
+    """Updates of one batch; ``between`` is given the seconds since it was called last."""
 
-    assert spec.action_kind == "box"
-    replay = Replay(CAPACITY, spec.obs_shape, spec.obs_dtype, spec.action_shape, "float32", 0.99, 1, device)
-    rollout = random_rollout(spec)
-    for _ in range(math.ceil(CAPACITY / rollout.num_transitions)):
-        replay.add(rollout)
-    return replay
+    def way(turn_s: float) -> Rate:
+        then_s = time.perf_counter()
+
+        def step() -> None:
+            nonlocal then_s
+            now_s = time.perf_counter()
+            between(now_s - then_s)
+            then_s = now_s
+            half.update(batch)
+
+        return timed(step, 1, device, repeated)(turn_s)
+
+    return way

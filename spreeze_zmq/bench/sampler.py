@@ -6,23 +6,21 @@ is pulled at once. Between its turns it is stopped by a signal, so that nothing 
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
-from numpy.typing import NDArray
 
-from spreeze_zmq import channels, envs, topology
-from spreeze_zmq.bench.figures import Figure, Rate, Section, in_turn, paired, repeated
+from spreeze_zmq import algorithms, channels, envs, topology
+from spreeze_zmq.bench import isolated
+from spreeze_zmq.bench.figures import Figure, Job, Rate, Section, by_clock, in_turn, paired, repeated
 from spreeze_zmq.bench.physics import bare_physics, cycled, policy_actions
-from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy
@@ -32,7 +30,6 @@ from spreeze_zmq.wire import Message
 
 #: Enough that one call of NumPy for each of them is small beside their physics.
 NUM_ENVS = 64
-HIDDEN_SIZES = (256, 256)
 TIMEOUT_S = 30.0
 #: Pulled before a turn is counted: what was under way when the sampler was stopped.
 FLUSH_S = 0.05
@@ -40,51 +37,50 @@ FLUSH_S = 0.05
 MIN_ROLLOUTS = 4
 
 
-def measure(env_id: str, seconds: float) -> Section:
-    """Measure engine and whole sampler beside the bare physics for about ``seconds``.
+def measure(job: Job) -> Section:
+    """Measure engine and whole sampler beside the bare physics for about ``job.seconds``.
 
     Raises:
-        InvalidEnvironment: there is no such environment, or no policy here can act in it.
         ComponentFailed: the sampler ended; holds its last words.
         PeerTimeout: it pushed nothing.
     """
-    plan = topology.load(
-        "halfcheetah",
-        [
-            *(f"run.env={env_id}", "run.name=bench"),
-            *("components.sampler.count=1", f"components.sampler.envs={NUM_ENVS}"),
-        ],
-    )
-    num_envs: int = plan.components["sampler"].options["envs"]
-    env = envs.make(env_id, num_envs, step_info=False)
+    plan = bench_plan(job.env_id, job.algorithm)
+    spec, message = plan.environment, policy_message(plan)
+    env = envs.make(job.env_id, NUM_ENVS, step_info=False)
     try:
-        message = policy_message(plan.environment)
-        actions = policy_actions(env, Policy.from_message(message.fields, message.arrays))
-        limit, limit_name = bare_physics(env, env_id, actions)
+        actions = policy_actions(env, spec.action_shape, Policy.from_message(message.fields, message.arrays))
+        limit, limit_name = bare_physics(env, job.env_id, actions)
         step = cycled(env.step, actions)
-        with running_sampler(plan) as whole:
+        with running_sampler(plan, message) as whole:
             ways = {
                 "limit": limit,
-                "engine": lambda turn_s: repeated(step, num_envs, turn_s),
+                "engine": lambda turn_s: repeated(step, NUM_ENVS, turn_s),
                 "sampler": whole.turn,
             }
-            rates = in_turn(ways, seconds)
+            rates = in_turn(ways, job.seconds)
     finally:
         env.close()
-    about = f"{env_id}, {num_envs} environments on one core; limit: {limit_name}"
+    about = f"{job.env_id}, {NUM_ENVS} environments on one core; limit: {limit_name}; acting: {job.algorithm}"
     return Section("sampler", about, figures(rates, env.backend))
+
+
+def bench_plan(env_id: str, algorithm: str) -> Plan:
+    """A topology of one sampler, with every other default."""
+    run = f"env = {json.dumps(env_id)}\nalgorithm = {json.dumps(algorithm)}"
+    with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
+        path = Path(folder) / "bench.toml"
+        path.write_text(f"[run]\n{run}\n[components.sampler]\ncount = 1\nenvs = {NUM_ENVS}\n")
+        return topology.load(path)
 
 
 def figures(rates: dict[str, list[Rate]], backend: str) -> list[Figure]:
     """What the table says of the rates of ``limit``, ``engine`` and ``sampler``."""
-    by_wall = {name: [rate.per_s for rate in measured] for name, measured in rates.items()}
+    by_wall = by_clock(rates)
     by_cpu = {name: [rate.per_cpu_s for rate in measured] for name, measured in rates.items()}
     unit, cpu_unit = "env steps/s", "env steps/CPU s"
     return [
         replace(paired("environment engine", unit, by_wall["limit"], by_wall["engine"]), note=backend),
-        replace(
-            paired("whole sampler", unit, by_wall["limit"], by_wall["sampler"]), note="to both learners, ipc"
-        ),
+        replace(paired("whole sampler", unit, by_wall["limit"], by_wall["sampler"]), note="to learners, ipc"),
         paired("whole sampler, of a core", cpu_unit, by_cpu["limit"], by_cpu["sampler"]),
     ]
 
@@ -92,23 +88,17 @@ def figures(rates: dict[str, list[Rate]], backend: str) -> list[Figure]:
 class WholeSampler:
     """The sampler's process, seen from the ends of its channels that other processes would hold."""
 
-    def __init__(self, plan: Plan, supervisor: Supervisor) -> None:
+    def __init__(self, plan: Plan, supervisor: Supervisor, policy: Message) -> None:
         self.supervisor = supervisor
+        rollouts = [name for name in plan.channels if name.startswith("experience.")]
+        ends = {**dict.fromkeys(rollouts, "pull"), "policy": "pub", "report": "pull", "control": "pub"}
         opened: dict[str, Any] = {
-            name: channels.open_channel(plan.channels[name], end, "bench-0", 1)
-            for name, end in (
-                ("experience.critic_learner", "pull"),
-                ("experience.actor_learner", "pull"),
-                ("policy", "pub"),
-                ("report", "pull"),
-                ("control", "pub"),
-            )
+            name: channels.open_channel(plan.channels[name], end, "bench-0", 1) for name, end in ends.items()
         }
         self.opened = list(opened.values())
-        self.rollouts, *self.others = opened["experience.critic_learner"], opened["experience.actor_learner"]
-        self.others.append(opened["report"])
+        self.rollouts, *self.others = (opened[name] for name in (*rollouts, "report"))
         self.poller = channels.Poller()
-        opened["policy"].publish(policy_message(plan.environment))
+        opened["policy"].publish(policy)
 
     def start(self, spec: ProcessSpec) -> None:
         """Start it, wait for its first rollout, and stop it there."""
@@ -165,14 +155,14 @@ class WholeSampler:
 
 
 @contextmanager
-def running_sampler(plan: Plan) -> Iterator[WholeSampler]:
+def running_sampler(plan: Plan, policy: Message) -> Iterator[WholeSampler]:
     """A sampler of ``plan`` between its turns; nothing of it is left afterwards."""
     with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
         plan, sockets = settle(plan, RunFolder.create("bench", folder))
         try:
             with Supervisor() as supervisor:
                 supervisor.end_restarts()
-                whole = WholeSampler(plan, supervisor)
+                whole = WholeSampler(plan, supervisor, policy)
                 try:
                     whole.start(sampler_process(plan))
                     yield whole
@@ -191,29 +181,16 @@ def sampler_process(plan: Plan) -> ProcessSpec:
         role="sampler",
         command=(*component.command, str(folder.run_file), "0"),
         log_path=folder.logs / "sampler-0.log",
+        environment=isolated.environment(),
         threads=component.threads,
     )
 
 
-def policy_message(spec: EnvironmentSpec) -> Message:
-    """A policy of random weights; its version is 1, since version 0 acts without being evaluated."""
-    assert spec.action_low is not None, "checked by the algorithm"
-    assert spec.action_high is not None
-    sizes = (int(np.prod(spec.obs_shape)), *HIDDEN_SIZES, 2 * int(np.prod(spec.action_shape)))
-    rng = np.random.default_rng(0)
-    layers: list[dict[str, Any]] = []
-    parameters: list[NDArray[np.float32]] = []
-    for size, next_size in pairwise(sizes):
-        layers += [{"kind": "linear", "in": size, "out": next_size}, {"kind": "relu"}]
-        bound = 1.0 / np.sqrt(size)
-        parameters.append(rng.uniform(-bound, bound, next_size * (size + 1)).astype(np.float32))
-    arrays = {
-        "parameters": np.concatenate(parameters),
-        "action_low": spec.action_low,
-        "action_high": spec.action_high,
-    }
-    squashed = {"kind": "tanh_normal", "log_std": "tanh", "log_std_min": -5.0, "log_std_max": 2.0}
-    observation: dict[str, Any] = {"shape": list(spec.obs_shape), "normalize": False, "clip": 10.0}
-    description = {"layers": layers[:-1], "distribution": squashed, "observation": observation}
-    fields = {"version": 1, "critic_updates": 0, "actor_updates": 0, "description": description, "extras": {}}
-    return Message("policy", fields, arrays)
+def policy_message(plan: Plan) -> Message:
+    """A policy of the run's algorithm, fresh; its version is 1, since version 0 acts without a network."""
+    kind = algorithms.get(plan.run.algorithm)
+    part = "policy" if kind.has_policy_loss() else "critic"
+    half = algorithms.make(part, kind, kind.Options(), plan.environment, "cpu", 1)
+    counts = {"version": 1, "critic_updates": 0, "actor_updates": 0}
+    fields = {**counts, "description": half.description(), "extras": half.extras()}
+    return Message("policy", fields, half.policy_arrays())

@@ -7,11 +7,14 @@ import json
 from pathlib import Path
 
 from spreeze_zmq import envs
+from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.policy import Policy, register_class_loader
 from spreeze_zmq.run.evaluation import play
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.topology import make_importable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,12 +22,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or a policy.safetensors")
     parser.add_argument("--episodes", type=int, help="how many (default: as many as when it was scored)")
     parser.add_argument("--seed", type=int, help="of the starts (default: those that it was scored on)")
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="load a policy that names a class of this module, which runs its code",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Print each return, their mean, and the score that the file claims."""
     path = policy_file(Path(arguments.run))
-    policy = Policy.load(path)
+    if (run_file := RunFolder(path.parent).run_file).exists():
+        make_importable(Path(Plan.read(run_file).topology_file).parent)
+    register_class_loader(loader_of_modules(arguments.trust))
+    policy = Policy.load(path, trust=arguments.trust)
     try:
         spec = EnvironmentSpec.from_dict(json.loads(policy.metadata["environment"]))
         claimed, seed = float(policy.metadata["mean_return"]), int(policy.metadata["evaluation_seed"])

@@ -27,7 +27,7 @@ from spreeze_zmq.learner import algorithm_of
 from spreeze_zmq.learner.random_rollout import random_rollout
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
-from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
+from spreeze_zmq.replay import FRAMES_PER_TRANSITION, MEMORY_SHARE, free_bytes, replay_of
 
 #: Where the climb begins: smaller batches never train more.
 SMALLEST = 64
@@ -61,8 +61,9 @@ class Trial:
         part = PART_OF[CRITIC_LEARNER]
         self.device, self.options = device, options
         self.half: Any = algorithms.make(part, algorithm, options, plan.environment, str(device), 1)
-        self.replay: Any = replay_of(algorithm.fields_of(part), plan.environment, small, device, 1)
-        self.replay.add(random_rollout(plan.environment, STEPS, rows // STEPS))
+        stack = options.frame_stack
+        self.replay: Any = replay_of(algorithm.fields_of(part, stack), plan.environment, small, device, 1)
+        self.replay.add(random_rollout(plan.environment, STEPS, rows // (STEPS + stack), stack))
         self.clock: Callable[[], float] = time.perf_counter
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
@@ -96,9 +97,12 @@ class Trial:
 
 
 def replay_row_bytes(env: EnvironmentSpec) -> tuple[int, int]:
-    """Of one transition in the critic-learner's replay, and of one observation in the actor-learner's."""
+    """Of one transition in the critic-learner's replay, and of one observation in the actor-learner's. Images
+    are kept once.
+    """
     obs = math.prod(env.obs_shape) * np.dtype(env.obs_dtype).itemsize
-    return 2 * obs + 8 * math.prod(env.action_shape) + 8, obs
+    kept = math.ceil(FRAMES_PER_TRANSITION * obs) if env.obs_dtype == "uint8" else 2 * obs
+    return kept + 8 * math.prod(env.action_shape) + 8, obs
 
 
 def largest_batch(plan: Plan, free: int) -> int:

@@ -17,6 +17,7 @@ from spreeze_zmq import channels
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.pinning import Pinning, pin
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
+from spreeze_zmq.errors import InputError
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, EVALUATOR, LEARNERS, REPORT, SAMPLER
@@ -77,6 +78,7 @@ class Launch:
         self.stop_reason = ""
         self.failures: list[tuple[str, str]] = []
         self.gave_up = False
+        self.input_fault: tuple[str, str] | None = None
         self.interrupts = 0
         self.heartbeat_timeout_s: float = self.plan.components[BROKER].options["heartbeat_timeout_s"]
 
@@ -160,7 +162,9 @@ class Launch:
     # --- the run
 
     def run(self) -> int:
-        """Run until a stop condition, the user or a failure ends it; returns the exit code."""
+        """Run until a stop condition, the user or a failure ends it; returns the exit code: 2 where a process
+        has found the user's input at fault.
+        """
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
         try:
@@ -172,7 +176,9 @@ class Launch:
                     self.ask_to_stop("interrupted by the user")
         finally:
             self.finish()
-        return 1 if self.gave_up else 0
+        if self.gave_up:
+            return 1 if self.input_fault is None else InputError.exit_code
+        return 0
 
     def pump(self, timeout_s: float) -> None:
         """Handle the broker's messages: show its status, carry out its decisions."""
@@ -231,7 +237,12 @@ class Launch:
         elif isinstance(event, Exited) and not event.expected:
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.started_s[event.name] = time.monotonic()
-            self.fail(event.name, f"{event.how}\n{event.words}")
+            if event.code == InputError.exit_code:
+                fault = input_fault(event)
+                self.input_fault = self.input_fault or (event.name, fault)
+                self.fail(event.name, fault)
+            else:
+                self.fail(event.name, f"{event.how}\n{event.words}")
         elif isinstance(event, Exited):
             self.tell("exited", name=event.name, how=event.how, restarting=False)
         elif isinstance(event, GaveUp):
@@ -285,7 +296,7 @@ class Launch:
         self.sockets.remove()
 
     def report_end(self) -> None:
-        """Print the best return, the run's folder and the first failure."""
+        """Print the best return, the run's folder and the first failure, or the fault of the input."""
         summary: dict[str, Any] = {}
         if self.folder.summary.exists():
             summary = json.loads(self.folder.summary.read_text())
@@ -296,13 +307,24 @@ class Launch:
             file=sys.stderr,
         )
         print(f"run folder: {self.folder.path}", file=sys.stderr)
-        if self.failures:
+        if self.input_fault:
+            name, what = self.input_fault
+            print(f"its log: {self.folder.logs / name}.log", file=sys.stderr)
+            print(f"{name}: {what}", file=sys.stderr)
+        elif self.failures:
             name, what = self.failures[0]
             print(f"the first failure was {name}: {what}", file=sys.stderr)
             print(f"its log: {self.folder.logs / name}.log", file=sys.stderr)
 
     def _on_signal(self, *_: object) -> None:
         self.interrupts += 1
+
+
+def input_fault(event: Exited) -> str:
+    """What a process that ended with the exit code of an InputError said last: the error's own lines."""
+    role = event.name.rpartition("-")[0]
+    _, _, message = f"\n{event.words}".rpartition(f"\n{role}: ")
+    return message.strip() or f"{event.how}\n{event.words}"
 
 
 def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:

@@ -1,4 +1,4 @@
-"""Rollouts off an experience channel: checked, accounted for, and in a fixed order where that is asked."""
+"""Receives rollouts from an experience channel: checks and counts them, and can put them in a fixed order."""
 
 from __future__ import annotations
 
@@ -8,41 +8,40 @@ from collections.abc import Callable, Iterator
 
 from spreeze_zmq.channels import Puller
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.account import Receipts
 from spreeze_zmq.wire import rollout_from
 
-#: A stopping learner has drained its channel when nothing has come for this long; where samplers go on it
-#: leaves them after this share of its grace.
+#: A stopping learner has drained its channel when nothing has come for this long. If samplers go on sending,
+#: it stops receiving after this share of its ``stop_grace_s``.
 QUIET_S, GRACE_SHARE = 0.1, 0.8
 
 
 class Intake:
-    """Takes rollouts off an experience channel, checks them against the environment, keeps the account.
+    """Receives rollouts, refuses those that do not fit the learner, and accounts for all of them.
 
     Args:
         component: the learner.
-        environment: what a rollout must be of.
-        too_stale: why a rollout is of no use any more; empty where it is. It is then refused and counted.
+        frame_stack: observations that the networks see at once.
+        too_stale: why a rollout is too old to be used; empty if it is not.
 
     Attributes:
         puller: the channel's end.
-        receipts: this end of the account.
-        stale_transitions: how many were refused as too stale.
+        fields: the arrays of a rollout that the learner needs.
+        receipts: the learner's side of the account.
+        stale_transitions: transitions refused as too stale.
     """
 
     def __init__(
-        self,
-        component: Component,
-        environment: EnvironmentSpec,
-        too_stale: Callable[[Rollout], str] = lambda _: "",
+        self, component: Component, frame_stack: int, too_stale: Callable[[Rollout], str] = lambda _: ""
     ) -> None:
         self.component = component
-        self.puller: Puller = component.open(experience_of(component.role))
-        self.environment = environment
+        channel = experience_of(component.role)
+        self.puller: Puller = component.open(channel)
+        self.fields = component.plan.channels[channel].fields
+        self.num_before = frame_stack - 1
         self.too_stale = too_stale
         self.receipts = Receipts()
         self.stale_transitions = 0
@@ -52,46 +51,39 @@ class Intake:
 
     @property
     def ready(self) -> bool:
-        """Whether the next rollout is here already, though nothing may wait in the channel."""
+        """Whether the next rollout has already been pulled, so that the channel must not be waited for."""
         return self._turns is not None and self._turns.ready
 
-    def rollouts(self, at_most: int) -> Iterator[Rollout]:
-        """The rollouts that wait, ``at_most`` so many; what is malformed, of something else or too stale is
-        counted, logged and left out.
-        """
-        for _ in range(at_most):
-            rollout = self._pull() if self._turns is None else self._pull_in_turn(self._turns)
-            if rollout is None:
-                return
-            if self._accept(rollout):
-                yield rollout
+    def take(self) -> Rollout | None:
+        """The next rollout; None if none waits, or if it is refused as unfit or too stale."""
+        rollout = self._pull() if self._turns is None else self._pull_in_turn(self._turns)
+        return rollout if rollout is not None and self._accept(rollout) else None
 
     def fetch(self) -> None:
-        """In order: take everything off the channel to where it waits for its turn. Who must not let samplers
-        wait for it does this even when it has no use for a rollout yet.
-        """
+        """In order: pull all waiting rollouts into memory, so that samplers do not wait for this learner."""
         while self._turns is not None and (rollout := self._pull()) is not None:
             self._put(self._turns, rollout)
 
     def drain(self) -> Iterator[Rollout]:
-        """Everything that is still under way from samplers that have stopped, in whatever order it is in."""
+        """All rollouts still under way after the samplers have stopped, in order of arrival."""
         if self._turns is not None:
             left, self._turns = self._turns.left(), None
             yield from filter(self._accept, left)
         grace_s = self.component.plan.components[self.component.role].stop_grace_s
         until_s = time.monotonic() + GRACE_SHARE * grace_s
         while self.component.poll([self.puller], timeout_s=QUIET_S, draining=True):
-            yield from self.rollouts(at_most=100)
+            if (rollout := self.take()) is not None:
+                yield rollout
             if time.monotonic() >= until_s:
                 return
 
     def drop(self, rollout: Rollout) -> None:
-        """Count a rollout that was taken as refused for its age after all."""
+        """Count a rollout as refused for its age after it has been taken."""
         self.receipts.drop(rollout)
         self.stale_transitions += rollout.num_transitions
 
     def taken(self) -> dict[str, int]:
-        """Stream -> position up to which it has been taken."""
+        """Stream -> position up to which its rollouts have been taken."""
         return {stream: receipt.last for stream, receipt in self.receipts.streams.items()}
 
     def _pull(self) -> Rollout | None:
@@ -130,57 +122,61 @@ class Intake:
         return True
 
     def _misfit(self, rollout: Rollout) -> str:
-        """Why a rollout cannot be of this run's environment; empty where it can."""
-        expected = {"obs": self.environment.obs_shape, "final_obs": self.environment.obs_shape}
-        expected["action"] = self.environment.action_shape
-        lead = {"obs": 2, "final_obs": 1, "action": 2}
-        for name, shape in expected.items():
+        """Why a rollout does not fit the environment or this learner; empty if it does."""
+        env = self.component.environment
+        expected = {name: (lead, env.obs_shape) for name, lead in (("obs", 2), ("final_obs", 1))}
+        expected |= {"history": (2, env.obs_shape), "action": (2, env.action_shape)}
+        for name in self.fields:
             array = getattr(rollout, name)
-            if array is not None and array.shape[lead[name] :] != tuple(shape):
-                return f"{name} is {array.shape[lead[name] :]} for each step, expected {tuple(shape)}"
+            if array is None:
+                return f"{name} is missing"
+            lead, shape = expected.get(name, (0, array.shape))
+            if array.shape[lead:] != tuple(shape):
+                return f"{name} is {array.shape[lead:]} for each step, expected {tuple(shape)}"
+        if rollout.obs is not None and rollout.obs.dtype != env.obs_dtype:
+            return f"obs is {rollout.obs.dtype}, expected {env.obs_dtype}"
+        if rollout.history is not None and len(rollout.history) != self.num_before:
+            return f"history is of {len(rollout.history)} steps, expected {self.num_before}"
         return ""
 
 
 class Turns:
-    """Brings rollouts of several samplers into one order whatever order they come in: the first of sampler-0,
-    of sampler-1, ..., the second of sampler-0, and so on.
-
-    What waits here is bounded by how far a sampler may collect under one policy.
+    """Puts rollouts in a fixed order: the first of sampler-0, of sampler-1, ..., the second of sampler-0, and
+    so on. The limits of collection bound the number of rollouts that wait here.
     """
 
     def __init__(self, num_samplers: int) -> None:
         self._waiting: dict[str, deque[Rollout]] = {f"{SAMPLER}-{i}": deque() for i in range(num_samplers)}
-        self._lives: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}
         self._num_taken = 0
 
     @property
     def _queue(self) -> deque[Rollout]:
-        return self._waiting[f"sampler-{self._num_taken % len(self._waiting)}"]
+        return self._waiting[f"{SAMPLER}-{self._num_taken % len(self._waiting)}"]
 
     @property
     def ready(self) -> bool:
-        """Whether the rollout whose turn it is has come."""
+        """Whether the next rollout of the order has come."""
         return bool(self._queue)
 
     def put(self, rollout: Rollout) -> None:
-        """Enter a rollout that has come.
+        """Add a rollout.
 
         Raises:
-            WireError: no place was laid for its sampler, or for that sampler's second life.
+            WireError: its sampler is not part of the order, or has been restarted.
         """
         if rollout.sampler not in self._waiting:
             raise WireError("misfit", f"{rollout.sampler} has no place in the fixed order")
-        life = self._lives.setdefault(rollout.sampler, rollout.incarnation)
-        if life != rollout.incarnation:
-            raise WireError("misfit", f"{rollout.sampler} has begun anew: the order of samples is lost")
+        if self._incarnations.setdefault(rollout.sampler, rollout.incarnation) != rollout.incarnation:
+            raise WireError("misfit", f"{rollout.sampler} has been restarted: the order of samples is lost")
         self._waiting[rollout.sampler].append(rollout)
 
     def next(self) -> Rollout:
-        """The rollout whose turn it is."""
+        """Remove and return the next rollout of the order."""
         rollout = self._queue.popleft()
         self._num_taken += 1
         return rollout
 
     def left(self) -> list[Rollout]:
-        """Everything that still waits."""
+        """All rollouts that still wait."""
         return [rollout for queue in self._waiting.values() for rollout in queue]

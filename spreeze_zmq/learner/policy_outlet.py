@@ -1,4 +1,4 @@
-"""How a learner publishes the policy: its version and description, and how far samplers may collect."""
+"""Publishes the policy of a learner, with its version, description and the limits of collection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class PolicyOutlet:
     Args:
         component: the learner.
         half: holds the policy.
-        cadence: is charged with what publications cost.
-        device: where the half is.
+        cadence: accounts the cost of publications.
+        device: of the half.
         first_version: of the first policy of the run; 0 stands for uniformly random actions.
 
     Attributes:
-        versions: numbers of the published policies.
-        outbox: carries the weights off the device.
-        published: whether anything has been published in this life.
+        versions: of the published policies.
+        outbox: copies the weights off the device.
+        published: whether this process has published a policy.
     """
 
     def __init__(
@@ -42,26 +42,24 @@ class PolicyOutlet:
         self,
         *,
         critic_updates: int,
-        policy_updates: int,
         env_steps: int,
         collect_until: Mapping[str, int] | None,
         wait: bool,
     ) -> None:
-        """Send the weights as they are now under the newest version.
+        """Publish the present weights under the newest version.
 
         Args:
-            critic_updates: that the policy has followed.
-            policy_updates: of the policy itself.
-            env_steps: transitions that had been sampled.
+            critic_updates: number of critic updates that the policy has followed.
+            env_steps: transitions sampled so far.
             collect_until: stream -> position up to which its sampler may begin rollouts under this version;
                 ``"*"`` for every stream that is not named. None sets no limit.
-            wait: publish before this returns, though the weights are on a device.
+            wait: finish before this returns.
         """
         self.half.env_steps = env_steps
         fields: dict[str, Any] = {
             "version": self.versions.newest,
             "critic_updates": critic_updates,
-            "actor_updates": policy_updates,
+            "actor_updates": self.half.num_updates,
             "description": self.half.description(),
         }
         if collect_until is not None:
@@ -76,10 +74,10 @@ class PolicyOutlet:
 
 
 class OwnPolicies:
-    """Stands for the policy channel in the learner that publishes it itself: it always knows the newest.
+    """Takes the place of the policy channel in the learner that publishes the policy.
 
     Args:
-        versions: of the policies that it has published.
+        versions: of the published policies.
     """
 
     in_turn = False
@@ -90,5 +88,5 @@ class OwnPolicies:
 
     @property
     def version(self) -> int:
-        """Of the newest policy."""
+        """Version of the newest policy."""
         return self._versions.newest

@@ -1,4 +1,4 @@
-"""When a learner publishes, what that costs it, and what it writes down as it does."""
+"""When a learner publishes its weights, how they leave the device, and the record of each publication."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from spreeze_zmq.wire import Message
 
 #: Share of the time of its updates that a learner spends on publications.
 PUBLISH_COST = 0.02
-#: What cheap publications leave of so many seconds of updates may be spent on a dear one.
+#: Seconds of updates whose unspent publication time can be saved up for an expensive publication.
 CREDIT_HORIZON_S = 10.0
-#: Publications that the reported interval is the mean of.
+#: Publications that the reported interval is averaged over.
 INTERVALS_SHOWN = 16
 
 
 class Cadence:
-    """Says when the next publication is due: by the clock and by what they cost, or by the count of updates.
+    """Decides when the next publication is due: by time and cost, or by the count of updates.
 
-    By the clock they are at least ``interval_s`` apart, and further where they would take more than ``cost``
-    of the time spent on updates: each has to be earned by updates before the next is due.
+    By time, publications are at least ``interval_s`` apart, and further if they would take more than a share
+    ``cost`` of the time spent on updates: updates earn the time that publications spend.
 
     Args:
-        interval_s: least time between two, where ``every`` is 0.
-        every: critic updates between two.
-        cost: share of the time of updates, where ``every`` is 0.
-        clock: seconds on the wall.
-        work_clock: seconds of the work that is compared. On a CPU those of this thread: subscribers whom a
-            publication wakes take the core from it, and what they do is not its cost.
+        interval_s: least time between two publications, if ``every`` is 0.
+        every: critic updates between two publications; 0 to publish by time.
+        cost: largest share of the time of updates, if ``every`` is 0.
+        clock: wall time in seconds.
+        work_clock: seconds of work of updates and publications. On a CPU the time of this thread: subscribers
+            that a publication wakes may take its core, and their work is not its cost.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Cadence:
         self._num_bytes = 0
 
     def due(self, updates: int) -> bool:
-        """Whether ``updates`` critic updates, or time and cost, call for one now; true once for each."""
+        """Whether a publication is due after ``updates`` critic updates; True once for each."""
         if self.every:
             crossed = updates // self.every
             self.published, crossed = max(crossed, self.published), crossed - self.published
@@ -73,12 +73,12 @@ class Cadence:
         return True
 
     def restart(self) -> None:
-        """Count from 0 again."""
+        """Count updates from 0 again."""
         self.published = 0
 
     @contextmanager
     def updating(self) -> Iterator[None]:
-        """The time inside is an update's: it earns the next publication."""
+        """Account the enclosed time as an update's; it earns time for publications."""
         began_s = self._work_clock()
         yield
         spent_s = self._work_clock() - began_s
@@ -87,7 +87,7 @@ class Cadence:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """The time inside is a publication's, or a part of one's. Before the first update it is free."""
+        """Account the enclosed time as a publication's, or a part of one's; free before the first update."""
         began_s = self._work_clock()
         yield
         if self._updating_s:
@@ -96,13 +96,13 @@ class Cadence:
             self._credit_s -= spent_s
 
     def sent(self, message: Message) -> None:
-        """Note for the figures what has been published."""
+        """Note a published message for the figures."""
         self._times_s.append(self._clock())
         self._num_bytes = sum(array.nbytes for array in message.arrays.values())
 
     def figures(self) -> dict[str, float]:
-        """``interval_s`` between the last publications, their ``cost`` as a share of the time of all updates,
-        and the ``bytes`` of the last one.
+        """Mean ``interval_s`` between the last publications, ``cost`` of all publications as a share of the
+        time of all updates, and ``bytes`` of the last one.
         """
         gaps = len(self._times_s) - 1
         return {
@@ -113,12 +113,12 @@ class Cadence:
 
 
 class Outbox:
-    """Publishes weights as they were when they were put in, once they have come off the device.
+    """Copies weights off the device and publishes the copy when it has arrived.
 
     Args:
         publisher: of the channel.
-        cadence: is charged with what it costs.
-        device: where the weights are, as torch names it; on a CPU they are there at once.
+        cadence: accounts the cost.
+        device: of the weights, by torch's name; on a CPU they are published at once.
     """
 
     def __init__(self, publisher: Publisher, cadence: Cadence, device: str) -> None:
@@ -127,41 +127,43 @@ class Outbox:
         self._download = Download(torch.device(device))
         self._make: Callable[[NDArray[np.float32]], Message] | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether weights are still on their way."""
-        return self._make is not None
-
     def put(
         self, weights: torch.Tensor, make: Callable[[NDArray[np.float32]], Message], *, wait: bool
     ) -> None:
-        """Begin to publish.
+        """Begin to publish; counted publications are finished before this returns.
 
         Args:
-            weights: flat, on the device.
-            make: the message of a copy of them on the host.
-            wait: publish before this returns.
+            weights: flat ``[P]``, on the device.
+            make: builds the message from a copy of the weights on the host.
+            wait: finish before this returns in any case.
         """
         self.serve(wait=True)
         with self._cadence.publishing():
             self._download.start(weights)
             self._make = make
-        self.serve(wait=wait)
+        self.serve(wait=wait or self._cadence.every > 0)
 
-    def serve(self, *, wait: bool = False) -> None:
-        """Publish what has arrived meanwhile, or ``wait`` for it."""
-        if self._make is None or not self._download.ready(wait=wait):
-            return
+    def serve(self, *, wait: bool = False) -> bool:
+        """Publish the weights if they have arrived; ``wait`` for them.
+
+        Returns:
+            Whether no weights are under way any more.
+        """
+        if self._make is None:
+            return True
+        if not self._download.ready(wait=wait):
+            return False
         with self._cadence.publishing():
             message = self._make(self._download.array())
             self._publisher.publish(message)
         self._make = None
         self._cadence.sent(message)
+        return True
 
 
 class Record:
-    """One line of JSON for each counted publication, with the losses at that count and no time in it: two
-    runs in lock-step write the same bytes. Nothing is written where publications go by the clock.
+    """Writes one line of JSON for each counted publication, with the losses at that count but no time: two
+    runs in lock-step write the same bytes. Publications by the clock are not recorded.
     """
 
     def __init__(self, path: Path, cadence: Cadence) -> None:

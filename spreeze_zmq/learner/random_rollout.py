@@ -10,13 +10,16 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.rollout import Rollout
 
 
-def random_rollout(env: EnvironmentSpec, num_steps: int = 16, num_envs: int = 16) -> Rollout:
+def random_rollout(
+    env: EnvironmentSpec, num_steps: int = 16, num_envs: int = 16, frame_stack: int = 1
+) -> Rollout:
     """``num_steps`` steps of ``num_envs`` environments, by default as many as samplers send, in which no
-    episode ends; the same in every call.
+    episode ends, for networks that take ``frame_stack`` observations at once; the same in every call.
     """
-    rng, steps = np.random.default_rng(1), (num_steps, num_envs)
-    shape = (num_steps + 1, num_envs, *env.obs_shape)
-    obs = rng.integers(0, 256, shape, np.uint8) if env.obs_dtype == "uint8" else rng.standard_normal(shape)
+    rng, steps, before = np.random.default_rng(1), (num_steps, num_envs), frame_stack - 1
+    shape = (before + num_steps + 1, num_envs, *env.obs_shape)
+    pixels = env.obs_dtype == "uint8"
+    obs: Any = rng.integers(0, 256, shape, np.uint8) if pixels else rng.standard_normal(shape)
     shape = (*steps, *env.action_shape)
     if env.action_kind != "box":
         action: Any = rng.integers(0, env.action_sizes, shape)
@@ -24,13 +27,15 @@ def random_rollout(env: EnvironmentSpec, num_steps: int = 16, num_envs: int = 16
         action = rng.standard_normal(shape).astype(np.float32)
     else:
         action = rng.uniform(env.action_low, env.action_high, shape).astype(np.float32)
+    obs = obs.astype(env.obs_dtype, copy=False)
     return Rollout(
         *("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs),
-        obs=obs.astype(env.obs_dtype, copy=False),
+        obs=obs[before:],
         action=action,
         reward=rng.standard_normal(steps).astype(np.float32),
         terminated=np.zeros(steps, bool),
         truncated=np.zeros(steps, bool),
         final_obs=np.zeros((0, *env.obs_shape), env.obs_dtype),
         final_index=np.zeros((0, 2), np.int32),
+        history=obs[:before] if before else None,
     )

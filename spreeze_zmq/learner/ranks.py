@@ -1,9 +1,8 @@
-"""Several critic-learners that train as one: they meet, average their gradients, and notice who is lost.
+"""Data-parallel critic-learners: they connect, average their gradients, and notice a lost peer.
 
-Each has a shard of the replay and the same weights. An update is one all-reduce of the flat gradient, which
-is also the vote on it: whoever lacks samples has no gradient to give yet, whoever is to stop gives a word
-instead, and nobody takes a step that the others do not take. Nothing waits in it: the all-reduce is under way
-while each goes on serving its sockets.
+Each has a shard of the replay and the same weights. An update is one all-reduce of the flat gradient. A
+process that lacks samples delays it; one that is to stop sets a flag in it, and then no process takes a step.
+The all-reduce is asynchronous: meanwhile every process serves its sockets.
 """
 
 from __future__ import annotations
@@ -24,40 +23,40 @@ import torch.distributed
 
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import PeerLost, PeerTimeout, SpreezeError
-from spreeze_zmq.learner.roll import Life, Roll
+from spreeze_zmq.learner.presence import Member, Presence
 from spreeze_zmq.plan.roles import BROKER, SAMPLER
 from spreeze_zmq.run.checkpoint import Checkpoint
 
 log = logging.getLogger("spreeze")
-#: Much of it is missing in its stubs.
+#: Any, because torch's stubs lack much of it.
 distributed: Any = torch.distributed
 
-#: Gradients travel over the loopback alone, like everything else of a run.
+#: Gradients travel over loopback only, like every channel of a run.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-#: All have met when the connections are made: whoever does not answer in this time has died meanwhile.
+#: Connections are made after all processes have registered: one that does not answer in time has died.
 CONNECT_S = 20.0
-#: An all-reduce lasts as long as the slowest waits for samples. Who is late is watched over, not timed out.
+#: An all-reduce lasts until the slowest process has samples: lateness is watched, not timed out.
 PATIENT = timedelta(days=1)
-#: How often the others are looked at.
+#: Interval of the checks on the others.
 WATCH_S = 1.0
-#: After a failed all-reduce, how long it may take until it shows who has died.
+#: Longest wait after a failed all-reduce until a dead process is found.
 BLAME_S = 5.0
-#: How much longer than for the launcher, which replaces it first, a peer may be silent for the others.
+#: Added to the launcher's own timeout of silence, so that the launcher replaces a hanging process first.
 SILENCE_S = 5.0
-#: How often a process that has come early looks for the others.
+#: Interval at which a process looks for others that have not started yet.
 LOOK_S = 0.05
 NO_CHECKPOINT = "none"
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What became of one all-reduce.
+    """The outcome of one all-reduce.
 
     Attributes:
-        ended: somebody is to stop, so there is no update, and none after it.
-        received: transitions that all together have received since the last one.
-        own: those of them that this process has.
-        batch_size: of each one's batches from the next update on, as the first has said.
+        ended: a process is to stop: no step is taken, and no further update made.
+        received: transitions that all processes together have received since the last one.
+        own: this process's part of them.
+        batch_size: of each process from the next update on, set by the first one.
     """
 
     ended: bool
@@ -67,16 +66,16 @@ class Shared:
 
 
 class Ranks:
-    """This process among the critic-learners of its run.
+    """This process's membership in the group of critic-learners.
 
     Args:
         component: this process.
-        device: where its gradient is.
+        device: of its gradient.
 
     Attributes:
-        count: how many there are.
-        ended: somebody was to stop: there is no update any more.
-        restore_from: the checkpoint that all of them go on from, as the first has found it.
+        count: number of processes.
+        ended: a process was to stop: no further update is made.
+        restore_from: the checkpoint that all of them restore, found by the first.
     """
 
     def __init__(self, component: Component, device: str) -> None:
@@ -86,10 +85,10 @@ class Ranks:
         self.count = plan.components[component.role].count.initial
         self.folder = Path(plan.socket_dir)
         heartbeat_s = float(plan.components[BROKER].options.get("heartbeat_timeout_s", 0.0))
-        silent_s = max(heartbeat_s, plan.components[component.role].start_timeout_s) + SILENCE_S
-        life = Life(component.incarnation, os.getpid())
-        self.roll = Roll(self.folder, component.role, self.count, component.index, life, silent_s)
-        self.members: list[Life] = []
+        timeout_s = max(heartbeat_s, plan.components[component.role].start_timeout_s) + SILENCE_S
+        own = Member(component.incarnation, os.getpid())
+        self.presence = Presence(self.folder, component.role, self.count, component.index, own, timeout_s)
+        self.members: list[Member] = []
         self.restore_from: Checkpoint | None = None
         self.ended = False
         self._watch_at_s = 0.0
@@ -100,8 +99,8 @@ class Ranks:
 
     @property
     def others(self) -> str:
-        """The names of the others."""
-        return ", ".join(name for name in self.roll.names if name != self.component.name)
+        """Names of the other processes."""
+        return ", ".join(name for name in self.presence.names if name != self.component.name)
 
     @property
     def offered(self) -> bool:
@@ -111,11 +110,11 @@ class Ranks:
     # --- meeting
 
     def join(self) -> None:
-        """Wait until all are here, however often one of them begins anew, and connect.
+        """Wait until all processes have started, also through restarts of some, and connect.
 
-        Told to stop meanwhile, it returns without them.
+        Returns unconnected, with ``ended`` set, if this process is stopped meanwhile.
         """
-        self.roll.enter()
+        self.presence.register()
         store = self._meet()
         if store is None:
             self.ended = True
@@ -134,28 +133,27 @@ class Ranks:
         log.info("%s trains as one of %d, over %s", self.component.name, self.count, backend)
 
     def _meet(self) -> Any:
-        """The store of a meeting of lives that are all here; each set of lives has a meeting of its own."""
+        """The store through which a complete set of members connects; each set has its own store."""
         store, members = None, None
         keys = [f"here-{index}" for index in range(self.count)]
         while self.component.running:
-            lives = self.roll.lives()
-            found = [life for life in lives if life is not None]
+            found = [member for member in self.presence.members() if member is not None]
             if len(found) == self.count and found != members:
                 members, store = found, self._store(found)
                 store.set(keys[self.component.index], "yes")
             if members is not None and store is not None and store.check(keys):
                 self.members = members
                 return store
-            self.roll.sign()
+            self.presence.touch()
             self._pause(f"{self.others} to start")
         return None
 
-    def _store(self, members: list[Life]) -> Any:
+    def _store(self, members: list[Member]) -> Any:
         name = hashlib.sha256(repr(members).encode()).hexdigest()[:16]
         return distributed.FileStore(str(self.folder / f"{self.component.role}-{name}.store"), self.count)
 
     def _agreed(self, store: Any) -> Checkpoint | None:
-        """One checkpoint for all: another may become the last one between two looks."""
+        """The checkpoint that the first process finds: the others could already find a later one."""
         key = "restore-from"
         if self.component.index == 0:
             found = self.component.restore_point()
@@ -163,7 +161,7 @@ class Ranks:
             return found
         while self.component.running and not store.check([key]):
             self.watch()
-            self._pause(f"{self.roll.names[0]} to name a checkpoint")
+            self._pause(f"{self.presence.names[0]} to name a checkpoint")
         path = store.get(key).decode() if self.component.running else NO_CHECKPOINT
         return None if path == NO_CHECKPOINT else Checkpoint.read(Path(path))
 
@@ -175,13 +173,13 @@ class Ranks:
     def offer(
         self, gradient: torch.Tensor, received: int, batch_size: int = 0, *, ending: bool = False
     ) -> None:
-        """Begin an update that takes place if all the others offer one too.
+        """Begin the all-reduce of an update; it completes when all processes have offered.
 
         Args:
             gradient: flat float32 ``[P]``; copied.
-            received: transitions that this process has received since it last said so; exact below 2^24.
-            batch_size: of everybody's batches after this update, below 2^24; the first one's word counts.
-            ending: offer none, and say that this process is to stop.
+            received: transitions that this process has received since its last offer; exact below 2^24.
+            batch_size: of every process after this update, below 2^24; only the first one's counts.
+            ending: offer no gradient but the flag that this process is to stop.
         """
         size = gradient.numel()
         if self._buffer.numel() == 0:
@@ -190,8 +188,8 @@ class Ranks:
             self._buffer[:size].zero_()
         else:
             self._buffer[:size].copy_(gradient)
-        said = batch_size if self.component.index == 0 else 0
-        self._buffer[size:].copy_(torch.tensor([float(received), float(ending), float(said)]))
+        next_size = batch_size if self.component.index == 0 else 0
+        self._buffer[size:].copy_(torch.tensor([float(received), float(ending), float(next_size)]))
         self._own = received
         options = distributed.AllreduceOptions()
         options.reduceOp, options.timeout = distributed.ReduceOp.SUM, PATIENT
@@ -201,15 +199,15 @@ class Ranks:
             self._fail(error)
 
     def result(self, gradient: torch.Tensor, wait_s: float) -> Shared | None:
-        """What became of the offer, ``gradient`` ``[P]`` holding the mean of all; None while one is missing.
+        """The outcome of the all-reduce; None while an offer is missing.
 
         Args:
-            gradient: where to put the mean.
+            gradient: receives the mean gradient ``[P]`` of all processes.
             wait_s: longest wait.
 
         Raises:
-            PeerLost: another one is gone.
-            PeerTimeout: another one hangs.
+            PeerLost: another process is gone.
+            PeerTimeout: another process hangs.
         """
         try:
             if not self._is_done(wait_s):
@@ -227,48 +225,48 @@ class Ranks:
         return Shared(self.ended, round(received), self._own, round(batch_size))
 
     def _is_done(self, wait_s: float) -> bool:
-        """Whether the all-reduce is over. Raises RuntimeError where it has failed."""
-        if self.device.type == "cuda":  # whoever waits for NCCL with a deadline gives the group up after it
+        """Whether the all-reduce is over. Raises RuntimeError if it has failed."""
+        if self.device.type == "cuda":  # NCCL aborts the group when a wait with a deadline expires
             until_s = time.monotonic() + wait_s
             while not self._work.is_completed() and time.monotonic() < until_s:
                 pass
         else:
-            with contextlib.suppress(RuntimeError):  # that of the deadline; another one comes again below
+            with contextlib.suppress(RuntimeError):  # the deadline's; any other is raised again below
                 self._work.wait(timedelta(seconds=wait_s))
         if not self._work.is_completed():
             return False
         self._work.wait()
         return True
 
-    # --- who is lost
+    # --- lost peers
 
     @property
     def leaving(self) -> bool:
-        """The run ends: whoever leaves now is no loss."""
+        """Whether the run ends: processes that leave now are not lost."""
         return SAMPLER in self.component.stopping_roles or not self.component.running
 
     def watch(self) -> None:
-        """Sign, and look whether the others are there; about once a second.
+        """Touch this process's file and check the others; at most once a second.
 
         Raises:
-            PeerLost: one is gone, or has begun anew.
+            PeerLost: one is gone or has been restarted.
             PeerTimeout: one hangs.
         """
         now_s = time.monotonic()
         if now_s < self._watch_at_s:
             return
         self._watch_at_s = now_s + WATCH_S
-        self.roll.sign()
+        self.presence.touch()
         if self.leaving:
             return
-        if lost := self.roll.lost(self.members):
-            raise PeerLost(f"{self.component.name} leaves to begin anew: {lost}")
-        name, silent_s = self.roll.silent()
+        if lost := self.presence.lost(self.members):
+            raise self._peer_lost(lost)
+        name, silent_s = self.presence.silent()
         if name:
-            raise PeerTimeout(self.component.name, name, "it does not sign any more", silent_s)
+            raise PeerTimeout(self.component.name, name, "it gives no sign of life", silent_s)
 
     def _fail(self, error: RuntimeError) -> None:
-        """An all-reduce has failed: the end, where the run ends; else whoever is lost is named."""
+        """Handle a failed all-reduce: set ``ended`` if the run ends, else raise with the lost peer."""
         if not self.leaving:
             raise self._blamed(error) from error
         self._work, self.ended = None, True
@@ -276,12 +274,15 @@ class Ranks:
     def _blamed(self, error: RuntimeError) -> SpreezeError:
         until_s = time.monotonic() + BLAME_S
         while self.members and time.monotonic() < until_s:
-            if lost := self.roll.lost(self.members):
-                return PeerLost(f"{self.component.name} leaves to begin anew: {lost}")
-            self._pause(f"whoever of {self.others} has failed to be gone")
+            if lost := self.presence.lost(self.members):
+                return self._peer_lost(lost)
+            self._pause(f"one of {self.others} to be gone")
         return SpreezeError(f"{self.component.name} cannot share gradients with {self.others}: {error}")
+
+    def _peer_lost(self, lost: str) -> PeerLost:
+        return PeerLost(f"{self.component.name} leaves to begin anew: {lost}")
 
 
 def checksum(parameters: torch.Tensor) -> int:
-    """CRC-32 of flat parameters: the same on all ranks after the same number of updates."""
+    """CRC-32 of flat parameters; equal on all ranks after the same number of updates."""
     return zlib.crc32(parameters.cpu().numpy().tobytes())

@@ -2,106 +2,81 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
-from spreeze_zmq import algorithms
-from spreeze_zmq.algorithms.interface import RoundHalf
 from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.component import Component, Weights
-from spreeze_zmq.device import Work
+from spreeze_zmq.learner.base import BaseLearner
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.policy_outlet import PolicyOutlet
-from spreeze_zmq.learner.publication import Outbox, Record
-from spreeze_zmq.learner.setup import algorithm_of, cadence_of, settle_device
-from spreeze_zmq.plan.roles import CRITIC, PART_OF, POLICY, SAMPLER, publisher_of_policy
+from spreeze_zmq.learner.publication import Outbox
+from spreeze_zmq.plan.roles import CRITIC, POLICY, SAMPLER, publisher_of_policy
 from spreeze_zmq.replay import RewardScale, RoundStore, minibatches, updates_per_round
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.wire import Message
 
 #: Version of the first policy. It acts by its network, since its log probabilities are learned from.
 FIRST_VERSION = 1
 
 
-class RoundLearner:
+class RoundLearner(BaseLearner):
     """Either learner of an algorithm with ``RolloutOptions``; both train on the same round at the same time.
 
     A round is one rollout of each sampler. Round ``r`` is trained on with the values as they were before it:
-    the actor-learner begins it when the critics have been trained on rollouts of the version before, the
-    critic-learner when it knows the policy that made them. ``max_policy_lag`` rounds may be collected while
-    another is trained on; what is older when its turn comes is dropped and counted.
+    the actor-learner begins it when it has the critics that were trained on rollouts of the version before,
+    the critic-learner when it has the policy that collected it. ``max_policy_lag`` rounds may be collected
+    while another is trained on; rollouts that are older when their round begins are dropped and counted.
     """
 
     def __init__(self, component: Component) -> None:
-        plan, device = component.plan, settle_device(component)
-        kind, options = algorithm_of(plan)
-        learners, part = plan.learning.learners, PART_OF[component.role]
-        self.component = component
-        self.options = options
+        super().__init__(component)
+        plan, options = self.plan, self.options
         self.balance = plan.balance
-        self.half: RoundHalf = algorithms.make(
-            part, kind, options, component.environment, device, plan.run.seed
-        )
-        self.intake = Intake(component, component.environment)
-        rewards = RewardScale(options.gamma) if options.normalize_rewards else None
-        self.rewards = rewards
-        self.replay = RoundStore(plan.components[SAMPLER].count.initial, device, rewards)
-        self.cadence = cadence_of(component)
+        self.intake = Intake(component, options.frame_stack)
+        self.rewards = RewardScale(options.gamma) if options.normalize_rewards else None
+        num_samplers = plan.components[SAMPLER].count.initial
+        self.replay = RoundStore(num_samplers, self.device, self.rewards, options.frame_stack)
         self.policy: PolicyOutlet | None = None
-        if publisher_of_policy(learners) == component.role:
-            self.policy = PolicyOutlet(component, self.half, self.cadence, device, FIRST_VERSION)
-        channel = CRITIC if self.policy is not None else POLICY
+        if publisher_of_policy(plan.learning.learners) == component.role:
+            self.policy = PolicyOutlet(component, self.half, self.cadence, self.device, FIRST_VERSION)
+            self.outbox = self.policy.outbox
+        else:
+            self.outbox = Outbox(component.open(CRITIC), self.cadence, self.device)
         self.others: Weights | None = None
-        if len(learners) > 1:
+        if len(plan.learning.learners) > 1:
+            channel = CRITIC if self.policy is not None else POLICY
             self.others = Weights(component.open(channel), in_turn=self.balance.in_order)
-        self.outbox = (
-            Outbox(component.open(CRITIC), self.cadence, device)
-            if self.policy is None
-            else self.policy.outbox
-        )
-        self.work = Work(device)
-        self.record = Record(component.folder.learning / f"{component.role}.jsonl", self.cadence)
+        self.reports_experience = self.policy is None or self.others is None
         self.lag = LagHistogram()
-        self.generator = torch.Generator(device).manual_seed(plan.run.seed)
-        self.enough: float = plan.run.stop.env_steps or math.inf
-        self.rounds = self.env_steps = self.trained = 0
-        self.values_from = self.trained_version = 0
+        self.generator = torch.Generator(self.device).manual_seed(plan.run.seed)
+        self.rounds = self.trained = self.values_from = self.trained_version = 0
         self.consumed: dict[str, int] = {}
-        self.metrics: Mapping[str, Any] = {}
         self._batches: Iterator[Mapping[str, torch.Tensor]] = iter(())
         self._left = 0
         self._rollouts: list[Rollout] = []
-        self._due = self._tell = False
-        component.figures.update(counters=self.counters, gauges=self.gauges)
-        component.figures.update(publication=self.cadence.figures, device=self.work.figures)
+        self._due = self._limits_due = False
         if self.policy is not None:
             component.figures["policy_lag"] = self.policy_lag
 
     # --- what it may do
 
     @property
-    def stopping(self) -> bool:
-        """Whether nothing new is collected any more."""
-        return SAMPLER in self.component.stopping_roles
-
-    @property
     def may_pull(self) -> bool:
-        """No round waits already, and the run wants more samples; samplers that stop are emptied."""
+        """Whether the next round lacks rollouts that the run wants, or stopped samplers are to be drained."""
         return self.stopping or (not self.replay.complete and self.env_steps < self.enough)
 
     @property
     def may_update(self) -> bool:
-        """A round is under way, or a whole one has come and what it needs of the other half."""
+        """Whether a round is being trained on, or the next one and the other half's weights have come."""
         if self.stopping:
             return False
         return self._left > 0 or (self.replay.complete and not self.lacks_others)
 
     @property
     def lacks_others(self) -> bool:
-        """Whether the next round has to wait for what the other learner publishes."""
+        """Whether the next round has to wait for the other learner's weights."""
         if self.others is None:
             return False
         if self.others.in_turn:
@@ -113,25 +88,25 @@ class RoundLearner:
 
     @property
     def settled(self) -> bool:
-        """It has trained on everything that the run's samples allow."""
+        """Whether it has trained on all rounds of the run and, in turn, has the other half's last weights."""
+        if self.others is not None and self.others.in_turn and self.lacks_others:
+            return False
         return self.env_steps >= self.enough and not self.may_update and not self.replay.complete
 
     # --- what it does
 
     def wait(self) -> None:
-        """Wait for rollouts or for the other learner; for nothing while a round is trained on."""
+        """Wait for rollouts or the other learner's weights; not at all while a round is trained on."""
         sources: list[Any] = [self.intake.puller] if self.may_pull else []
         if self.others is not None and (not self.others.in_turn or self.lacks_others):
             sources.append(self.others.subscriber)
-        if self.may_update or (self.may_pull and self.intake.ready):
-            self.component.poll(sources)
-            return
-        other = self.others.subscriber.endpoint if self.others is not None else ""
-        owed = f"weights ({other})" if self.replay.complete else f"rollouts from {SAMPLER}"
-        self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
+        owed = f"rollouts from {SAMPLER}"
+        if self.replay.complete and self.others is not None:
+            owed = f"weights ({self.others.subscriber.endpoint})"
+        self.poll(sources, owed)
 
     def take_weights(self) -> None:
-        """Adopt the other half's weights between two rounds: the newest, or the next in its turn."""
+        """Load the other half's weights between two rounds: the newest, or the next version in turn."""
         if self.others is None or self._left > 0 or (self.others.in_turn and not self.lacks_others):
             return
         if (message := self.others.take()) is None:
@@ -142,23 +117,13 @@ class RoundLearner:
             self.half.load_critic(message.arrays["parameters"])
             self.values_from = message.fields.get("policy_version", 0)
 
-    def take_rollouts(self) -> None:
-        """Store what waits, as far as the next round has room."""
-        while self.may_pull:
-            rollout = next(self.intake.rollouts(at_most=1), None)
-            if rollout is None:
-                return
-            self.store(rollout)
-
     def store(self, rollout: Rollout) -> None:
         """Keep one rollout for the next round."""
         self.replay.add(rollout)
-        before, self.env_steps = self.env_steps, self.env_steps + rollout.num_transitions
-        if before < self.enough <= self.env_steps:
-            self.component.send_report()
+        self.count_env_steps(rollout.num_transitions)
 
     def update(self) -> None:
-        """One step on a batch of the round under way; the next round is begun where none is."""
+        """Take one gradient step on a batch of the round; begin the next round if none is under way."""
         if self._left == 0 and not self.begin_round():
             return
         batch = next(self._batches)
@@ -169,13 +134,13 @@ class RoundLearner:
             self.end_round()
 
     def begin_round(self) -> bool:
-        """Prepare the next round; False where some of it has grown too old."""
+        """Prepare the next round; False if some of its rollouts are too old, and are dropped."""
         if self.policy is not None and self.balance.max_policy_lag is not None:
             oldest = self.policy.versions.newest - self.balance.max_policy_lag
             for rollout in self.replay.drop_older(oldest):
                 self.intake.drop(rollout)
                 self.consume(rollout)
-                self._tell = True
+                self._limits_due = True
             if not self.replay.complete:
                 return False
         self.half.env_steps = self.env_steps
@@ -193,56 +158,49 @@ class RoundLearner:
         return True
 
     def end_round(self) -> None:
-        """Everything has been trained on; the weights are due."""
+        """Count the round; the weights are due."""
         self.rounds += 1
         for rollout in self._rollouts:
             self.consume(rollout)
         self._rollouts, self._due = [], True
 
     def consume(self, rollout: Rollout) -> None:
-        """Note how far a stream has been used, for the limit of what its sampler collects next."""
+        """Note the position up to which a stream has been used; limits of collection follow from it."""
         stream = f"{rollout.sampler}/{rollout.incarnation}"
         self.consumed[stream] = max(self.consumed.get(stream, 0), rollout.produced)
 
     def publish_if_due(self) -> None:
-        """After each round; the same policy once more where rollouts were dropped for their age."""
-        self.outbox.serve(wait=not self.may_update)
-        if self.outbox.busy:
+        """Publish after each round; publish the same policy again if rollouts were dropped for their age."""
+        if not self.outbox.serve(wait=not self.may_update):
             return
         if self._due:
             if self.policy is not None:
                 self.policy.versions.advance()
             self.publish()
-            counts = {"rounds": self.rounds, "updates": self.half.num_updates, "env_steps": self.env_steps}
-            self.record.write(counts, self.metrics)
-        elif self._tell and not self.may_update:
+            counts = {"rounds": self.rounds, "updates": self.half.num_updates}
+            self.record.write({**counts, "env_steps": self.half.env_steps}, self.metrics)
+        elif self._limits_due and not self.may_update:
             self.publish()
 
     def publish(self) -> None:
-        """Send the critics to the actor-learner, or the policy to everybody."""
-        self._due = self._tell = False
-        if self.policy is not None:
-            self.policy.publish(
-                critic_updates=self.half.num_updates,
-                policy_updates=self.half.num_updates,
-                env_steps=self.env_steps,
-                collect_until=self.collect_until(self.policy),
-                wait=True,
-            )
+        """Send the critics to the actor-learner, or the policy to all its readers."""
+        self._due = self._limits_due = False
+        # Samples up to the round trained on: those of the next one may or may not have come by now.
+        env_steps = self.half.env_steps
+        if self.policy is None:
+            counts = {"env_steps": env_steps, "policy_version": self.trained_version}
+            self.publish_critics(self.outbox, self.rounds, wait=True, **counts)
             return
-        fields = {
-            "version": self.rounds,
-            "critic_updates": self.half.num_updates,
-            "env_steps": self.env_steps,
-            "policy_version": self.trained_version,
-        }
-        self.outbox.put(
-            self.half.weights, lambda weights: Message("critic", fields, {"parameters": weights}), wait=True
+        self.policy.publish(
+            critic_updates=self.half.num_updates,
+            env_steps=env_steps,
+            collect_until=self.collect_until(self.policy),
+            wait=True,
         )
 
     def collect_until(self, outlet: PolicyOutlet) -> dict[str, int] | None:
         """Stream -> position up to which its sampler may begin rollouts: ``max_policy_lag`` rollouts beyond
-        the next one. A later life does not know how far streams have come that it has not heard of.
+        the next one. After a restart, streams from which nothing has come yet have no limit.
         """
         if self.balance.max_policy_lag is None:
             return None
@@ -253,29 +211,29 @@ class RoundLearner:
     # --- what it reports and keeps
 
     def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report, as both kinds of learner have them."""
+        """Cumulative figures of every report; the critic-learner or a lone learner counts the experience."""
         found: dict[str, float] = {}
         if self.policy is not None:
             found |= {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
-        if self.policy is None or self.others is None:
+        if self.reports_experience:
             found |= {"env_steps": self.env_steps, "trained_transitions": self.trained}
             found["critic_updates"] = self.half.num_updates
         return found
 
     def policy_lag(self) -> dict[str, float]:
-        """Versions that rollouts were behind when their round began; ``stale`` transitions were dropped."""
+        """Lag of rollouts in versions when their round began; ``stale`` transitions were dropped."""
         return {**self.lag.summary(), "stale": self.intake.stale_transitions}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""
-        found = {name: float(value) for name, value in self.metrics.items()}
-        if self.policy is None or self.others is None:
+        found = self.losses()
+        if self.reports_experience:
             used = self.env_steps - len(self.replay)
             found["replay_ratio"] = self.trained / used if used else 0.0
         return found
 
     def state(self) -> dict[str, Any]:
-        """Everything that a later life needs; a round that is under way is lost with the life."""
+        """Everything that a restart needs; the round under way is not saved."""
         counters = {"rounds": self.rounds, "env_steps": self.env_steps, "trained": self.trained}
         counters["trained_version"] = self.trained_version
         if self.policy is not None:
@@ -285,10 +243,11 @@ class RoundLearner:
         return {"half": self.half.state_dict(), "counters": counters, "rewards": rewards, "order": order}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`."""
+        """Continue from :meth:`state`."""
         self.half.load_state_dict(state["half"])
         counters = state["counters"]
         self.env_steps, self.trained = counters["env_steps"], counters["trained"]
+        self.half.env_steps = self.env_steps
         if self.rewards is not None and state["rewards"]:
             self.rewards.load_state_dict(state["rewards"])
         self.generator.set_state(state["order"].cpu())

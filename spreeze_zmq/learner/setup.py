@@ -1,4 +1,4 @@
-"""What a learner reads of its plan before it begins."""
+"""Reads a learner's algorithm, device and publication cadence from the plan."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def algorithm_of(plan: Plan) -> tuple[type[Algorithm], Any]:
     return algorithm, algorithms.options_from(algorithm.Options, values)
 
 
-def settle_device(component: Component) -> str:
-    """The device that the plan gives this learner; torch gets the plan's number of threads."""
+def prepare_device(component: Component) -> str:
+    """Set torch up with the device and threads that the plan gives this learner; returns the device."""
     threads = component.plan.components[component.role].threads
     torch.set_num_threads(threads)
-    # Moments of weights whose gradient stays 0 fade into denormals, which make Adam eight times slower.
+    # Moments of weights whose gradient stays 0 decay into denormals, which make Adam eight times slower.
     torch.set_flush_denormal(True)
     device = device_of(component.options["device"], component.index)
     log.info("device %s, %d threads", device, threads)
@@ -42,8 +42,8 @@ def settle_device(component: Component) -> str:
 
 
 def cadence_of(component: Component) -> Cadence:
-    """When the plan has this learner publish."""
+    """The cadence by which the plan has this learner publish."""
     own, every = component.options, component.plan.balance.publish_every_updates
-    # An update on a GPU is time that this thread waits for; one on a CPU is its own work.
+    # This thread computes updates on a CPU and waits for those on a GPU.
     work_clock = time.thread_time if own["device"] == "cpu" else time.monotonic
     return Cadence(own["publish_interval_s"], every, own["publish_cost"], work_clock=work_clock)

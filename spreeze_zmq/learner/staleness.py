@@ -1,4 +1,4 @@
-"""How old the rollouts are that a learner receives, in versions of the policy, and which are too old."""
+"""The age of received rollouts in policy versions, and which of them are too old."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from spreeze_zmq.rollout import Rollout
 
 
 class KnownPolicies(Protocol):
-    """What is known of the published policies; :class:`spreeze_zmq.component.Weights` fits."""
+    """The published policies that a learner knows; :class:`spreeze_zmq.component.Weights` fits."""
 
     in_turn: bool
     num_taken: int
 
     @property
     def version(self) -> int:
-        """Of the newest one taken."""
+        """Version of the newest one taken."""
 
 
 class Staleness:
-    """Measures rollouts by the newest policy that this learner knows.
+    """Measures the lag of rollouts behind the newest policy that this learner knows.
 
     Args:
-        bound: versions that a rollout may be behind; None for any.
-        policies: what has been taken of the policy's channel.
-        cadence: of the critics, whose publications the versions follow where they are taken in turn.
+        bound: largest lag in versions; None for no bound.
+        policies: those taken from the policy channel.
+        cadence: of the critics; in turn, each of its publications leads to one policy version.
     """
 
     def __init__(self, bound: int | None, policies: KnownPolicies, cadence: Cadence) -> None:
@@ -36,12 +36,12 @@ class Staleness:
         self._first = 0
 
     def begin(self) -> None:
-        """The first policy has been taken."""
+        """Note the version of the first policy, which has just been taken."""
         self._first = self._policies.version
 
     def lag(self, rollout: Rollout) -> int:
-        """Versions that a rollout's policy is behind the newest one known. In turn that is the one that the
-        actor-learner makes of the critics published last, though it is taken only when its turn comes.
+        """Versions that a rollout's policy is behind the newest one. In turn, the newest is the one that the
+        actor-learner makes from the critics published last, even before it has been taken.
         """
         newest = self._policies.version
         if self._policies.in_turn:
@@ -49,14 +49,14 @@ class Staleness:
         return newest - rollout.policy_version
 
     def too_stale(self, rollout: Rollout) -> str:
-        """Why a rollout is dropped at the moment it is received; empty where it is fresh enough."""
+        """Why a rollout is dropped when it is received; empty if it is fresh enough."""
         if self.bound is None:
             return ""
         if self._policies.num_taken == 0:
-            return "nobody has said yet which policy is the newest"
+            return "the newest policy is not known yet"
         lag = self.lag(rollout)
         return f"{lag} versions behind, max_policy_lag is {self.bound}" if lag > self.bound else ""
 
     def add(self, rollout: Rollout) -> None:
-        """Count the transitions of a rollout that was received."""
+        """Count the transitions of a received rollout by their lag."""
         self.received.add(self.lag(rollout), rollout.num_transitions)

@@ -1,7 +1,7 @@
-"""The updates of a critic-learner: its own, or those that several take as one.
+"""The updates of a critic-learner, alone or data-parallel with others, behind one interface.
 
-Both are begun and finished, so that the learner's story is one. Alone an update is done when it has begun.
-Among several it takes place when all have begun theirs, and each serves its sockets until then.
+An update is begun and finished. Alone it is complete after ``begin``. Among several processes it is complete
+when all have begun theirs; each serves its sockets until then.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.learner.ranks import Ranks, checksum
 from spreeze_zmq.run.checkpoint import Checkpoint
 
-#: A wait for the others' gradients is no longer than this at once: meanwhile no socket is served.
+#: Longest single wait for the others' gradients; no socket is served in it.
 SLICE_S = 0.005
-#: Who leaves takes the last step with the others, if that takes no longer.
+#: Longest wait for the last common step when this process leaves.
 LAST_STEP_S = 1.0
 
 log = logging.getLogger("spreeze")
@@ -32,11 +32,11 @@ log = logging.getLogger("spreeze")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an update.
+    """The outcome of an update.
 
     Attributes:
-        took_place: whether a step was taken; not, where somebody is to stop.
-        received_by_others: transitions that the others have received since the last one.
+        took_place: whether a step was taken; False if a process is to stop.
+        received_by_others: transitions that the others have received since the last update.
     """
 
     took_place: bool
@@ -44,48 +44,48 @@ class Outcome:
 
 
 class Updates(Protocol):
-    """What a critic-learner needs of either."""
+    """The interface of a critic-learner's updates."""
 
     @property
     def count(self) -> int:
-        """Processes that take each update."""
+        """Number of processes that train together."""
 
     @property
     def waiting_for(self) -> str:
-        """Who owes a part of the update that has begun; empty where none is under way."""
+        """Which processes owe gradients to the update under way; empty if none is."""
 
     @property
     def may_begin(self) -> bool:
-        """Whether another may."""
+        """Whether another update may begin."""
 
     @property
     def batch_size(self) -> int:
-        """Of the next one."""
+        """Batch size of the next update."""
 
     def join(self) -> None:
-        """Meet the others."""
+        """Connect to the other processes."""
 
     def restore_point(self) -> Checkpoint | None:
-        """What all go on from."""
+        """The checkpoint that all processes restore."""
 
     def receive(self, transitions: int) -> None:
-        """Note what this process has received, for the others to hear of."""
+        """Note transitions that this process has received; the others learn of them with the next update."""
 
     def attend(self, stopping: bool) -> None:
-        """Look after the others; ``stopping``: tell them that this process trains no further."""
+        """Check on the others; with ``stopping``, announce that this process trains no further."""
 
     def begin(self, batch: Batch) -> Mapping[str, torch.Tensor]:
-        """The gradient of a batch; its metrics."""
+        """Compute the gradient of a batch; returns its metrics."""
 
     def finish(self) -> Outcome | None:
-        """Take the step; None while somebody's part is missing."""
+        """Take the step; None while gradients are missing."""
 
     def leave(self, finish: Callable[[], bool]) -> None:
         """Take the step that others may have taken already, and no further one."""
 
 
 class OwnUpdates:
-    """Updates of a learner that trains alone."""
+    """The updates of a critic-learner that trains alone."""
 
     count, waiting_for, may_begin = 1, "", True
 
@@ -95,39 +95,39 @@ class OwnUpdates:
 
     @property
     def batch_size(self) -> int:
-        """What the broker wants, from now on."""
+        """The size that the broker has requested."""
         return self._batch.wanted
 
     def join(self) -> None:
-        """There is nobody to meet."""
+        """Do nothing."""
 
     def receive(self, transitions: int) -> None:
-        """There is nobody to tell."""
+        """Do nothing."""
 
     def attend(self, stopping: bool) -> None:
-        """There is nobody to look after."""
+        """Do nothing."""
 
     def begin(self, batch: Batch) -> Mapping[str, torch.Tensor]:
-        """The whole of it."""
+        """Take one full gradient step; returns metrics."""
         return self._half.update(batch)
 
     def finish(self) -> Outcome:
-        """Nothing is missing."""
+        """The outcome of the step that ``begin`` has taken."""
         return Outcome(took_place=True, received_by_others=0)
 
     def leave(self, finish: Callable[[], bool]) -> None:
-        """Nothing is owed."""
+        """Do nothing."""
 
 
 class SharedUpdates:
-    """Updates of one of several learners: an all-reduce of their gradients, and a step of each.
+    """The updates of one of several critic-learners: an all-reduce of gradients, then the same step in each.
 
     Args:
         component: this process.
-        half: has the gradient. All have the same weights, and each its own noise.
-        batch: what the first one's broker wants becomes everybody's after the same update.
-        cadence: a step is a part of the update's time.
-        device: where the gradient is.
+        half: of this process. All have the same weights and different noise.
+        batch: the size that the broker requests of the first process applies to all after the same update.
+        cadence: accounts the step as a part of the update.
+        device: of the gradient.
     """
 
     def __init__(
@@ -141,28 +141,28 @@ class SharedUpdates:
 
     @property
     def waiting_for(self) -> str:
-        """Everybody else, where this one's part is given."""
+        """The other processes, while this one's gradient is offered."""
         return f"gradients from {self._ranks.others}" if self._ranks.offered else ""
 
     @property
     def may_begin(self) -> bool:
-        """Whether the last one is over, and was not the last of all."""
+        """Whether no update is under way and no process is to stop."""
         return not (self._ranks.offered or self._ranks.ended)
 
     def join(self) -> None:
-        """Wait until all are here."""
+        """Wait until all processes have started, and connect."""
         self._ranks.join()
 
     def restore_point(self) -> Checkpoint | None:
-        """As the first one has found it."""
+        """The checkpoint that the first process has found."""
         return self._ranks.restore_from
 
     def receive(self, transitions: int) -> None:
-        """Tell the others with the next gradient."""
+        """Add to the transitions that travel with the next gradient."""
         self._unshared += transitions
 
     def attend(self, stopping: bool) -> None:
-        """See that nobody is lost, and say so where this one is to stop.
+        """Check that no process is lost; with ``stopping``, announce that this one stops.
 
         Raises:
             PeerLost: one is gone.
@@ -173,14 +173,14 @@ class SharedUpdates:
             self._ranks.offer(self._half.gradient, 0, ending=True)
 
     def begin(self, batch: Batch) -> Mapping[str, torch.Tensor]:
-        """Give this one's gradient."""
+        """Compute this process's gradient and begin the all-reduce; returns metrics."""
         metrics = self._half.backward(batch)
         self._ranks.offer(self._half.gradient, self._unshared, self._batch.wanted)
         return metrics
 
     def finish(self) -> Outcome | None:
-        """Wait a moment for the others, and take the step that all of them take."""
-        if not self._ranks.offered:  # nobody could be given it any more
+        """Wait up to ``SLICE_S`` for the others, and take the common step."""
+        if not self._ranks.offered:  # the all-reduce has failed at the end of the run
             return Outcome(took_place=False, received_by_others=0)
         shared = self._ranks.result(self._half.gradient, SLICE_S)
         if shared is None:
@@ -193,7 +193,7 @@ class SharedUpdates:
         return Outcome(not shared.ended, shared.received - shared.own)
 
     def leave(self, finish: Callable[[], bool]) -> None:
-        """Take the last step that others have taken, and say what shows that all weights are the same."""
+        """Finish the pending all-reduce, and log a CRC of the weights, which is the same for all."""
         until_s = time.monotonic() + LAST_STEP_S
         while not self._ranks.ended and time.monotonic() < until_s:
             if not self._ranks.offered:
@@ -206,22 +206,24 @@ class SharedUpdates:
 def updates_of(
     component: Component, half: CriticHalf, batch: LiveBatch, cadence: Cadence, device: str
 ) -> Updates:
-    """As many as the plan has of this role take each update."""
+    """The updates of a critic-learner, shared if the plan has several."""
     if component.plan.components[component.role].count.initial == 1:
         return OwnUpdates(component, half, batch)
     return SharedUpdates(component, half, batch, cadence, device)
 
 
 def share_of(component: Component, options: Any) -> Any:
-    """An algorithm's options for one of several learners: its part of the replay, and of the samples that
-    must be there before the first update.
+    """An algorithm's options for one of several critic-learners, each of which has its share of
+    ``replay_capacity`` and ``learning_starts``.
     """
     count = component.plan.components[component.role].count.initial
+    if count == 1:
+        return options
     names = ("replay_capacity", "learning_starts")
     return replace(options, **{name: math.ceil(getattr(options, name) / count) for name in names})
 
 
 def seed_of(component: Component) -> int:
-    """The run's own for the first learner; another for each one more, lest all draw the same noise."""
+    """The run's seed for the first learner of a role, a derived one for each other, so that noise differs."""
     first = component.index == 0
     return component.plan.run.seed if first else int(component.seed_sequence().generate_state(1)[0])

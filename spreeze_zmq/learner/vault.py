@@ -1,4 +1,4 @@
-"""A learner's part of each checkpoint: written when the broker asks, read back at the start."""
+"""A learner's part of each checkpoint: written when the broker asks, restored at the start."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ log = logging.getLogger("spreeze")
 
 
 class SavedReplay(Protocol):
-    """What a vault needs of a replay."""
+    """A replay that can be saved."""
 
     def save(self, folder: Path) -> None:
         """Write everything into a folder."""
 
     def load(self, folder: Path) -> None:
-        """Go on from what ``save`` wrote."""
+        """Restore from the files of ``save``."""
 
 
 class Vault:
-    """Writes this learner's part of each checkpoint that the broker asks for, and reads it back.
+    """Writes and restores this learner's part of checkpoints.
+
+    Of several critic-learners the first writes the state, which is the same for all, and each its own replay.
 
     Args:
         component: the learner.
-        state: gives what torch.save can write and a loader that unpickles nothing can read.
-        replay: saved with it where the topology asks (``save_replay``).
-        settled: whether the learner has done all that the run's samples allow. A checkpoint at the run's last
-            sample waits for that, so that it stands at a counted place where the run is counted.
-        restore_point: finds what to go on from.
-
-    Of several learners that train as one the first writes the state of all, and each its own replay.
+        state: returns what ``torch.save`` writes and ``torch.load(weights_only=True)`` reads.
+        replay: saved too if the topology asks for it (``save_replay``).
+        settled: whether the learner has done all updates that the run's samples allow. In a run in order, the
+            checkpoint at the last sample waits for that, so that every such run is saved at the same update.
+        restore_point: finds the checkpoint to restore.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class Vault:
         self.replay_prefix = f"{shard}-replay-"
         self.settled = settled
         self._asked: Mapping[str, Any] | None = None
-        component.on("checkpoint", self._on_checkpoint)
+        component.on("checkpoint", self._on_request)
 
     def serve(self) -> None:
-        """Write the checkpoint that was asked for last, where there is one and its time has come."""
+        """Write the checkpoint that was requested last, if there is one and it need not wait."""
         if self._asked is not None and (not self._is_last(self._asked) or self.settled()):
             asked, self._asked = self._asked, None
             self._save(asked["folder"])
 
-    def _on_checkpoint(self, fields: Mapping[str, Any]) -> None:
+    def _on_request(self, fields: Mapping[str, Any]) -> None:
         self._asked = fields
 
     def _is_last(self, asked: Mapping[str, Any]) -> bool:
@@ -95,10 +95,10 @@ class Vault:
             torch.save(self.state(), file)
 
     def restore(self) -> dict[str, Any] | None:
-        """The state to go on from, the replay filled where it was saved; None for a fresh start.
+        """The saved state, after the replay has been restored if it was saved; None for a fresh start.
 
         Raises:
-            CheckpointError: the checkpoint's part cannot be read as one of ours.
+            CheckpointError: the checkpoint's part cannot be read.
         """
         checkpoint = self.restore_point()
         if checkpoint is None:

@@ -1,4 +1,4 @@
-"""What is measured while a run lives: rates over a window, the journal, the curves of TensorBoard."""
+"""Measurements of a live run: rates, CPU time, GPUs, the journal, the curves of TensorBoard."""
 
 from spreeze_zmq.metrics.family import Family
 from spreeze_zmq.metrics.journal import Journal, read_journal

@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: everything that was measured or decided, one JSON object a line, oldest first."""
+"""``metrics.jsonl``: every measurement and decision, one JSON object per line, oldest first."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from spreeze_zmq.metrics.plain import plain
 
 
 class Journal:
-    """Appends to the journal of a run; a line is on its way to the disk when :meth:`write` returns.
+    """Appends to the journal of a run; each line is flushed to the system.
 
     Args:
-        path: the file; one that a killed process left in the middle of a line is gone on with on the next.
+        path: the file; an existing one is continued on a new line, even if a killed process left half of one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,18 +26,18 @@ class Journal:
                 self._file.write(b"\n")
 
     def write(self, kind: str, t_s: float, fields: Mapping[str, Any]) -> None:
-        """One line: ``t_s`` in seconds since the run began, ``kind``, and the fields; NaN becomes null."""
+        """Write one line: ``t_s`` in seconds since the run began, ``kind``, the fields; NaN becomes null."""
         line = json.dumps(plain({**fields, "t_s": round(t_s, 3), "kind": kind}), allow_nan=False)
         self._file.write(line.encode() + b"\n")
         self._file.flush()
 
     def close(self) -> None:
-        """Nothing more will be written."""
+        """Close the file."""
         self._file.close()
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a journal, oldest first; those that a killed process has torn are left out."""
+    """The objects of a journal, oldest first, without torn lines."""
     with path.open("rb") as lines:
         for line in lines:
             try:

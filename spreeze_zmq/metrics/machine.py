@@ -1,7 +1,8 @@
-"""The machine under a run: how busy its cores are, and its GPUs where there are some."""
+"""The machine of a run: load of its cores, load and memory of its GPUs, its physical cores."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -11,20 +12,20 @@ import psutil
 
 
 def busy_cpu_s() -> float:
-    """CPU seconds that everybody has used so far on the cores that this process may run on."""
+    """CPU seconds used so far, by all processes, on the cores that this process may run on."""
     times = psutil.cpu_times(percpu=True)
     cpus = [times[cpu] for cpu in os.sched_getaffinity(0) if cpu < len(times)]
-    # The kernel counts a guest's time as its host's user time too.
+    # The kernel includes guest time in user time.
     return sum(sum(cpu) - cpu.idle - cpu.iowait - cpu.guest - cpu.guest_nice for cpu in cpus)
 
 
 class Gpus:
-    """NVIDIA GPUs as their driver tells; none where the package ``nvidia-ml-py`` or a driver is missing."""
+    """The NVIDIA GPUs of the machine; none without the package ``nvidia-ml-py`` and a driver."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
         self._handles: list[Any] = []
-        try:
+        with contextlib.suppress(Exception):  # a run does without these figures, whatever a driver raises
             import pynvml
 
             pynvml.nvmlInit()
@@ -32,11 +33,9 @@ class Gpus:
             self._handles = [
                 pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
             ]
-        except Exception:  # whatever a driver of another version raises, a run does without these figures
-            self._handles = []
 
     def figures(self) -> list[dict[str, float]]:
-        """Of each GPU: ``busy`` (share of the last second) and ``memory_bytes``."""
+        """For each GPU: ``busy`` (share of the last second) and ``memory_bytes``."""
         found = []
         for handle in self._handles:
             try:
@@ -49,9 +48,7 @@ class Gpus:
 
 
 def physical_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:
-    """The hyperthreads of each core, of those CPUs that are given; each CPU its own core where Linux does not
-    tell.
-    """
+    """The given CPUs grouped by physical core; one core per CPU where ``system`` has no topology."""
     cores: dict[str, list[int]] = {}
     for cpu in sorted(cpus):
         try:

@@ -1,4 +1,4 @@
-"""JSON as every program reads it: no NaN, no numpy, and a file that is there in full or not at all."""
+"""JSON that any program can read: no NaN, no numpy; files are replaced atomically."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The same value in JSON's own types; NaN and the infinities become None, arrays become lists.
+    """The value in JSON's types; NaN and the infinities become None, arrays become lists.
 
     Raises:
-        TypeError: something in it has no meaning in JSON.
+        TypeError: a part of it has no JSON type.
     """
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -26,13 +26,13 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, Path):
         return str(value)
-    if hasattr(value, "tolist"):  # numpy's arrays and scalars, which need not be imported for it
+    if hasattr(value, "tolist"):  # numpy arrays and scalars, without importing numpy
         return plain(value.tolist())
     raise TypeError(f"{type(value).__name__} has no place in JSON: {value!r:.80}")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write ``value`` in :func:`plain` form; whoever reads the file finds the old or the new one."""
+    """Write ``value`` in :func:`plain` form, atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(plain(value), indent=1, allow_nan=False) + "\n")
     os.replace(temporary, path)

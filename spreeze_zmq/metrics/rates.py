@@ -1,4 +1,4 @@
-"""Counters in, rates over the last seconds out; the times are the caller's."""
+"""Rates of counters over the last seconds; the caller gives the times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Rates:
     """Rates of cumulative counters over a sliding window.
 
     Args:
-        window_s: what a rate covers.
+        window_s: seconds that a rate covers.
     """
 
     def __init__(self, window_s: float = 5.0) -> None:
@@ -17,19 +17,19 @@ class Rates:
         self._points: dict[str, deque[tuple[float, float]]] = {}
 
     def add(self, name: str, value: float, now_s: float) -> None:
-        """Enter a counter's value. One that falls, as after a restart, begins anew."""
+        """Enter a counter's value. A smaller value than before, as after a restart, clears its history."""
         points = self._points.setdefault(name, deque())
         if points and value < points[-1][1]:
             points.clear()
         if points and now_s <= points[-1][0]:
             now_s, _ = points.pop()
         points.append((now_s, value))
-        # One point from before the window stays, so that the rate covers all of it.
+        # Keep one point from before the window, so that the rate covers all of it.
         while len(points) > 2 and points[1][0] <= now_s - self.window_s:
             points.popleft()
 
     def rate(self, name: str, now_s: float) -> float:
-        """Counts a second; 0 for a counter that is unknown, new, or silent for a whole window."""
+        """Counts per second; 0 for a counter that is unknown, new, or without a value for a whole window."""
         points = self._points.get(name)
         if not points or len(points) < 2 or now_s - points[-1][0] > self.window_s:
             return 0.0

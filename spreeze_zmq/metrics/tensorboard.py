@@ -1,4 +1,4 @@
-"""TensorBoard curves under the names that Stable-Baselines3 uses, over env steps."""
+"""Writes TensorBoard curves over env steps, under the names of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: Where a figure of the status is drawn: its path in the status, and the curve.
+#: Path of a figure in the status, and its curve.
 STATUS_CURVES = (
     (("episodes", "mean_return"), "rollout/ep_rew_mean"),
     (("episodes", "mean_length"), "rollout/ep_len_mean"),
@@ -25,7 +25,7 @@ STATUS_CURVES = (
     (("policy_lag", "p50"), "balance/policy_lag_p50"),
     (("policy_lag", "p99"), "balance/policy_lag_p99"),
 )
-#: Gauges of the learners that have another name there; every other one is ``train/NAME``.
+#: Curves of learners' gauges; any other gauge is ``train/NAME``.
 GAUGE_CURVES = {"temperature": "train/ent_coef", "replay_ratio": "balance/replay_ratio"}
 EVALUATION_CURVES = {
     "mean_return": "eval/mean_reward",
@@ -35,13 +35,13 @@ EVALUATION_CURVES = {
 
 
 class TensorBoard:
-    """Writes one file of events; the file and tensorboard's modules come with the first point.
+    """Writes one file of events; the first point opens the file and imports tensorboard.
 
-    The records are written here, in this thread, and not by tensorboard's EventFileWriter: that one keeps a
-    thread and a queue, and imports the whole of TensorFlow where it is installed.
+    It does without tensorboard's EventFileWriter, which keeps a thread and a queue, and imports all of
+    TensorFlow where that is installed.
 
     Args:
-        folder: where the events lie; ``tensorboard --logdir`` finds them in it or above it.
+        folder: the folder of the file, for ``tensorboard --logdir``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class TensorBoard:
         self._drawn_step = -1
 
     def status(self, status: Mapping[str, Any], gauges: Mapping[str, float]) -> None:
-        """The curves of a status and of the learners' gauges; nothing while no step has been taken."""
+        """Draw a status and the learners' gauges; nothing without a new env step."""
         if status["env_steps"] <= self._drawn_step or status["env_steps"] == 0:
             return
         self._drawn_step = status["env_steps"]
@@ -61,11 +61,11 @@ class TensorBoard:
         self.write(values, status["env_steps"])
 
     def evaluation(self, fields: Mapping[str, Any]) -> None:
-        """The curves of an evaluation, at the env steps that its policy had been trained on."""
+        """Draw an evaluation, at the env steps of its policy."""
         self.write({curve: fields[name] for name, curve in EVALUATION_CURVES.items()}, fields["env_steps"])
 
     def write(self, values: Mapping[str, float | None], env_steps: int) -> None:
-        """Points of curves, all at ``env_steps``, flushed; what is None or not finite has no point."""
+        """Write one point per curve at ``env_steps`` and flush; None and non-finite values are left out."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -81,7 +81,7 @@ class TensorBoard:
             records.flush()
 
     def close(self) -> None:
-        """Nothing more will be written."""
+        """Close the file."""
         if self._records is not None:
             self._records.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.nn.augmentation import random_shift
 from spreeze_zmq.nn.build import ACTIVATIONS, mlp, nature_cnn
 from spreeze_zmq.nn.description import describe
 from spreeze_zmq.nn.ensemble import Ensemble, ensemble
@@ -21,4 +22,5 @@ __all__ = [
     "mlp",
     "nature_cnn",
     "polyak",
+    "random_shift",
 ]

@@ -1,4 +1,4 @@
-"""Typed options: what a key of a topology takes, and how messages say it."""
+"""Typed options: the values that a key of a topology accepts, and their description in messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Every type that an option can have and how a message says it; a component.toml names any but ``count``.
+#: Type names and the phrase that messages use for each; component.toml may write any but ``count``.
 TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -24,12 +24,12 @@ TYPES = {
 }
 
 
-#: Whole numbers travel to components in any language, so they stay within 64 bits.
+#: Components in any language must be able to hold a whole number: 64 bits.
 LARGEST_INT = 2**63 - 1
 
 
 class Unfit(Exception):
-    """A value that an option does not take; ``hint`` says how to mend it."""
+    """An option does not accept a value; ``hint`` names the fix."""
 
     def __init__(self, problem: str, hint: str = ""):
         self.problem, self.hint = problem, hint
@@ -38,20 +38,20 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Option:
-    """One key that a table may hold.
+    """One key of a table.
 
     Attributes:
         name: the key.
         type: one of ``TYPES``.
-        default: what it is when it is not written; never checked, so it may be ``None``.
+        default: the value of a key that is not written; not checked, so it may be ``None``.
         help: one line for people.
-        minimum: smallest number allowed; for ``ints``, of each element; for ``strs``, of the length.
-        above: number that the value must exceed.
-        maximum: largest number allowed.
+        minimum: inclusive lower bound; for ``ints``, of each element; for ``strs``, of the length.
+        above: exclusive lower bound.
+        maximum: inclusive upper bound.
         choices: the only texts or numbers allowed.
-        words: texts taken besides values of ``type``, such as ``"auto"``.
-        required: it has no default.
-        options: the keys of a ``table`` whose keys are known; empty for one that holds anything.
+        words: texts accepted besides values of ``type``, such as ``"auto"``.
+        required: the key has no default.
+        options: the keys of a ``table``; empty where any key is accepted.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What the option takes, in words."""
+        """The accepted values, in words."""
         if self.choices:
             text = "one of " + ", ".join(show(choice) for choice in self.choices)
         else:
@@ -85,12 +85,12 @@ class Option:
         return "".join(parts)
 
     def unfit(self, value: Any, hint: str = "") -> Unfit:
-        """The verdict that says what was expected and what came."""
+        """The error that says what was expected and what came."""
         return Unfit(f"expected {self.expected}, got {show(value)}", hint)
 
 
 def show(value: Any) -> str:
-    """A value as a message shows it, its type visible."""
+    """A value as messages show it: its TOML type is visible, long ones are shortened."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The plan: a topology with every default filled in, as run.json carries it to components in any language."""
+"""The plan: a topology with every default filled in; run.json carries it to components in any language."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import ChannelError, InputError
 from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES
 
-#: The version of run.json; a program refuses another one.
+#: The version of run.json; programs refuse any other.
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class StopPlan:
-    """When the run ends of itself, whichever comes first; ``None`` for never.
+    """When the run ends by itself: at the first of these; ``None`` is no limit.
 
     Attributes:
-        mean_return: an evaluation's mean return; ``return`` in files.
+        mean_return: mean return of an evaluation; called ``return`` in files.
         env_steps: transitions sampled.
-        trained_transitions: transitions trained on, ``batch_size`` for each critic update.
+        trained_transitions: transitions trained on: ``batch_size`` per critic update.
         minutes: wall time.
     """
 
@@ -50,16 +50,16 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class BalancePlan:
-    """The stated ratio of consumption to production, and how closely both sides are tied.
+    """The ratio of consumption to production, and how closely both sides are tied.
 
     Attributes:
-        mode: the name under which the topology asked for the numbers below; nothing else depends on it.
+        mode: the topology's name for the numbers below; for display only.
         replay_ratio: transitions trained on per transition sampled.
-        max_policy_lag: versions that a rollout's policy may be behind; ``None`` for any.
+        max_policy_lag: versions that a rollout's policy may be behind; ``None`` is no limit.
         slack_rollouts: rollouts by which production may run ahead of the ratio.
         publish_every_updates: critic updates between two publications; 0 publishes by the clock.
-        in_order: every rollout and version is taken in a fixed order.
-        rollout_transitions: transitions of one rollout of a sampler; 0 where its program does not tell.
+        in_order: rollouts and versions are taken in a fixed order.
+        rollout_transitions: transitions of one rollout; 0 where the sampler's options do not say.
         pin: ``auto``, ``always`` or ``never``: whether learners get cores of their own.
     """
 
@@ -75,16 +75,15 @@ class BalancePlan:
 
 @dataclass(frozen=True)
 class LearningPlan:
-    """What the library must know of the run's algorithm and its options.
+    """The facts about the run's algorithm that processes need without importing it.
 
     Attributes:
         learners: the roles that train, in the order of ``plan.roles.LEARNERS``.
-        on_policy: a round of rollouts is trained on for some epochs and thrown away; else transitions are
-            kept in a replay.
-        batch_size: transitions of one update; 0 until it is measured.
+        on_policy: train on each round of rollouts for ``epochs``, then discard it; else keep a replay.
+        batch_size: transitions per update; 0 until it is measured.
         learning_starts: transitions received before the first update.
-        policy_delay: critic updates for each policy update.
-        epochs: times that each transition is trained on; 0 where that follows from the replay ratio.
+        policy_delay: critic updates per policy update.
+        epochs: passes over each round; 0 where the replay ratio decides.
     """
 
     learners: tuple[str, ...]
@@ -97,7 +96,7 @@ class LearningPlan:
 
 @dataclass(frozen=True)
 class Count:
-    """How many processes a role has at the start, and within which range the number may move."""
+    """Number of processes of a role: at the start, and the range in which it may change."""
 
     initial: int
     minimum: int
@@ -112,15 +111,15 @@ class ComponentPlan:
         use: the component's name, or path, as the topology wrote it.
         folder: its folder, absolute.
         command: program and arguments; the run file and the process's index are appended.
-        launched: the launcher starts it; else its place is left free for one started by hand.
-        count: processes.
+        launched: the launcher starts it; else it is started by hand.
+        count: number of processes.
         threads: threads of numerical libraries in each process.
         nice: scheduling priority, 0 normal to 19 lowest.
-        max_restarts: crashes within ``restart_window_s`` that are mended before the run stops.
+        max_restarts: restarts within ``restart_window_s``; one more crash stops the run.
         restart_window_s: see ``max_restarts``.
         start_timeout_s: deadline from start to ready.
         stop_grace_s: from the request to stop until SIGKILL.
-        channels: end of each channel that it uses: ``push``, ``pull``, ``pub`` or ``sub``.
+        channels: its end of each channel that it uses: ``push``, ``pull``, ``pub`` or ``sub``.
         options: the component's own.
     """
 
@@ -141,11 +140,12 @@ class ComponentPlan:
 
 @dataclass(frozen=True)
 class ChannelPlan:
-    """One channel of the run; see ``topology.table.ChannelSpec``.
+    """One channel of the run; for the fields not named here see ``plan.roles.ChannelSpec``.
 
-    ``endpoint`` is ``None`` until the plan is placed; ``fields`` are the rollout's arrays that travel on a
-    channel of experience, empty elsewhere. Where several processes pull, ``endpoint`` is the first one's and
-    ``more_endpoints`` are the others', by their index.
+    Attributes:
+        endpoint: of the process that binds it, the first of several; ``None`` until the plan is placed.
+        fields: the arrays of a rollout on an experience channel; empty on every other channel.
+        more_endpoints: those of the second and further processes that pull, by index.
     """
 
     pattern: str
@@ -164,19 +164,18 @@ class Plan:
     """One run, every default filled in.
 
     Attributes:
-        name: what the run's folder is named after.
-        topology_file: where it was read from, absolute.
+        name: the prefix of the run folder's name.
+        topology_file: the file that it was read from, absolute.
         run: what is trained, and until when.
-        environment: the spaces and limits that ``run.env`` turned out to have.
+        environment: spaces and limits of ``run.env``, probed.
         algorithm: ``name`` and every option of the algorithm.
-        learning: what follows from them for the processes.
+        learning: the facts about the algorithm that processes need.
         balance: the ratio and its bounds.
         components: by role, in the order of starting.
         channels: by name.
-        to_measure: keys that the topology leaves to a measurement of the machine; none once ``sizing`` has
-            settled them, so none in run.json.
-        measured: what was measured instead, and what follows from it; see ``sizing.settle``.
-        pinning: ``cpus`` of each process or role that is pinned, and the ``reason``; empty until launched.
+        to_measure: keys whose values are measured on this machine; empty in run.json.
+        measured: the measured values and their reasons; see ``autoscale.sizing``.
+        pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -197,7 +196,7 @@ class Plan:
     socket_dir: str = ""
 
     def placed(self, run_dir: Path, socket_dir: Path) -> Plan:
-        """This plan in its folders; endpoints that the topology left open are ipc ones in ``socket_dir``.
+        """This plan in its folders; a channel without an endpoint gets an ipc one in ``socket_dir``.
 
         Raises:
             ChannelError: an endpoint's path is longer than unix sockets allow.
@@ -214,15 +213,13 @@ class Plan:
         return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)
 
     def num_pullers(self, channel: str) -> int:
-        """How many processes bind an endpoint of this channel: all of a role that pulls, one that
-        publishes.
-        """
+        """Number of processes that bind an endpoint: every process of a pulling role, one publisher."""
         binder = self.channels[channel].binds
         pulls = self.components[binder].channels.get(channel) == "pull"
         return self.components[binder].count.initial if pulls else 1
 
     def resuming(self, checkpoint: Path) -> Plan:
-        """This plan going on from a run's folder or checkpoint."""
+        """This plan, resumed from a run's folder or checkpoint."""
         return replace(self, run=replace(self.run, resume_from=str(checkpoint.absolute())))
 
     def to_json(self) -> str:
@@ -231,10 +228,10 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """The plan that ``to_json`` wrote.
+        """Inverse of :meth:`to_json`.
 
         Raises:
-            InputError: the text is no plan, or one of another format.
+            InputError: the text is no plan, or has another format.
         """
         try:
             values = json.loads(text)
@@ -261,12 +258,12 @@ class Plan:
             raise InputError(f"{path}: {error}") from None
 
 
-#: Field names that are no Python names, as files write them.
+#: Field -> its name in files, where that is a Python keyword.
 _WRITTEN = {"mean_return": "return"}
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as tables that JSON takes."""
+    """Dataclasses as JSON objects, recursively."""
     if isinstance(value, EnvironmentSpec):
         return value.to_dict()
     if is_dataclass(value):
@@ -281,7 +278,7 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(kind: Any, value: Any, place: str) -> Any:
-    """A value of the annotated type ``kind`` from its JSON; deep."""
+    """A value of the annotated type ``kind`` from its JSON, recursively; ``place`` is for messages."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value

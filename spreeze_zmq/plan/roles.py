@@ -1,4 +1,4 @@
-"""The one table of roles and channels: pattern, who binds, who connects, what travels."""
+"""Roles and channels: the pattern of each channel, who binds, who connects, which messages travel."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Literal
 
 CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
 BROKER, EVALUATOR, SAMPLER = "broker", "evaluator", "sampler"
-#: The roles that train, by the part of the algorithm that each trains.
+#: The learners, by the part of the algorithm that each trains.
 LEARNER_OF = {"critic": CRITIC_LEARNER, "policy": ACTOR_LEARNER}
 PART_OF = {role: part for part, role in LEARNER_OF.items()}
 LEARNERS = tuple(PART_OF)
-#: Every role that a component can have, in the order in which processes start: the slowest to start first,
-#: since a socket may connect before or after its peer binds.
+#: Every role, in the order of starting: the slowest first, since a socket may connect before its peer binds.
 ROLES = (*LEARNERS, BROKER, EVALUATOR, SAMPLER)
 
 POLICY, CRITIC, REPORT, CONTROL = "policy", "critic", "report", "control"
@@ -24,12 +23,12 @@ class ChannelSpec:
     """One channel of the table.
 
     Attributes:
-        pattern: ``push_pull`` (every message to one peer, blocks at the high-water mark) or ``pub_sub`` (to
-            all, drops at a slow subscriber; late joiners are sent the latest message again).
+        pattern: ``push_pull`` (each message to one peer, blocks at the high-water mark) or ``pub_sub`` (to
+            all, drops at a slow subscriber, repeats the latest message for late joiners).
         binds: the role whose process binds the endpoint.
-        binder_end: which end of the pattern the binder holds.
-        connects: the roles whose processes connect; ``*`` for every other one.
-        kinds: the message kinds that travel on it.
+        binder_end: the binder's end of the pattern.
+        connects: the roles whose processes connect; ``*`` is every other role.
+        kinds: the message kinds on this channel.
         high_water_mark: messages queued at each end before PUSH blocks or PUB drops.
         socket_buffer_bytes: kernel buffer of each end (SNDBUF, RCVBUF); 0 leaves the system's own.
     """
@@ -44,12 +43,12 @@ class ChannelSpec:
 
 
 def experience_of(learner: str) -> str:
-    """The channel on which rollouts come to a learner."""
+    """Name of the channel that carries rollouts to a learner."""
     return f"experience.{learner}"
 
 
 def publisher_of_policy(learners: Sequence[str]) -> str:
-    """Of a run's learners the one that publishes the policy: the actor-learner where there is one."""
+    """The learner that publishes the policy: the actor-learner where there is one."""
     return ACTOR_LEARNER if ACTOR_LEARNER in learners else CRITIC_LEARNER
 
 
@@ -83,26 +82,25 @@ def channels_of(learners: Sequence[str]) -> dict[str, ChannelSpec]:
         1000,
     )
     channels[CONTROL] = ChannelSpec(
-        "pub_sub", BROKER, "pub", ("*",), ("status", "stop", "pause", "checkpoint", "scale", "set"), 1000
+        "pub_sub", BROKER, "pub", ("*",), ("status", "stop", "checkpoint", "scale", "set"), 1000
     )
     return channels
 
 
-#: The channels of a run with both learners: every channel that there can be.
+#: Every channel: those of a run with both learners.
 CHANNELS = channels_of(LEARNERS)
 
-#: The end that talks to each end.
 OTHER_END = {"pull": "push", "push": "pull", "pub": "sub", "sub": "pub"}
 
 
 def end_of(role: str, spec: ChannelSpec) -> str | None:
-    """Which end of a channel a role holds; ``None`` where it has none."""
+    """A role's end of a channel; ``None`` where it does not use it."""
     if spec.binds == role:
         return spec.binder_end
     return OTHER_END[spec.binder_end] if role in spec.connects or "*" in spec.connects else None
 
 
 def ends_of(role: str, learners: Sequence[str]) -> dict[str, str]:
-    """The channels that a role uses in a run with these learners, and its end of each."""
+    """Name and end of each channel that a role uses in a run with these learners."""
     ends = {name: end_of(role, spec) for name, spec in channels_of(learners).items()}
     return {name: end for name, end in ends.items() if end is not None}

@@ -1,4 +1,4 @@
-"""The status of a run as its broker publishes it: plain numbers and names, nothing that must be imported."""
+"""The status of a run as its broker publishes it: types only, nothing is imported for it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ReplayRatio(TypedDict):
 
 
 class PolicyLag(TypedDict):
-    """Versions that the policy was ahead of the rollouts which were taken in; transitions dropped as staler
-    than the bound, and the bound itself.
+    """Versions by which received rollouts were behind; ``stale`` transitions were dropped for exceeding
+    ``bound``.
     """
 
     p50: float
@@ -46,9 +46,7 @@ class Workers(TypedDict):
 
 
 class Episodes(TypedDict):
-    """Episodes that ended while samples were collected: means over the last 100, ``recent_return`` over the
-    last 16.
-    """
+    """Training episodes: means over the last 100, ``recent_return`` over the last 16."""
 
     count: int
     mean_return: float | None
@@ -56,8 +54,8 @@ class Episodes(TypedDict):
     mean_length: float | None
 
 
-class Score(TypedDict):
-    """One evaluation; ``env_steps`` had been taken when its policy was made, ``t_s`` is when it came."""
+class EvaluationRow(TypedDict):
+    """One evaluation: when it arrived, and the run's env steps when its policy was published."""
 
     t_s: float
     env_steps: int
@@ -68,11 +66,11 @@ class Score(TypedDict):
 class Evaluation(TypedDict):
     """The newest evaluation and the best one."""
 
-    last: Score | None
-    best: Score | None
+    last: EvaluationRow | None
+    best: EvaluationRow | None
 
 
-#: Stop conditions by their names in the topology, one of them a keyword; None where it is not set.
+#: Stop conditions by their names in the topology; None where not set. ``return`` is a keyword: no class.
 Stop = TypedDict(
     "Stop",
     {
@@ -85,8 +83,8 @@ Stop = TypedDict(
 
 
 class LiveProcess(TypedDict):
-    """One process that is alive: whether it is set up, seconds since its last report, and what it has waited
-    for longer than a moment ("" for nothing).
+    """One living process: whether it is set up, seconds since its last report, what it waits for ("" for
+    nothing).
     """
 
     pid: int
@@ -96,8 +94,8 @@ class LiveProcess(TypedDict):
 
 
 class Balance(TypedDict):
-    """Whether worker counts may move, whether the last steady window asked for no change, and the last change
-    with its reason; "" for none.
+    """Whether worker counts may change, whether the last steady window requested no change, and the last
+    change with its reason ("" for none).
     """
 
     movable: bool
@@ -106,7 +104,7 @@ class Balance(TypedDict):
 
 
 class Figures(TypedDict):
-    """What status and summary share; ``learners`` are the roles that train."""
+    """The figures that status and summary share; ``learners`` are the roles that train."""
 
     learners: list[str]
     env_steps: int
@@ -115,14 +113,14 @@ class Figures(TypedDict):
     actor_updates: int
     replay_ratio: ReplayRatio
     policy_lag: PolicyLag
-    #: For each learner: seconds between two publications, their cost as a share of the updates' time, bytes.
+    #: By learner: seconds between two publications, their share of the updates' time, bytes.
     publication: Mapping[str, Mapping[str, float]]
-    #: For each learner's GPU: share of time that updates take, memory held, memory free.
+    #: By process: share of time that updates take on its GPU, memory held, memory free.
     devices: Mapping[str, Mapping[str, float]]
 
 
 class Status(Figures):
-    """A run at ``t_s`` seconds after its start, as its broker publishes it."""
+    """A run, ``t_s`` seconds after its start."""
 
     t_s: float
     state: str

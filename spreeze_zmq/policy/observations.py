@@ -49,6 +49,7 @@ class ObservationScaling:
         rows = obs.reshape(len(obs), self.size)
         if not self._normalize:
             return rows.astype(np.float32, copy=False)
-        scaled = np.subtract(rows, self._mean, dtype=np.float32)
+        scaled: Floats = np.subtract(rows, self._mean, dtype=np.float32)
         scaled /= self._std
-        return np.clip(scaled, -self._clip, self._clip, out=scaled)
+        np.clip(scaled, -self._clip, self._clip, out=scaled)
+        return scaled

@@ -152,8 +152,8 @@ class Policy:
             module = module_of(fields["description"])
             if module is not None and module not in trust:
                 raise InputError(
-                    f"{path} names a class of the module {module!r}, whose code would run: trust it only if "
-                    "you know where the file comes from"
+                    f"{path} names a class of the module {module!r}, whose code would run: give --trust "
+                    f"{module} if you know where the file comes from"
                 )
             return cls(fields, arrays, metadata)
         except (TypeError, ValueError, WireError) as error:

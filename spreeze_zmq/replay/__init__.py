@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.replay.frame_ring import FRAMES_PER_TRANSITION
 from spreeze_zmq.replay.prioritized import PrioritizedReplay, replay_of, transition_replay
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.returns import n_step_returns
@@ -10,6 +11,7 @@ from spreeze_zmq.replay.rounds import RewardScale, Round, RoundStore, minibatche
 from spreeze_zmq.replay.sum_tree import SumTree
 
 __all__ = [
+    "FRAMES_PER_TRANSITION",
     "MEMORY_SHARE",
     "Batch",
     "Column",

@@ -65,11 +65,14 @@ class PrioritizedReplay(Replay):
 
     def add(self, rollout: Rollout) -> None:
         """Store a rollout's transitions, each to be drawn soon. Raises WireError ``final_obs``."""
-        before = self.ring.num_added
+        ring = self.ring
+        first, before = ring.first, ring.num_added
         super().add(rollout)
-        count = min(self.ring.num_added - before, self.ring.capacity)
-        last = torch.arange(self.ring.num_added - count, self.ring.num_added, device=self.ring.device)
-        self.tree.set(last % self.ring.capacity, self._highest.pow(self.alpha).expand(count))
+        oldest = ring.num_added - ring.capacity
+        gone = torch.arange(max(first, oldest), ring.first, device=ring.device)
+        new = torch.arange(max(before, oldest), ring.num_added, device=ring.device)
+        self.tree.set(gone % ring.capacity, torch.zeros_like(gone))
+        self.tree.set(new % ring.capacity, self._highest.pow(self.alpha).expand(len(new)))
 
     def sample(self, batch_size: int) -> Batch:
         """In proportion to the priorities, with replacement; valid until the next call."""
@@ -91,7 +94,7 @@ class PrioritizedReplay(Replay):
     def save(self, folder: Path | str) -> None:
         """Write everything under ``folder``, npy without pickle."""
         super().save(folder)
-        leaves = torch.cat((self._highest.view(1), self.tree.leaves[: len(self)]))
+        leaves = torch.cat((self._highest.view(1), self.tree.leaves[: self.ring.num_stored]))
         np.save(Path(folder) / "priorities.npy", leaves.cpu().numpy(), allow_pickle=False)
 
     def load(self, folder: Path | str) -> None:
@@ -105,18 +108,21 @@ class PrioritizedReplay(Replay):
                 f"the priorities in {path} cannot be read: {error}; resume with prioritized = false, or "
                 "without the replay"
             ) from error
-        if saved.shape != (1 + len(self),) or saved.dtype != np.float64 or not (saved > 0).all():
+        ring = self.ring
+        drawn = np.arange(ring.first, ring.num_added) % ring.capacity
+        wrong = saved.shape != (1 + ring.num_stored,) or saved.dtype != np.float64
+        if wrong or not (saved[0] > 0 and (saved[1:][drawn] > 0).all()):
             raise CheckpointError(f"{path} does not hold {len(self)} priorities above 0")
-        leaves = torch.from_numpy(saved).to(self.ring.device)
+        leaves, rows = torch.from_numpy(saved).to(ring.device), torch.from_numpy(drawn).to(ring.device)
         self._highest = leaves[0].clone()
-        self.tree.set(torch.arange(len(self), device=self.ring.device), leaves[1:])
+        self.tree.set(rows, leaves[1:][rows])
 
 
 def replay_of(
     fields: Sequence[str], env: Spaces, options: PrioritizedOptions, device: torch.device | str, seed: int
 ) -> Replay | ObservationReplay:
     """The replay of a learner that asks for these rollout arrays: observations, or whole transitions."""
-    if tuple(fields) == ("obs",):
+    if "action" not in fields:
         return ObservationReplay.for_environment(env, options, device, seed)
     return transition_replay(env, options, device, seed)
 

@@ -10,6 +10,8 @@ from typing import Any, Protocol, Self
 import torch
 from numpy.typing import NDArray
 
+from spreeze_zmq.frames import stacked_shape
+from spreeze_zmq.replay.frame_ring import FrameRing
 from spreeze_zmq.replay.returns import n_step_returns, next_observations
 from spreeze_zmq.replay.ring import Column, Ring
 from spreeze_zmq.rollout import Rollout
@@ -20,11 +22,12 @@ class Batch:
     """Transitions drawn from a replay; views of its buffers, valid until its next ``sample``.
 
     Attributes:
-        obs: ``[B, *obs_shape]`` in the dtype of the environment.
+        obs: ``[B, *obs_shape]`` in the dtype of the environment; of images ``[B, stack * channels, height,
+            width]``.
         action: ``[B, *action_shape]`` in the environment's own units.
         reward: ``[B]`` float32, the discounted sum of up to ``n`` rewards.
         discount: ``[B]`` float32, gamma to the number of rewards summed; 0 where the episode terminated.
-        next_obs: ``[B, *obs_shape]``, the observation to bootstrap from.
+        next_obs: likewise, the observation to bootstrap from.
         weight: ``[B]`` float32, each transition's share in the loss; None where all are alike.
     """
 
@@ -50,6 +53,10 @@ class ReplaySizes(Protocol):
     @property
     def n_step(self) -> int:
         """Rewards summed at most."""
+
+    @property
+    def frame_stack(self) -> int:
+        """Observations that the networks take at once."""
 
 
 class Spaces(Protocol):
@@ -112,6 +119,7 @@ class Replay(_Kept):
         n_step: rewards summed at most.
         device: where the transitions lie.
         seed: of the sampling.
+        stack: observations that the networks take at once; of uint8 alone.
 
     Raises:
         InputError: it does not fit in the memory that is free.
@@ -132,17 +140,19 @@ class Replay(_Kept):
         n_step: int,
         device: torch.device | str = "cpu",
         seed: int = 0,
+        stack: int = 1,
     ):
         self.gamma = gamma
         self.n_step = n_step
-        columns = (
-            Column("obs", str(obs_dtype), tuple(obs_shape)),
-            Column("action", str(action_dtype), tuple(action_shape)),
-            Column("next_obs", str(obs_dtype), tuple(obs_shape)),
-            Column("reward", "float32", ()),
-            Column("discount", "float32", ()),
-        )
-        ring = Ring(capacity, columns, device, seed, self.bytes_beside)
+        shape, beside = tuple(obs_shape), self.bytes_beside
+        action = Column("action", str(action_dtype), tuple(action_shape))
+        numbers = (Column("reward", "float32", ()), Column("discount", "float32", ()))
+        ring: Ring
+        if obs_dtype == "uint8":
+            ring = FrameRing(capacity, (action, *numbers), shape, stack, True, device, seed, beside)
+        else:
+            obs, next_obs = (Column(name, str(obs_dtype), shape) for name in ("obs", "next_obs"))
+            ring = Ring(capacity, (obs, action, next_obs, *numbers), device, seed, beside)
         super().__init__(ring, {"gamma": gamma, "n_step": n_step})
 
     @classmethod
@@ -161,6 +171,7 @@ class Replay(_Kept):
             options.n_step,
             device,
             seed,
+            options.frame_stack,
         )
 
     def add(self, rollout: Rollout) -> None:
@@ -173,13 +184,12 @@ class Replay(_Kept):
         returns, discount, last = n_step_returns(
             rollout.reward, rollout.terminated, rollout.truncated, self.gamma, self.n_step
         )
-        fields: dict[str, NDArray[Any]] = {
-            "obs": rollout.obs[:-1],
-            "action": rollout.action,
-            "next_obs": next_observations(rollout, rollout.terminated | rollout.truncated, last),
-            "reward": returns,
-            "discount": discount,
-        }
+        fields: dict[str, NDArray[Any]] = {"action": rollout.action, "reward": returns, "discount": discount}
+        if isinstance(self.ring, FrameRing):
+            self.ring.add(rollout, fields, last)
+            return
+        ended = rollout.terminated | rollout.truncated
+        fields |= {"obs": rollout.obs[:-1], "next_obs": next_observations(rollout, ended, last)}
         self.ring.write({name: _rows(field) for name, field in fields.items()})
 
     def sample(self, batch_size: int) -> Batch:
@@ -202,26 +212,31 @@ class ObservationReplay(_Kept):
         obs_dtype: str,
         device: torch.device | str = "cpu",
         seed: int = 0,
+        stack: int = 1,
     ):
-        column = Column("obs", str(obs_dtype), tuple(obs_shape))
-        super().__init__(Ring(capacity, (column,), device, seed), {})
+        shape = tuple(obs_shape)
+        ring = Ring(capacity, (Column("obs", str(obs_dtype), shape),), device, seed)
+        if stack > 1 or (obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
+            ring = FrameRing(capacity, (), shape, stack, False, device, seed)
+        super().__init__(ring, {})
 
     @classmethod
     def for_environment(
         cls, env: Spaces, options: ReplaySizes, device: torch.device | str, seed: int
     ) -> Self:
         """The replay that an algorithm's options ask for in this environment."""
-        return cls(options.replay_capacity, env.obs_shape, env.obs_dtype, device, seed)
+        stack = options.frame_stack
+        return cls(options.replay_capacity, env.obs_shape, env.obs_dtype, device, seed, stack)
 
-    def add(self, rollout: Rollout) -> NDArray[Any]:
-        """Store the ``T x N`` observations that were acted on, and return them ``[T * N, *obs_shape]``."""
-        assert rollout.obs is not None
-        rows = _rows(rollout.obs[:-1])
-        self.ring.write({"obs": rows})
-        return rows
+    def add(self, rollout: Rollout) -> None:
+        """Store the ``T x N`` observations that were acted on."""
+        if isinstance(self.ring, FrameRing):
+            self.ring.add(rollout, {}, None)
+        else:
+            self.ring.write({"obs": rollout.acted_on})
 
     def sample(self, batch_size: int) -> torch.Tensor:
-        """``[B, *obs_shape]``, uniform with replacement; valid until the next call."""
+        """``[B, *stacked_shape]``, uniform with replacement; valid until the next call."""
         return self.ring.gather(batch_size)["obs"]
 
 

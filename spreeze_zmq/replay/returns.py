@@ -47,7 +47,19 @@ def next_observations(rollout: Rollout, ended: NDArray[np.bool_], last: NDArray[
         WireError: ``final_obs``, where the rows of final observations are not those of the ended episodes.
     """
     assert rollout.obs is not None
+    steps, envs = ended_at(rollout, ended)
     following = np.array(rollout.obs[1:])
+    assert rollout.final_obs is not None
+    following[steps, envs] = rollout.final_obs
+    return following[last, np.arange(following.shape[1])]
+
+
+def ended_at(rollout: Rollout, ended: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Step and environment of each of a rollout's final observations, ``[K]`` each.
+
+    Raises:
+        WireError: ``final_obs``, where they are not those of the ended episodes.
+    """
     places = np.argwhere(ended)
     index, final = rollout.final_index, rollout.final_obs
     if index is None or final is None or len(final) != len(places) or not np.array_equal(places, index):
@@ -56,5 +68,4 @@ def next_observations(rollout: Rollout, ended: NDArray[np.bool_], last: NDArray[
             f"rollout {rollout.sequence} of {rollout.sampler} ends {len(places)} episodes and its final "
             "observations are not theirs, in the order of time and then environment",
         )
-    following[places[:, 0], places[:, 1]] = final
-    return following[last, np.arange(following.shape[1])]
+    return places[:, 0], places[:, 1]

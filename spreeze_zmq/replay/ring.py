@@ -91,6 +91,16 @@ class Ring:
         self._batch: dict[str, torch.Tensor] = {}
 
     def __len__(self) -> int:
+        return self.num_added - self.first
+
+    @property
+    def first(self) -> int:
+        """The oldest row that may be drawn, counted as ``num_added`` counts."""
+        return self.num_added - self.num_stored
+
+    @property
+    def num_stored(self) -> int:
+        """Rows of the table that have been written."""
         return min(self.num_added, self.capacity)
 
     @property
@@ -129,10 +139,12 @@ class Ring:
 
     def gather(self, batch_size: int) -> dict[str, torch.Tensor]:
         """``batch_size`` rows drawn uniformly with replacement; the tensors hold until the next call."""
-        assert self.num_added > 0, "an empty replay cannot be sampled"
+        assert len(self) > 0, "an empty replay cannot be sampled"
         if self._index.shape[0] != batch_size:
             self._index = torch.empty(batch_size, dtype=torch.int64, device=self.device)
         torch.randint(len(self), (batch_size,), generator=self._generator, out=self._index)
+        if len(self) < self.num_stored:
+            self._index.add_(self.first).remainder_(self.capacity)
         return self.take(self._index)
 
     def uniform(self, count: int) -> torch.Tensor:
@@ -169,7 +181,7 @@ class Ring:
         folder.mkdir(parents=True, exist_ok=True)
         with self._ingestion.reading():
             for dtype, table in self._tables.items():
-                np.save(folder / f"{dtype}.npy", table[: len(self)].cpu().numpy(), allow_pickle=False)
+                np.save(folder / f"{dtype}.npy", table[: self.num_stored].cpu().numpy(), allow_pickle=False)
         np.save(folder / "generator.npy", self.random_state().numpy(), allow_pickle=False)
         about = {**settings, **self._layout(), "num_added": self.num_added}
         (folder / "replay.json").write_text(json.dumps(about, indent=1))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
+from spreeze_zmq.replay.returns import ended_at
 from spreeze_zmq.rollout import Rollout
 
 
@@ -19,13 +22,13 @@ class Round:
     """``T`` steps of all environments of a round, time-major; the rollouts stand side by side.
 
     Attributes:
-        obs: ``[T + 1, N, *obs_shape]``.
+        obs: ``[T + 1, N, *obs_shape]``; of images ``[T + 1, N, stack * channels, height, width]``.
         action: ``[T, N, *action_shape]`` as the policy drew it.
         reward: ``[T, N]`` float32.
         terminated: ``[T, N]`` bool.
         truncated: ``[T, N]`` bool.
         log_prob: ``[T, N]`` float32, of the policy that acted.
-        final_obs: ``[K, *obs_shape]``, the last observation of each episode that ended.
+        final_obs: ``[K, ...]`` likewise, the last observation of each episode that ended.
         final_index: ``[K, 2]`` int64 of ``(t, n)``.
     """
 
@@ -96,11 +99,17 @@ class RoundStore:
         rollouts_per_round: one of each sampler.
         device: where rounds are trained on.
         scale: of the rewards; None leaves them as they are.
+        stack: observations that the networks take at once; of uint8 alone.
     """
 
     def __init__(
-        self, rollouts_per_round: int, device: torch.device | str, scale: RewardScale | None = None
+        self,
+        rollouts_per_round: int,
+        device: torch.device | str,
+        scale: RewardScale | None = None,
+        stack: int = 1,
     ) -> None:
+        self._stack = stack
         self._per_round = rollouts_per_round
         self._device = torch.device(device)
         self._scale = scale
@@ -146,14 +155,15 @@ class RoundStore:
             arrays = [getattr(rollout, name) for rollout in rollouts]
             return torch.from_numpy(np.concatenate(arrays, axis)).to(self._device)
 
+        seen = [stacked(rollout, self._stack) for rollout in rollouts]
         made = Round(
-            obs=joined("obs", 1),
+            obs=torch.from_numpy(np.concatenate([obs for obs, _ in seen], 1)).to(self._device),
             action=joined("action", 1),
             reward=torch.from_numpy(np.concatenate([reward for _, reward in taken], 1)).to(self._device),
             terminated=joined("terminated", 1),
             truncated=joined("truncated", 1),
             log_prob=joined("log_prob", 1),
-            final_obs=joined("final_obs", 0),
+            final_obs=torch.from_numpy(np.concatenate([final for _, final in seen])).to(self._device),
             final_index=torch.from_numpy(np.concatenate(index)).to(self._device),
         )
         return made, rollouts
@@ -169,6 +179,33 @@ class RoundStore:
 
     def load(self, folder: Path) -> None:
         """Nothing."""
+
+
+def stacked(rollout: Rollout, stack: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The observations ``[T + 1, N, *seen]`` and final observations ``[K, *seen]`` of a rollout as networks
+    take them.
+
+    Raises:
+        WireError: ``misfit``, where the observations before its first are missing.
+    """
+    obs, final_obs, history = rollout.obs, rollout.final_obs, rollout.history
+    assert obs is not None
+    assert final_obs is not None
+    assert rollout.terminated is not None
+    assert rollout.truncated is not None
+    shape = obs.shape[2:]
+    if obs.dtype != np.uint8:
+        return obs, final_obs
+    turned = channels_first if has_channels_last(shape) else np.asarray
+    frames, finals, seen = turned(obs), turned(final_obs), stacked_shape(shape, stack)
+    if stack > 1:
+        if history is None or len(history) != stack - 1:
+            raise WireError("misfit", f"a rollout without the {stack - 1} observations before its first")
+        ended = rollout.terminated | rollout.truncated
+        before = np.concatenate([turned(history), frames])
+        frames = before[stack_times(ended, stack), np.arange(rollout.num_envs)[:, None]]
+        finals = np.concatenate([frames[ended_at(rollout, ended)][:, 1:], finals[:, None]], 1)
+    return frames.reshape(*obs.shape[:2], *seen), finals.reshape(len(finals), *seen)
 
 
 def minibatches(

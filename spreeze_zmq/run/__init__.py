@@ -1,1 +1,1 @@
-"""A run on disk and in the broker's books: folder, checkpoints, record, account of samples, evaluation."""
+"""A run on disk and in the broker: folder, checkpoints, record, account of samples, evaluation."""

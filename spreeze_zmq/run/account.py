@@ -1,9 +1,8 @@
 """The account of samples, kept at both ends of a channel: produced = received + dropped + in flight.
 
-A sampler counts what it pushes; a learner counts what it takes and finds what is missing from the positions
-that each rollout carries; the broker joins the two. No term is the remainder of the others, so that an error
-in any of them
-shows.
+Samplers count the transitions that they push. Learners count those that they receive, and find gaps by the
+stream position in each rollout. The broker joins both. No term is computed as the remainder of the others, so
+an error in any of them shows.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from spreeze_zmq.rollout import Rollout
 
 @dataclass
 class Receipt:
-    """What one learner took of one stream (one incarnation of one sampler); all in transitions.
+    """One learner's part of one stream (one incarnation of one sampler); all in transitions.
 
-    ``first`` and ``last`` are positions in the stream: everything between them is received, refused or lost.
-    Where several learners pull from one channel, ``lost`` holds what others of them have taken too.
+    ``first`` and ``last`` are positions in the stream; all between them is received, refused or lost. Where
+    several learners pull from one channel, ``lost`` includes the transitions that the others received.
     """
 
     first: int
@@ -37,9 +36,7 @@ class Receipts:
         self.streams: dict[str, Receipt] = {}
 
     def take(self, rollout: Rollout, *, refused: bool = False) -> None:
-        """Enter one rollout that came off the channel, trained on or ``refused`` (too stale, of the wrong
-        shape).
-        """
+        """Enter a rollout from the channel; a ``refused`` one is too stale or has the wrong shape."""
         start = rollout.produced - rollout.num_transitions
         stream = self.streams.setdefault(f"{rollout.sampler}/{rollout.incarnation}", Receipt(start, start))
         stream.lost += start - stream.last
@@ -50,7 +47,7 @@ class Receipts:
         stream.last = rollout.produced
 
     def drop(self, rollout: Rollout) -> None:
-        """A rollout that was taken is refused after all, since it has grown too old while it waited."""
+        """Enter as refused a rollout that was received but became too stale while it waited."""
         stream = self.streams[f"{rollout.sampler}/{rollout.incarnation}"]
         stream.received -= rollout.num_transitions
         stream.refused += rollout.num_transitions
@@ -71,20 +68,20 @@ class Totals:
 
     @property
     def adds_up(self) -> bool:
-        """Whether nothing is missing and nothing is counted twice."""
+        """Whether the terms are consistent: nothing missing, nothing counted twice."""
         return self.produced == self.received + self.dropped + self.in_flight
 
 
 @dataclass
 class SampleAccount:
-    """The broker's end: joins what samplers and learners report of one channel, over restarts of either.
+    """The broker's end: joins the reports of samplers and learners on one channel, across their restarts.
 
     Attributes:
         pushed: stream -> transitions pushed, as its sampler last reported.
         closed: streams whose sampler is gone.
-        shared: several learners pull from this channel at once, each a part of every stream. What is missing
-            to one of them is then no loss while another may have it or still get it.
-        takers: learner incarnation -> stream -> receipt, in the order in which the learners lived.
+        takers: learner incarnation -> stream -> receipt, oldest incarnation first.
+        shared: several learners pull from this channel at once, each a part of every stream. A gap in one's
+            receipts is then no loss, since another may have received it.
     """
 
     pushed: dict[str, int] = field(default_factory=dict)
@@ -93,7 +90,7 @@ class SampleAccount:
     shared: bool = False
 
     def report_pushed(self, stream: str, transitions: int) -> None:
-        """Enter a sampler's own count of what it pushed on this channel."""
+        """Enter a sampler's count of the transitions that it pushed on this channel."""
         self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
 
     def report_taken(self, taker: str, streams: Mapping[str, Mapping[str, int]]) -> None:
@@ -101,12 +98,12 @@ class SampleAccount:
         self.takers[taker] = {name: Receipt(**receipt) for name, receipt in streams.items()}
 
     def close(self, stream: str) -> None:
-        """Note that a sampler is gone: it will push nothing more."""
+        """Note that a stream's sampler is gone and pushes nothing more."""
         self.closed.add(stream)
 
     def totals(self, *, final: bool = False) -> Totals:
-        """The account now. ``final``: the learners have drained their channels and left, so what a dead
-        sampler still had under way is lost with it.
+        """The account now. ``final``: the learners have drained their channels and left, so transitions of a
+        closed stream that did not arrive are dropped, not in flight.
         """
         sums = Totals()
         for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
@@ -123,13 +120,7 @@ class SampleAccount:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able, for a broker that is restarted."""
-        takers = {taker: {n: asdict(r) for n, r in streams.items()} for taker, streams in self.takers.items()}
-        return {
-            "pushed": self.pushed,
-            "closed": sorted(self.closed),
-            "takers": takers,
-            "shared": self.shared,
-        }
+        return {**asdict(self), "closed": sorted(self.closed)}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> SampleAccount:
@@ -141,10 +132,14 @@ class SampleAccount:
 
 
 def _taken_in_turn(receipts: Sequence[Receipt], sums: Totals) -> tuple[int, int]:
-    """Enter what one learner after the other took of a stream; how far they came, and what may still come."""
+    """Add successive learners' receipts of a stream to ``sums``.
+
+    Returns:
+        The position reached, and the transitions before it that may still arrive: none.
+    """
     position = 0
     for receipt in receipts:
-        # what an earlier incarnation of the learner held when it died, or had not reported yet
+        # an earlier incarnation of the learner died with these, or without having reported them
         sums.dropped += receipt.first - position
         sums.received += receipt.received
         sums.dropped += receipt.refused + receipt.lost
@@ -153,8 +148,9 @@ def _taken_in_turn(receipts: Sequence[Receipt], sums: Totals) -> tuple[int, int]
 
 
 def _taken_together(receipts: Sequence[Receipt], sums: Totals) -> tuple[int, int]:
-    """The same of learners that share a stream. A hole that is in nobody's receipt may still be under way to
-    one of them, and a negative one was counted twice: that is left out, so that the account shows it.
+    """As :func:`_taken_in_turn`, for learners that share a stream: what none has received may still arrive.
+
+    A negative gap means counted twice; it is reported as 0, so that the account does not add up.
     """
     received = sum(receipt.received for receipt in receipts)
     refused = sum(receipt.refused for receipt in receipts)

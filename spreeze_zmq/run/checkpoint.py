@@ -1,7 +1,7 @@
-"""Checkpoints on disk: parts from several processes, a manifest that comes last; a torn one is never read.
+"""Checkpoints on disk: parts from several processes, then a manifest; a torn checkpoint is never read.
 
 CHECKPOINTS/<id>/                ids sort by name, the newest last
-    critic_learner.pt            one file for each part, under its name only when it is whole and on the disk
+    critic_learner.pt            one file per part, renamed to this only when it is complete on the disk
     actor_learner.pt
     MANIFEST.json                written last; without it there is no checkpoint
 """
@@ -23,13 +23,13 @@ from spreeze_zmq.errors import CheckpointError
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
 CHUNK_BYTES = 4 << 20
-#: Half-written files: never the name of a part, so nothing reads them.
+#: Prefix of half-written files; no part has such a name, so they are not read.
 TEMPORARY = ".writing-"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a checkpoint; the CRC-32 of its bytes is there to find torn files, not forged ones."""
+    """One file of a checkpoint; the CRC-32 detects torn files, not forged ones."""
 
     name: str
     bytes: int
@@ -51,9 +51,9 @@ class Checkpoint:
 
     Attributes:
         path: its folder.
-        state: what :func:`complete` was given.
+        state: the ``state`` that :func:`complete` stored.
         parts: its files by name.
-        skipped: newer ones that :func:`latest` passed over, and why; one line each.
+        skipped: one line for each newer checkpoint that :func:`latest` found torn.
     """
 
     path: Path
@@ -76,10 +76,10 @@ class Checkpoint:
 
     @classmethod
     def read(cls, path: Path) -> Checkpoint:
-        """The checkpoint in a folder, every byte of its parts verified.
+        """The checkpoint in a folder, after verifying every byte of its parts.
 
         Raises:
-            CheckpointError: it is torn or of another format; says which file, and how it differs.
+            CheckpointError: it is torn or of another format; the message names the file and the difference.
         """
         checkpoint = _read_manifest(path)
         for part in checkpoint.parts.values():
@@ -92,49 +92,37 @@ class Checkpoint:
 
 
 def write_part(folder: Path, name: str, write: Callable[[Path], None]) -> Part:
-    """Write one file of a checkpoint, so that it is there in full or not at all.
+    """Write one file of a checkpoint atomically.
 
     Args:
-        folder: the checkpoint's own; made where it is missing.
-        name: the file's; a part written before under it is replaced.
-        write: writes the file at the path that it is given, which ends as ``name`` does.
+        folder: the checkpoint's folder; made if missing.
+        name: the file's name; an earlier part of that name is replaced.
+        write: writes the file at a given path, which has the same suffix as ``name``.
 
     Returns:
-        What :func:`complete` needs to know of it; small, to be sent to whoever completes the checkpoint.
+        The part's description, to be sent to the process that calls :func:`complete`.
 
     Raises:
         ValueError: the name is no plain file name.
-        CheckpointError: the disk is full, the folder cannot be written.
+        CheckpointError: the disk is full, or the folder cannot be written.
     """
     if name == MANIFEST or not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"{name!r} cannot name a part: letters, digits and . _ - only, and not {MANIFEST}")
-    temporary = folder / f"{TEMPORARY}{os.getpid()}-{name}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        part = Part(name, temporary.stat().st_size, _crc32(temporary))
-        _settle(temporary, folder / name)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise CheckpointError(
-            f"{folder / name} cannot be written: {error.strerror or error}; make room or mend its permissions"
-        ) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return part
+    path = folder / name
+    _write(path, write)
+    return Part(name, path.stat().st_size, _crc32(path))
 
 
 def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> None:
-    """Make a checkpoint of parts that lie in its folder; from here on it is read.
+    """Write the manifest, which makes the parts in a folder a checkpoint.
 
     Args:
-        folder: where :func:`write_part` put the parts.
-        parts: all that belong to it.
-        state: JSON-able; counters and whatever else belongs to no part.
+        folder: the ``folder`` of :func:`write_part`.
+        parts: all parts.
+        state: JSON-able; counters and other facts about the run.
 
     Raises:
-        CheckpointError: a part is not there as it was described, or the manifest cannot be written.
+        CheckpointError: a part is missing or of another size, or the manifest cannot be written.
     """
     named = {part.name: part for part in parts}
     for part in named.values():
@@ -145,18 +133,11 @@ def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> N
         "state": dict(state),
     }
     text = json.dumps(manifest, indent=1) + "\n"
-    temporary = folder / f"{TEMPORARY}{os.getpid()}-{MANIFEST}"
-    try:
-        temporary.write_text(text)
-        _settle(temporary, folder / MANIFEST)
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder / MANIFEST} cannot be written: {error.strerror}; make room"
-        ) from error
+    _write(folder / MANIFEST, lambda path: path.write_text(text))
 
 
 def latest(checkpoints: Path) -> Checkpoint | None:
-    """The newest checkpoint that is complete and intact, or None. Torn ones are passed over."""
+    """The newest complete and intact checkpoint; None where there is none."""
     skipped: list[str] = []
     for folder in _newest_first(checkpoints):
         try:
@@ -169,10 +150,10 @@ def latest(checkpoints: Path) -> Checkpoint | None:
 
 
 def prune(checkpoints: Path, keep: int = 2) -> list[Path]:
-    """Delete what is older than the ``keep`` newest complete checkpoints; returns what was deleted.
+    """Delete all but the ``keep`` newest complete checkpoints; returns the deleted folders.
 
-    The newest complete one stays in any case; so does what is newer, which somebody may be writing.
-    Sizes are compared and no part is read: this runs while the learners train.
+    The newest complete one always stays, and all newer ones, which may be half written. Completeness is
+    judged by file sizes, since reading the parts would slow the learners.
     """
     kept = 0
     deleted: list[Path] = []
@@ -181,7 +162,7 @@ def prune(checkpoints: Path, keep: int = 2) -> list[Path]:
         if (whole and kept < max(keep, 1)) or kept == 0:
             kept += whole
             continue
-        # First what makes it a checkpoint: one that is half deleted must not be read.
+        # The manifest first: a half-deleted checkpoint must not be read.
         (folder / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         deleted.append(folder)
@@ -205,7 +186,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _read_manifest(folder: Path) -> Checkpoint:
-    """A checkpoint whose parts are there and have their sizes."""
+    """A checkpoint whose parts exist and have the sizes of its manifest; their bytes are not verified."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -250,13 +231,31 @@ def _crc32(path: Path) -> int:
     return crc32
 
 
-def _settle(temporary: Path, final: Path) -> None:
-    """Give a finished file its name: even a crash of the machine leaves the whole of it there or nothing."""
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, final)
-    folder = os.open(final.parent, os.O_RDONLY)
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file so that even a power failure leaves all of it or nothing.
+
+    Raises:
+        CheckpointError: the disk is full, or the folder cannot be written.
+    """
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
-        os.fsync(folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be written: {error.strerror or error}; make room or mend its permissions"
+        ) from error
     finally:
-        os.close(folder)
+        temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Flush a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

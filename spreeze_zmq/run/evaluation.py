@@ -1,6 +1,4 @@
-"""Playing whole deterministic episodes with a policy; the evaluator and ``spreeze eval`` score in the same
-way.
-"""
+"""Plays whole deterministic episodes with a policy, for the evaluator and ``spreeze eval``."""
 
 from __future__ import annotations
 
@@ -29,23 +27,23 @@ class Score:
 
     @property
     def mean_return(self) -> float:
-        """The figure that policies are compared by."""
+        """The figure of merit of a policy."""
         return float(self.returns.mean())
 
 
 @dataclass
 class EvaluationBudget:
-    """The CPU time that evaluations may cost: a share of the machine, saved up while none is played.
+    """The CPU time that evaluations may cost: a share of the machine, accumulated between them.
 
-    Where the returns of training say that the run's goal may be reached, it lends ``URGENT`` evaluations, so
-    that a run ends soon after it could. They say so when they reach the goal, or have risen by what the last
-    score lacked: without the noise of exploration a policy is often worth more than training shows.
+    While the training return suggests that the run's goal is reached, ``URGENT`` evaluations are granted in
+    advance, so that the run ends soon after it could. It does so when it reaches the goal, or has risen by
+    what the last score lacked: without exploration noise a policy often scores more than in training.
 
     Attributes:
-        cores: the share times the number of cores; CPU seconds earned in a second.
+        cores: the share times the number of cores: CPU seconds earned per second.
         goal: the mean return that ends the run; None where none does.
         spent_s: CPU seconds spent so far.
-        cost_s: CPU seconds of the last evaluation, the guess for the next one.
+        cost_s: CPU seconds of the last evaluation, the estimate for the next one.
     """
 
     URGENT: ClassVar[int] = 4
@@ -58,11 +56,11 @@ class EvaluationBudget:
     _promising: float = math.inf
 
     def wait_s(self, elapsed_s: float, training_return: float | None) -> float:
-        """Seconds until the next evaluation is paid for; 0 where it is.
+        """Seconds until the next evaluation is affordable; 0 where it is.
 
         Args:
             elapsed_s: since the evaluator began.
-            training_return: mean of the episodes that ended lately while samples were collected.
+            training_return: mean return of recent training episodes; None before the first.
         """
         lent_s = self.URGENT * self.cost_s if self._urgent(training_return) else 0.0
         return max(0.0, (self.spent_s + self.cost_s - lent_s) / self.cores - elapsed_s)
@@ -75,23 +73,23 @@ class EvaluationBudget:
         return training_return >= min(self.goal, self._promising)
 
     def pay(self, cost_s: float, score: float) -> None:
-        """Enter what an evaluation has cost, and its mean return."""
+        """Enter the CPU seconds and the mean return of an evaluation."""
         self.spent_s += cost_s
         self.cost_s = cost_s
         self._lacked = None if self.goal is None else self.goal - score
 
 
 def play(envs: Any, policy: Policy, seed: int, go_on: Callable[[], bool] = lambda: True) -> Score | None:
-    """One whole episode in each environment of a batch, with the mode of the policy's distribution.
+    """Play one whole episode in each environment of a batch, with the mode of the policy's distribution.
 
     Args:
         envs: a vector environment of :func:`spreeze_zmq.envs.make`, with same-step autoreset.
-        policy: what acts.
-        seed: of the starts; environment ``i`` is reset with ``seed + i``.
-        go_on: asked after every step; the evaluation is given up when it says no.
+        policy: acts.
+        seed: environment ``i`` is reset with ``seed + i``.
+        go_on: called after every step; False abandons the evaluation.
 
     Returns:
-        The score, or None where it was given up.
+        The score; None if abandoned.
     """
     obs, _ = envs.reset(seed=seed)
     returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
@@ -105,7 +103,7 @@ def play(envs: Any, policy: Policy, seed: int, go_on: Callable[[], bool] = lambd
         lengths += playing
         over = terminated | truncated
         frames.add(obs, over)
-        if "failed" in info:  # what an environment's failure cut off is no score: it is played again
+        if "failed" in info:  # an episode cut off by a failure of its environment is played again
             again = playing & info["failed"]
             returns[again], lengths[again] = 0.0, 0
             over &= ~info["failed"]

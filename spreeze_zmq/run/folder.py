@@ -1,6 +1,4 @@
-"""The folder of one run on disk, and the settling of a plan in it: every path and endpoint explicit, written
-to run.json.
-"""
+"""The folder of one run on disk; ``settle`` writes run.json there, with every path and endpoint explicit."""
 
 from __future__ import annotations
 
@@ -16,48 +14,48 @@ from spreeze_zmq.plan.plan import Plan
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where everything of one run lies."""
+    """The paths of one run's files."""
 
     path: Path
 
     @property
     def run_file(self) -> Path:
-        """The resolved plan that every component is started with."""
+        """The resolved plan, which every component is started with."""
         return self.path / "run.json"
 
     @property
     def summary(self) -> Path:
-        """The figures of the run, written anew while it lives."""
+        """The figures of the run, rewritten while it lives."""
         return self.path / "summary.json"
 
     @property
     def metrics(self) -> Path:
-        """One JSON object a line for everything that was measured."""
+        """The journal: one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
     def broker_state(self) -> Path:
-        """What a restarted broker goes on from."""
+        """The state from which a restarted broker resumes."""
         return self.path / "broker.json"
 
     @property
     def logs(self) -> Path:
-        """One log for each process."""
+        """One log per process."""
         return self.path / "logs"
 
     @property
     def checkpoints(self) -> Path:
-        """One folder for each checkpoint."""
+        """One folder per checkpoint."""
         return self.path / "checkpoints"
 
     @property
     def learning(self) -> Path:
-        """For each learner that publishes by count: its losses at each publication, no time in it."""
+        """For each learner that publishes by count: its losses at each publication, without times."""
         return self.path / "learning"
 
     @property
     def best_policy(self) -> Path:
-        """The best policy by evaluation, with everything needed to act."""
+        """The best evaluated policy, with everything needed to act."""
         return self.path / "policy.safetensors"
 
     @classmethod
@@ -82,7 +80,7 @@ class RunFolder:
 
 
 def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
-    """Give the plan its folders and endpoints, and write run.json. The caller owns the socket folder."""
+    """Place a plan in its folders and write run.json; the caller owns the returned socket folder."""
     SocketFolder.sweep()
     sockets = SocketFolder.create(plan.name)
     placed = plan.placed(folder.path, sockets.path)
@@ -93,7 +91,7 @@ def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
 
 
 def _unused(parent: Path, stem: str) -> Path:
-    """Two runs of one second get different folders."""
+    """A path that does not exist: ``stem``, else ``stem-2`` and so on."""
     path, count = parent / stem, 2
     while path.exists():
         path, count = parent / f"{stem}-{count}", count + 1

@@ -1,8 +1,6 @@
-"""What the broker knows of a run: every process's figures, the account of samples, the evaluations, and what
-follows from them.
+"""The broker's record of a run: figures of every process, the account of samples, evaluations, failures.
 
-Pure bookkeeping: messages and times go in; status, summary and stop conditions come out. It holds no socket
-and reads no clock.
+Messages and times go in; status, summary and stop conditions come out. It holds no socket and reads no clock.
 """
 
 from __future__ import annotations
@@ -18,28 +16,26 @@ from spreeze_zmq.metrics import Rates
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, experience_of
 from spreeze_zmq.run.account import SampleAccount
-from spreeze_zmq.run.lives import Process, process_rows, worker_rows
+from spreeze_zmq.run.processes import ProcessRecord, process_rows, worker_rows
 
 if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Balance, Figures, PolicyLag, Score, Status
+    from spreeze_zmq.plan.status import Balance, EvaluationRow, Figures, PolicyLag, Status
 
 #: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
 EPISODES_WINDOW = 100
-#: Episodes that tell how the policy does now; the evaluator hurries by them.
+#: Episodes of the recent return, by which the evaluator decides to hurry.
 RECENT_EPISODES = 16
-#: Seconds that a displayed rate covers.
-RATE_WINDOW_S = 5.0
 
-#: The counters of the learners that are shown, with their rates.
+#: The learners' counters that status and summary show, with their rates.
 COUNTS = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
 
 
 class RunRecord:
-    """The run as its broker sees it. Every time is in seconds since the run began."""
+    """The run as its broker sees it; all times in seconds since the run began."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, ProcessRecord] = {}
         self.accounts = {
             role: SampleAccount(shared=plan.components[role].count.initial > 1)
             for role in plan.learning.learners
@@ -59,32 +55,34 @@ class RunRecord:
         self.moves: dict[str, list[list[Any]]] = {}
         self.failures: list[dict[str, Any]] = []
         self.restarts = 0
-        self.rates = Rates(RATE_WINDOW_S)
+        self.rates = Rates()
 
-    # --- what comes in
+    # --- messages
 
     def take_report(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter the figures of one process (``hello``, ``report`` and ``bye`` alike)."""
+        """Enter the figures in a ``hello``, ``report`` or ``bye``."""
         process = self.processes.get(sender)
         if process is None or process.incarnation != incarnation:
-            process = self.processes[sender] = Process(fields["role"], incarnation, fields["pid"], now_s)
-            self._forget_the_gone(fields["role"])
+            process = self.processes[sender] = ProcessRecord(
+                fields["role"], incarnation, fields["pid"], now_s
+            )
+            self._forget_gone(fields["role"])
         if "clock_s" in fields:
             process.take(fields, now_s)
             self._take_figures(sender, incarnation, fields, now_s)
 
     def take_hello(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """A process is set up."""
+        """Enter that a process is set up."""
         self.take_report(sender, incarnation, fields, now_s)
         self.processes[sender].ready_s = now_s
 
     def take_bye(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """A process leaves by itself; its last figures come with it."""
+        """Enter the last figures of a process that leaves by itself."""
         self.take_report(sender, incarnation, fields, now_s)
         self.lose(sender, fields["reason"])
 
     def lose(self, name: str, how: str) -> None:
-        """A process is gone, told by itself or by the launcher."""
+        """Enter that a process is gone, as itself or the launcher reports."""
         process = self.processes.get(name)
         if process is None or process.gone:
             return
@@ -93,57 +91,57 @@ class RunRecord:
             account.close(f"{name}/{process.incarnation}")
 
     def take_episodes(self, returns: NDArray[np.float32], lengths: NDArray[np.int32]) -> None:
-        """Episodes that ended while samples were collected."""
+        """Enter training episodes: returns and lengths ``[num_episodes]``."""
         self.returns.extend(returns.tolist())
         self.lengths.extend(lengths.tolist())
         self.num_episodes += len(returns)
 
     def take_evaluation(self, fields: Mapping[str, Any], now_s: float) -> None:
-        """The returns of one evaluation."""
+        """Enter an evaluation."""
         self.evaluations.append({"t_s": now_s, **fields})
 
     def take_failure(self, fields: Mapping[str, Any], now_s: float) -> None:
-        """Something failed; the first one is what the user is told in the end."""
+        """Enter a failure; the launcher prints the first one last."""
         self.failures.append({"t_s": now_s, **fields})
 
     def take_workers(self, role: str, count: int, reason: str, now_s: float) -> None:
-        """The number of processes of a role has changed."""
+        """Enter a change of the number of processes of a role."""
         history = self.workers.setdefault(role, [])
         if not history or history[-1][1] != count:
             history.append([round(now_s, 3), count, reason])
 
     def num_workers(self, role: str) -> int:
-        """How many processes of a role the launcher keeps; 0 where it has not said so."""
+        """Number of processes of a role that the launcher keeps; 0 before it reports one."""
         history = self.workers.get(role)
         return int(history[-1][1]) if history else 0
 
-    def _forget_the_gone(self, role: str) -> None:
-        """A new life of a role goes on from a checkpoint, and what was counted since is undone: those that
-        share its work have left with the one that it succeeds.
-        """
-        for name in [name for name, process in self.processes.items() if process.gone]:
-            if self.processes[name].role == role:
-                self.counters.pop(name, None)
-
     def take_move(self, role: str, option: str, value: int, reason: str, now_s: float) -> None:
-        """An option of a role has another value from now on."""
+        """Enter a new value of a role's option."""
         self.moves.setdefault(f"{role}.{option}", []).append([round(now_s, 3), value, reason])
 
     def moved(self, role: str, option: str) -> int | None:
-        """What an option was set to last; None where nobody has moved it."""
+        """The last new value of a role's option; None where it was never changed."""
         history = self.moves.get(f"{role}.{option}")
         return int(history[-1][1]) if history else None
 
+    def _forget_gone(self, role: str) -> None:
+        """Forget the counters of a role's gone processes: their successor resumes from a checkpoint, so what
+        they counted since is undone.
+        """
+        for name, process in self.processes.items():
+            if process.gone and process.role == role:
+                self.counters.pop(name, None)
+
     def _take_figures(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter what a process counts. Several of one role count their own parts, and the run has the sum."""
-        life, role = f"{sender}/{incarnation}", fields["role"]
+        """Enter the counters of a process; processes of one role count parts, and the run shows their sum."""
+        instance, role = f"{sender}/{incarnation}", fields["role"]
         for learner, transitions in fields.get("pushed", {}).items():
             if learner in self.accounts:
-                self.accounts[learner].report_pushed(life, transitions)
+                self.accounts[learner].report_pushed(instance, transitions)
         if "taken" in fields and role in self.accounts:
-            self.accounts[role].report_taken(life, fields["taken"])
+            self.accounts[role].report_taken(instance, fields["taken"])
         if "policy_lag" in fields:
-            self.policy_lags[life] = fields["policy_lag"]
+            self.policy_lags[instance] = fields["policy_lag"]
         if "publication" in fields:
             self.publication[role] = fields["publication"]
         if fields.get("device"):
@@ -152,26 +150,26 @@ class RunRecord:
         self.counters[sender] = fields["counters"]
         parts = [counters for name, counters in self.counters.items() if self.processes[name].role == role]
         if len(parts) < self.plan.components[role].count.minimum:
-            return  # not all have spoken: the sum would be less
+            return  # some have not reported: the sum would be too small
         for name in COUNTS:
             if any(name in part for part in parts):
                 self.counts[name] = sum(part.get(name, 0) for part in parts)
                 self.at_start.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
 
-    # --- what follows
+    # --- figures
 
     @property
     def policy_lag(self) -> PolicyLag:
-        """The maximum and what was dropped over all lives of whoever receives; the quantiles are those of the
-        newest lives, and of several the one that was given the oldest samples.
+        """Maximum and stale transitions over all incarnations of the learners; quantiles of the living
+        incarnations, the worst of several.
         """
         newest = {f"{name}/{process.incarnation}" for name, process in self.processes.items()}
         lags = self.policy_lags.values()
-        lately = [lag for life, lag in self.policy_lags.items() if life in newest]
+        recent = [lag for incarnation, lag in self.policy_lags.items() if incarnation in newest]
         return {
-            "p50": max((lag["p50"] for lag in lately), default=0),
-            "p99": max((lag["p99"] for lag in lately), default=0),
+            "p50": max((lag["p50"] for lag in recent), default=0),
+            "p99": max((lag["p99"] for lag in recent), default=0),
             "max": max((lag["max"] for lag in lags), default=0),
             "stale": sum(lag.get("stale", 0) for lag in lags),
             "bound": self.plan.balance.max_policy_lag,
@@ -183,7 +181,7 @@ class RunRecord:
         return max((e["mean_return"] for e in self.evaluations), default=None)
 
     def stop_condition(self, now_s: float) -> str:
-        """Which stop condition of the topology holds, in words; empty while none does."""
+        """The stop condition that holds, in words; empty while none does."""
         stop = self.plan.run.stop
         if stop.mean_return is not None and self.evaluations:
             reached = self.evaluations[-1]["mean_return"]
@@ -199,12 +197,8 @@ class RunRecord:
             return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
         return ""
 
-    def gained(self, name: str) -> float:
-        """What this run has added to a counter; a resumed one did not begin at 0."""
-        return self.counts[name] - self.at_start.get(name, 0)
-
     def figures(self) -> Figures:
-        """The numbers that status and summary share."""
+        """The figures that status and summary share."""
         return {
             "learners": list(self.plan.learning.learners),
             "env_steps": int(self.counts["env_steps"]),
@@ -221,8 +215,9 @@ class RunRecord:
         }
 
     def status(self, state: str, balance: Balance, now_s: float) -> Status:
-        """What a person is shown, and what the launcher acts on."""
+        """The status that people see and the launcher acts on."""
         samples = self.accounts[CRITIC_LEARNER].totals()
+        last = self.evaluations[-1] if self.evaluations else None
         best = max(self.evaluations, key=lambda e: e["mean_return"], default=None)
         recent = list(self.returns)[-RECENT_EPISODES:]
         stop = self.plan.run.stop
@@ -247,7 +242,7 @@ class RunRecord:
                 "recent_return": float(np.mean(recent)) if recent else None,
                 "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
             },
-            "evaluation": {"last": _score(self.evaluations[-1:]), "best": _score([best] if best else [])},
+            "evaluation": {"last": _row(last), "best": _row(best)},
             "stop": {
                 "return": stop.mean_return,
                 "env_steps": stop.env_steps,
@@ -261,6 +256,8 @@ class RunRecord:
     def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
         """The contents of summary.json."""
         totals = {role: account.totals(final=final) for role, account in self.accounts.items()}
+        # a resumed run did not begin at 0
+        gains = {name: self.counts[name] - self.at_start.get(name, 0) for name in COUNTS}
         return {
             "exit_reason": exit_reason,
             "wall_s": now_s,
@@ -268,7 +265,7 @@ class RunRecord:
             "algorithm": self.plan.run.algorithm,
             "seed": self.plan.run.seed,
             **self.figures(),
-            **{f"{name}_per_s": self.gained(name) / now_s if now_s > 0 else 0.0 for name in COUNTS},
+            **{f"{name}_per_s": gain / now_s if now_s > 0 else 0.0 for name, gain in gains.items()},
             "samples": vars(totals[CRITIC_LEARNER]),
             "samples_by_channel": {experience_of(role): vars(t) for role, t in totals.items()},
             "workers": self.workers,
@@ -285,10 +282,10 @@ class RunRecord:
             "failures": self.failures,
         }
 
-    # --- a broker that is restarted
+    # --- restarts of the broker
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; what reports cannot bring back."""
+        """JSON-able; everything that later reports do not contain."""
         return {
             "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
             "policy_lags": self.policy_lags,
@@ -298,7 +295,7 @@ class RunRecord:
             "moves": self.moves,
             "failures": self.failures,
             "restarts": self.restarts,
-            "lives": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
+            "processes": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
         }
 
     def restore(self, state: Mapping[str, Any], now_s: float) -> None:
@@ -310,15 +307,13 @@ class RunRecord:
         self.num_episodes, self.evaluations = state["num_episodes"], state["evaluations"]
         self.workers, self.moves = state["workers"], state["moves"]
         self.failures, self.restarts = state["failures"], state["restarts"]
-        for name, (role, incarnation, pid, gone) in state["lives"].items():
-            self.processes[name] = Process(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)
+        for name, (role, incarnation, pid, gone) in state["processes"].items():
+            self.processes[name] = ProcessRecord(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)
 
 
-def _score(evaluations: list[dict[str, Any]]) -> Score | None:
-    """The first of these evaluations as the status has it."""
-    if not evaluations:
+def _row(evaluation: Mapping[str, Any] | None) -> EvaluationRow | None:
+    if evaluation is None:
         return None
-    evaluation = evaluations[0]
     return {
         "t_s": evaluation["t_s"],
         "env_steps": evaluation["env_steps"],

@@ -1,4 +1,4 @@
-"""What a person sees of a live run: one table in a terminal, plain greppable lines everywhere else."""
+"""The display of a live run: one table in a terminal, plain greppable lines everywhere else."""
 
 from spreeze_zmq.plan.status import Status
 from spreeze_zmq.status.drawing import plain_line, remaining_s, table

@@ -8,12 +8,12 @@ from typing import Any
 from rich.text import Text
 
 WIDTH = 80
-#: A share of blocked or starved time from which on it catches the eye.
+#: Shares of blocked or starved time from this on are highlighted.
 NOTICEABLE = 0.5
 
 
 def remaining_s(status: Mapping[str, Any]) -> float | None:
-    """Seconds until the first stop condition that can be foreseen (a return cannot), or None."""
+    """Seconds until the first foreseeable stop condition (a return is not); None where there is none."""
     stop, left = status["stop"], []
     if stop["minutes"] is not None:
         left.append(60 * stop["minutes"] - status["t_s"])
@@ -45,9 +45,9 @@ def plain_line(status: Mapping[str, Any]) -> str:
         "ratio": f"{ratio['measured']:.2f}/{ratio['target']:g}",
         "lag": f"{lag['p50']:g}/{lag['p99']:g}/{lag['max']:g}",
         "episodes": str(status["episodes"]["count"]),
-        "return": _decimal(status["episodes"]["mean_return"], "-"),
-        "eval": _decimal(last and last["mean_return"], "-"),
-        "best": _decimal(best and best["mean_return"], "-"),
+        "return": _decimal(status["episodes"]["mean_return"]),
+        "eval": _decimal(last and last["mean_return"]),
+        "best": _decimal(best and best["mean_return"]),
         "dropped": str(samples["dropped"]),
         "workers": ",".join(f"{role}:{row['count']}" for role, row in status["workers"].items()) or "-",
     }
@@ -56,12 +56,12 @@ def plain_line(status: Mapping[str, Any]) -> str:
 
 # --- the table
 
-#: Text and its style. A rich Table would lay out the same columns at six times the cost.
+#: Text and its style. A rich Table costs six times as much for the same columns.
 Piece = tuple[str, str]
 
 
 def table(status: Mapping[str, Any]) -> Text:
-    """The run in lines of at most 80 columns."""
+    """The status in lines of at most 80 columns."""
     lines = [
         *_head(status),
         *_counts(status),
@@ -158,14 +158,14 @@ def _score(score: Mapping[str, Any] | None, style: str) -> list[Piece]:
     if score is None:
         return [("none yet", "dim")]
     return [
-        (_decimal(score["mean_return"], "-"), style),
-        (f" ± {_decimal(score['std_return'], '-')}", "dim"),
+        (_decimal(score["mean_return"]), style),
+        (f" ± {_decimal(score['std_return'])}", "dim"),
         (f"  at {score['env_steps']:,} env steps, {_clock(score['t_s'])}", "dim"),
     ]
 
 
 def _waiting(processes: Mapping[str, Mapping[str, Any]]) -> list[list[Piece]]:
-    """The processes that are not ready or have waited long, and what each waits for."""
+    """One line for each process that is not ready or has waited long: what it waits for."""
     lines: list[list[Piece]] = [
         [(f"{name} waits for {process['waiting_for'] or 'its own start'}", "yellow")]
         for name, process in processes.items()
@@ -198,8 +198,8 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
-def _decimal(value: float | None, missing: str) -> str:
-    return missing if value is None else f"{value:.1f}"
+def _decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _rate(rate: float) -> str:

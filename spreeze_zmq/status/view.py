@@ -1,4 +1,4 @@
-"""Where the status goes: drawn over itself in a terminal, a line now and then everywhere else."""
+"""Shows the status: redrawn in place in a terminal, a line every few seconds everywhere else."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PLAIN_INTERVAL_S = 5.0
 
 
 class StatusView:
-    """Shows a run on a console, and the lines about it that must not scroll away.
+    """Shows a run and notes about it on a console.
 
     Args:
-        console: where to; standard output.
-        clock: seconds that never go back.
+        console: by default standard output.
+        clock: monotonic seconds.
     """
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +35,7 @@ class StatusView:
             self._live = Live(console=self._console, auto_refresh=False)
 
     def update(self, status: Mapping[str, Any]) -> None:
-        """Show a :class:`Status`; as a plain line only after a while or where the state has changed."""
+        """Show a :class:`Status`; a plain line only after ``PLAIN_INTERVAL_S`` or a change of its state."""
         self._status = status
         if self._live is not None:
             if not self._live.is_started:
@@ -45,14 +45,14 @@ class StatusView:
             self._write_line(status)
 
     def note(self, line: str) -> None:
-        """A line of its own, such as a restart or a change of worker counts; it stays above the table."""
+        """Print a line, such as a restart or a change of worker counts; it stays above the table."""
         if self._live is not None:
             self._console.print(Text(line))
         else:
             self._print(f"note {line}")
 
     def close(self) -> None:
-        """Leave the last figures on the screen and the terminal as it was."""
+        """Leave the last figures on the screen and restore the terminal."""
         if self._live is not None:
             self._live.stop()
         elif self._status is not None:
@@ -64,5 +64,5 @@ class StatusView:
         self._print(plain_line(status))
 
     def _print(self, line: str) -> None:
-        # One line is one line, however narrow the console thinks it is.
+        # Never wrapped, however narrow the console is.
         self._console.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)

@@ -1,4 +1,4 @@
-"""Outlives the launcher and kills what it leaves behind: the signal of the kernel reaches children only."""
+"""Kills the process groups that a dead launcher leaves; the kernel's death signal reaches children only."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import contextlib
 import signal
 import subprocess
 
-#: Seconds that groups which clear up after themselves get for it, in tenths.
+#: Time that graceful groups get to clean up, in tenths of a second.
 GRACE_TENTHS = 100
 
-#: Each line names the groups that live, hasty ones before the slash; the end of the input is the launcher's.
-#: A leader that init has not reaped yet counts as gone. A shell takes 1 MB where an interpreter takes 10.
+#: Each input line lists the living groups, ``HASTY.../GRACEFUL...``; the end of input is the launcher's end.
+#: A leader that init has not reaped yet counts as gone. A shell takes 1 MB, an interpreter 10.
 SCRIPT = """
 trap '' HUP INT TERM
 while IFS=/ read -r hasty graceful; do
@@ -30,12 +30,12 @@ done
 
 
 class Guard:
-    """A shell that waits for the end of the launcher, however that comes."""
+    """A shell that waits for the launcher's end, however it ends."""
 
-    def __init__(self, grace_tenths: int = GRACE_TENTHS) -> None:
+    def __init__(self) -> None:
         self._groups: dict[int, bool] = {}
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", SCRIPT, "spreeze-guard", str(grace_tenths)],
+            ["/bin/sh", "-c", SCRIPT, "spreeze-guard", str(GRACE_TENTHS)],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -44,17 +44,17 @@ class Guard:
         )
 
     def add(self, group: int, *, graceful: bool) -> None:
-        """Watch over a group; a graceful one gets time before it is killed."""
+        """Watch a group; a graceful one gets time before it is killed."""
         self._groups[group] = graceful
-        self._tell()
+        self._send_groups()
 
     def remove(self, group: int) -> None:
-        """This group is no more."""
+        """Stop watching a group, which has ended."""
         self._groups.pop(group, None)
-        self._tell()
+        self._send_groups()
 
     def close(self) -> None:
-        """Let the shell end; whatever is still watched over is killed."""
+        """End the shell; it kills every group still watched."""
         assert self._shell.stdin is not None
         self._shell.stdin.close()
         try:
@@ -63,9 +63,9 @@ class Guard:
             self._shell.send_signal(signal.SIGKILL)
             self._shell.wait()
 
-    def _tell(self) -> None:
+    def _send_groups(self) -> None:
         hasty = " ".join(str(group) for group, graceful in self._groups.items() if not graceful)
         graceful = " ".join(str(group) for group, graceful in self._groups.items() if graceful)
         assert self._shell.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody killed it; the kernel's own signal remains
+        with contextlib.suppress(BrokenPipeError):  # the shell was killed; the kernel's own signal remains
             self._shell.stdin.write(f"{hasty}/{graceful}\n".encode())

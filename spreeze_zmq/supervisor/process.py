@@ -1,4 +1,4 @@
-"""One child process: started in a group of its own that dies with the launcher, watched, signalled."""
+"""One child process: starts it in a process group that dies with the launcher, polls and signals it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spreeze_zmq.errors import InputError
 from spreeze_zmq.supervisor.guard import Guard
 
 PR_SET_PDEATHSIG = 1
-#: What the libraries for linear algebra read how many threads they may use.
+#: The variables from which linear algebra libraries read their number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -28,16 +28,16 @@ class ProcessSpec:
 
     Attributes:
         name: ``ROLE-INDEX``, unique among the supervised.
-        role: which job of the topology it has.
+        role: its role in the topology.
         command: program and arguments.
-        environment: variables added to the launcher's own; they win over what is set here.
         log_path: file that stdout and stderr are appended to.
+        environment: variables added to the launcher's; they override ``threads``.
         nice: added to the launcher's niceness, 0 to 19.
-        threads: for the libraries of linear algebra; 0 leaves their own choice.
+        threads: threads of linear algebra libraries; 0 leaves it to them.
         stop_grace_s: seconds from SIGTERM to SIGKILL.
-        max_restarts: crashes that are mended within ``restart_window_s``; one more ends it.
-        restart_window_s: how long a crash counts.
-        parent_death_signal: what it gets when the launcher dies; SIGTERM where it must clear up.
+        max_restarts: restarts within ``restart_window_s``; one more crash is final.
+        restart_window_s: seconds that a crash counts.
+        parent_death_signal: signal at the launcher's death; SIGTERM for a process that must clean up.
         cpus: CPUs that it may run on; None for the launcher's.
     """
 
@@ -64,27 +64,27 @@ class Process(Protocol):
 
     @property
     def log_start(self) -> int:
-        """Where in its log this life begins, in bytes."""
+        """Byte in its log at which this incarnation begins."""
 
     def poll(self) -> int | None:
-        """Exit code, negative for a signal; None while it lives. What outlives it in its group is killed."""
+        """Exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group."""
 
 
 class Spawner(Protocol):
-    """What starts processes; tests give another one."""
+    """Starts processes; replaced in tests."""
 
     def spawn(self, spec: ProcessSpec) -> Process:
         """Start one process."""
 
     def close(self) -> None:
-        """Nothing will be spawned any more."""
+        """Release resources; nothing is spawned afterwards."""
 
 
 class GroupSpawner:
-    """Starts each process as the leader of a session of its own: Ctrl-C reaches the launcher alone."""
+    """Starts each process as the leader of its own session, so that Ctrl-C reaches only the launcher."""
 
     def __init__(self) -> None:
         self._guard = Guard()
@@ -92,10 +92,10 @@ class GroupSpawner:
         self._prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
 
     def spawn(self, spec: ProcessSpec) -> GroupProcess:
-        """Start one process, from the main thread: the kernel ties a child to the thread that made it.
+        """Start one process. Call it in the main thread: the death signal follows the thread that forked.
 
         Raises:
-            InputError: the command cannot be run, the log not written, or the CPUs are not there.
+            InputError: the command cannot be run, the log cannot be written, or no CPU of ``cpus`` is usable.
         """
         if spec.cpus is not None and not spec.cpus & os.sched_getaffinity(0):
             raise InputError(f"{spec.name}: none of its CPUs {sorted(spec.cpus)} is ours to use; change cpus")
@@ -122,12 +122,12 @@ class GroupSpawner:
         self._guard.close()
 
     def _preparation(self, spec: ProcessSpec) -> Callable[[], None]:
-        """What runs in the child between fork and exec; everything that can be done before the fork is."""
+        """The function to run in the child between fork and exec; it does as little as possible."""
         parent, prctl = os.getpid(), self._prctl
 
         def prepare() -> None:
             prctl(PR_SET_PDEATHSIG, spec.parent_death_signal)
-            if os.getppid() != parent:  # it died before prctl could tell
+            if os.getppid() != parent:  # the launcher died before prctl
                 os._exit(1)
             if spec.nice:
                 os.nice(spec.nice)
@@ -149,24 +149,24 @@ class GroupProcess:
         return self._popen.pid
 
     def poll(self) -> int | None:
-        """Exit code, negative for a signal; None while it lives. What outlives it in its group is killed."""
+        """Exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
         if self._popen.returncode is None:
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 return None
-            # Not reaped yet, so its number cannot have been given to a stranger's group.
+            # Not reaped yet, so no other group can have its number.
             self.signal(signal.SIGKILL)
             self._popen.wait()
             self._on_end(self.pid)
         return self._popen.returncode
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole group; nothing happens once the leader's exit has been seen."""
+        """Send a signal to the whole group; does nothing once the leader's exit has been polled."""
         if self._popen.returncode is None:
             os.killpg(self.pid, number)
 
 
 def _open_log(spec: ProcessSpec) -> tuple[int, int]:
-    """The log, open for appending, with the life's first line in it; and where in it the life begins."""
+    """The log, open for appending, and the byte after the header line that it gets here."""
     try:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         log = os.open(spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

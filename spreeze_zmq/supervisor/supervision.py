@@ -1,4 +1,4 @@
-"""Starts, watches, restarts and stops the processes of a run; time passes in ``poll``, which never waits."""
+"""Starts, watches, restarts and stops the processes of a run; all of it in ``poll``, which never waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spreeze_zmq.supervisor.words import last_words
 
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0
-#: What SIGKILL has not ended by then hangs in the kernel (a driver, a dead disk): nobody waits for it.
+#: A process that survives SIGKILL this long hangs in the kernel (a driver, a dead disk) and is given up.
 UNKILLABLE_S = 10.0
 
 
@@ -25,16 +25,15 @@ class Exited:
     """A process has ended.
 
     Attributes:
-        name: which one.
-        code: its exit code; None where a signal ended it.
+        name: the process.
+        code: exit code; None where a signal ended it.
         signal: the signal that ended it; None where it exited.
-        expected: it had been told to stop, or exited with code 0.
-        restarting: it will be started again.
-        follows: it left since another process of its role, which is started again too, had crashed. That is
-            one crash and not two.
-        words: its own traceback or last lines; empty where it was expected.
-        log_path: where the rest is.
-        lived_s: how long it lived.
+        expected: it was asked to stop, or exited with code 0.
+        restarting: it is to be restarted.
+        words: its traceback or last lines; empty where it was expected.
+        log_path: its whole log.
+        lived_s: seconds from its start.
+        follows: it left because another process of its role crashed; both restart, one crash is counted.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Restarted:
-    """A process that crashed lives again, ``delay_s`` after its end; ``attempt`` counts within the window."""
+    """A crashed process was restarted ``delay_s`` after its end; ``attempt`` counts within the window."""
 
     name: str
     attempt: int
@@ -74,11 +73,9 @@ class Restarted:
 
 @dataclass(frozen=True)
 class GaveUp:
-    """A process has crashed too often, or cannot be started again; ``first`` is the crash that began it."""
+    """A process has crashed too often, or cannot be restarted."""
 
     name: str
-    crashes: int
-    first: Exited
     reason: str
 
     def __str__(self) -> str:
@@ -90,7 +87,7 @@ Event = Exited | Restarted | GaveUp
 
 @dataclass
 class _Supervised:
-    """One name: its process while it lives, its restart while that is due, its crashes of late."""
+    """One name: its process while it lives, when its restart is due, the times of its recent crashes."""
 
     spec: ProcessSpec
     process: Process | None
@@ -100,15 +97,15 @@ class _Supervised:
     forget_at_s: float | None = None
     restart_at_s: float = 0.0
     delay_s: float = 0.0
-    crashes: list[tuple[float, Exited]] = field(default_factory=list)
+    crashes_s: list[float] = field(default_factory=list)
 
 
 class Supervisor:
-    """The processes of one run. Everything happens in the thread that calls.
+    """The processes of one run; it has no thread of its own.
 
     Args:
-        spawner: what starts processes.
-        clock: seconds that never go back.
+        spawner: starts processes.
+        clock: monotonic seconds.
     """
 
     def __init__(self, spawner: Spawner | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -125,21 +122,21 @@ class Supervisor:
     ) -> None:
         self.close()
 
-    # --- what the launcher asks for ----------------------------------------------------------------
+    # --- commands
 
     def start(self, spec: ProcessSpec) -> None:
         """Start a process and keep it alive.
 
         Raises:
-            InputError: it cannot be started; names it and its command.
-            ValueError: its name lives already.
+            InputError: it cannot be started; the message names it and its command.
+            ValueError: its name is supervised already.
         """
         if spec.name in self._supervised:
-            raise ValueError(f"{spec.name} lives already")
+            raise ValueError(f"{spec.name} is supervised already")
         self._supervised[spec.name] = _Supervised(spec, self._spawner.spawn(spec), self._clock())
 
     def stop(self, names: Iterable[str]) -> None:
-        """Tell processes to stop: SIGTERM now, SIGKILL after their grace. Unknown names are gone already."""
+        """Ask processes to stop: SIGTERM now, SIGKILL after ``stop_grace_s``. Unknown names are ignored."""
         for one in self._known(names):
             one.stopping = True
             if one.process is None:
@@ -149,20 +146,20 @@ class Supervisor:
                 one.kill_at_s = self._clock() + one.spec.stop_grace_s
 
     def kill(self, name: str) -> None:
-        """SIGKILL a process now. One that was not told to stop has crashed with that, and is mended."""
+        """SIGKILL a process now; unless it was asked to stop, that is a crash and it is restarted."""
         for one in self._known([name]):
             if one.process is not None:
                 self._kill(one)
 
     def end_restarts(self) -> None:
-        """The run ends: from now on whatever exits stays down."""
+        """Restart nothing any more: the run ends."""
         self._restarting = False
         for one in list(self._supervised.values()):
             if one.process is None:
                 del self._supervised[one.spec.name]
 
     def poll(self) -> list[Event]:
-        """What has happened since the last call; also carries out what has become due. Never waits."""
+        """Events since the last call; also carries out restarts and kills that are due. Never waits."""
         events: list[Event] = []
         now_s = self._clock()
         leavers: list[tuple[_Supervised, int]] = []
@@ -170,7 +167,7 @@ class Supervisor:
             if one.process is None:
                 events += self._restart(one) if now_s >= one.restart_at_s else []
             elif (code := one.process.poll()) == PeerLost.exit_code:
-                leavers.append((one, code))  # whoever it has lost comes first
+                leavers.append((one, code))  # after the crash that made it leave
             elif code is not None:
                 events += self._on_exit(one, code, now_s)
             elif one.forget_at_s is not None and now_s >= one.forget_at_s:
@@ -182,7 +179,7 @@ class Supervisor:
         return events
 
     def close(self) -> None:
-        """Kill whatever is left, wait for it, and dismiss the spawner."""
+        """Kill all processes, wait for their end, and close the spawner."""
         self.end_restarts()
         for one in self._supervised.values():
             self._kill(one)
@@ -191,21 +188,21 @@ class Supervisor:
             time.sleep(0.005)
         self._spawner.close()
 
-    # --- what there is -----------------------------------------------------------------------------
+    # --- state
 
     def names(self) -> list[str]:
-        """The supervised, in the order of their start; those that wait for their restart too."""
+        """Names of the supervised, in the order of their start, including those that wait for a restart."""
         return list(self._supervised)
 
     def alive(self, names: Iterable[str]) -> list[str]:
-        """Which of these are supervised still."""
+        """Those of ``names`` that are still supervised."""
         return [name for name in names if name in self._supervised]
 
     def pids(self) -> dict[str, int]:
-        """The processes that live now."""
+        """Process ids of the living processes by name."""
         return {name: one.process.pid for name, one in self._supervised.items() if one.process is not None}
 
-    # --- what follows ------------------------------------------------------------------------------
+    # --- exits and restarts
 
     def _known(self, names: Iterable[str]) -> list[_Supervised]:
         return [self._supervised[name] for name in names if name in self._supervised]
@@ -226,53 +223,50 @@ class Supervisor:
         if again:
             one.delay_s = FIRST_DELAY_S
             if not follows:
-                one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes), LONGEST_DELAY_S)
-                one.crashes.append((now_s, exited))
+                one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes_s), LONGEST_DELAY_S)
+                one.crashes_s.append(now_s)
             one.process, one.restart_at_s = None, now_s + one.delay_s
             return [exited]
         del self._supervised[spec.name]
-        if expected or not self._restarting:
-            return [exited]
-        one.crashes.append((now_s, exited))
-        return [exited, GaveUp(spec.name, len(one.crashes), one.crashes[0][1], reason)]
+        return [exited] if expected or not self._restarting else [exited, GaveUp(spec.name, reason)]
 
     def _has_lost(self, one: _Supervised, now_s: float) -> bool:
-        """Whether another process of its role has crashed lately; else its leaving is a crash of its own."""
+        """Whether another process of its role crashed recently; else leaving is a crash of its own."""
         others = [other for other in self._supervised.values() if other is not one]
         return any(
             now_s - crashed_s <= other.spec.restart_window_s
             for other in others
             if other.spec.role == one.spec.role
-            for crashed_s, _ in other.crashes
+            for crashed_s in other.crashes_s
         )
 
     def _why_not_again(self, one: _Supervised, code: int | None, now_s: float) -> str:
-        """Why a crash is not mended; empty where it is. Crashes beyond the window are forgotten."""
+        """Why a crashed process is not restarted; empty where it is. Forgets crashes before the window."""
         spec = one.spec
-        one.crashes = [crash for crash in one.crashes if now_s - crash[0] <= spec.restart_window_s]
+        one.crashes_s = [then_s for then_s in one.crashes_s if now_s - then_s <= spec.restart_window_s]
         if code is None:
-            return "its last life hangs in the kernel"
+            return "its last process hangs in the kernel"
         if code == InputError.exit_code:
             return f"it exited with code {code}: its input is at fault, and will be the next time"
         if spec.max_restarts == 0:
             return "max_restarts is 0, as it always is where balance.in_order is true"
-        if len(one.crashes) >= spec.max_restarts:
-            return f"{len(one.crashes) + 1} crashes within {spec.restart_window_s:g} s"
+        if len(one.crashes_s) >= spec.max_restarts:
+            return f"{len(one.crashes_s) + 1} crashes within {spec.restart_window_s:g} s"
         return ""
 
     def _restart(self, one: _Supervised) -> list[Event]:
-        spec, crashes = one.spec, one.crashes
+        spec = one.spec
         try:
             process = self._spawner.spawn(spec)
         except InputError as error:
             del self._supervised[spec.name]
-            return [GaveUp(spec.name, len(crashes), crashes[0][1], str(error))]
-        self._supervised[spec.name] = _Supervised(spec, process, self._clock(), crashes=crashes)
-        return [Restarted(spec.name, len(crashes), one.delay_s)]
+            return [GaveUp(spec.name, str(error))]
+        self._supervised[spec.name] = _Supervised(spec, process, self._clock(), crashes_s=one.crashes_s)
+        return [Restarted(spec.name, len(one.crashes_s), one.delay_s)]
 
 
 def signal_name(number: int) -> str:
-    """``SIGKILL`` for 9; real-time signals have no name of their own."""
+    """``SIGKILL`` for 9; ``signal 35`` for a real-time signal, which has no name."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"

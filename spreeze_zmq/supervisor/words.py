@@ -1,19 +1,19 @@
-"""Reads from a process's log what it said before it died, so that the first failure can be printed last."""
+"""Reads the last words of a dead process from its log, so that the first failure can be printed last."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 TAIL_BYTES = 64 * 1024
-#: Without a traceback, this many of the last lines are quoted.
+#: Last lines that are quoted where there is no traceback.
 QUOTED_LINES = 10
-#: A longer traceback loses its middle; how it begins and what it says in the end are what counts.
+#: A longer traceback loses its middle: its beginning and its end matter.
 MOST_LINES = 60
 HEAD_LINES = 15
 
-#: What begins a report of a crash: Python's own, and faulthandler's after a signal such as SIGSEGV.
+#: First lines of crash reports: Python's, and faulthandler's after a signal such as SIGSEGV.
 BEGINNINGS = ("Traceback (most recent call last):", "Fatal Python error:")
-#: What joins an exception to the one that it came of.
+#: Lines between an exception and its cause.
 LINKS = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -21,14 +21,14 @@ LINKS = (
 
 
 def last_words(log_path: Path, start: int = 0) -> str:
-    """The last traceback of a log, with the exceptions that it came of; without one, the last lines.
+    """The last traceback of a log, with the exceptions that caused it; without one, the last lines.
 
     Args:
         log_path: a log in UTF-8; other bytes are replaced.
-        start: byte from which on to look, such as where the last life of the process began.
+        start: first byte to read, such as the beginning of the last incarnation.
 
     Returns:
-        Text without trailing blanks; empty where nothing was said or there is no log.
+        Text without trailing blanks; empty for an empty or missing log.
     """
     try:
         with log_path.open("rb") as log:
@@ -45,7 +45,7 @@ def last_words(log_path: Path, start: int = 0) -> str:
 
 
 def _last_report(lines: list[str]) -> int | None:
-    """Where the last crash report begins; the chain of causes before it belongs to it."""
+    """First line of the last crash report, including its chain of causes; None where there is none."""
     begin = None
     linked = False
     for number, line in enumerate(lines):

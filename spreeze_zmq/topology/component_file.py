@@ -1,4 +1,4 @@
-"""component.toml: what a component's folder says of its program before any process starts."""
+"""component.toml: the role, command and options of a component, read before any process starts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def find_component(use: str, beside: Path) -> Path | None:
 
 
 def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | None:
-    """The component of this folder; ``None`` where it has mistakes, each noted with the file's path."""
+    """The component of this folder; ``None`` if it has mistakes, which are noted with the file's path."""
     path = folder / "component.toml"
     try:
         text = read_text(path, str(path))
@@ -82,14 +82,13 @@ def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | Non
         return None
     own = Mistakes(Places(str(path), lines_of(text)))
     table = read_table(_FILE, values, (), own, _elsewhere)
-    role = table["role"]
     options = [_read_option(name, declared, own) for name, declared in table["options"].items()]
     command = _read_command(table["command"] or [], folder, own)
     _check_names(options, own)
     mistakes.found += own.found
     if own.found:
         return None
-    return ComponentFile(folder, role, command, table["description"], tuple(filter(None, options)))
+    return ComponentFile(folder, table["role"], command, table["description"], tuple(filter(None, options)))
 
 
 def _elsewhere(name: str) -> str:
@@ -97,7 +96,7 @@ def _elsewhere(name: str) -> str:
 
 
 def _read_command(words: list[str], folder: Path, mistakes: Mistakes) -> tuple[str, ...]:
-    """``python`` is the interpreter that runs this; ``{folder}`` the component's own folder."""
+    """The command with ``python`` as this interpreter and ``{folder}`` as the component's folder."""
     command = [word.replace("{folder}", str(folder)) for word in words]
     for word in [word for word in command[1:] if word.startswith(str(folder))]:
         program = Path(word) / "__main__.py" if word == str(folder) else Path(word)

@@ -1,4 +1,4 @@
-"""The dial from free to lock-step: a mode is a name for numbers of the same code."""
+"""``[balance]``: the dial from free to lock-step; each mode is a set of numbers for the same code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spreeze_zmq.topology.options import BALANCE
 
 DEFAULT_RATIO = next(option.default for option in BALANCE if option.name == "replay_ratio")
 
-#: What each mode stands for; a key that the topology writes itself has what it says.
+#: The values of each mode, for keys that the topology leaves at "auto".
 MODES: dict[str, dict[str, Any]] = {
     "free": {
         "max_policy_lag": "none",
@@ -37,13 +37,12 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-#: What stands otherwise for an algorithm that learns from rounds of rollouts: rounds that may be collected
-#: while one is trained on.
+#: ``max_policy_lag`` of on-policy algorithms: rounds that may be collected while one is trained on.
 ON_POLICY_LAG = {"free": 1, "bounded": 1, "lockstep": 0}
 
 
 def expand(written: Mapping[str, Any], *, on_policy: bool) -> dict[str, Any]:
-    """``[balance]`` with every ``"auto"`` replaced by what the mode stands for."""
+    """``[balance]`` with every ``"auto"`` replaced by the mode's value."""
     mode = MODES[written["mode"]]
     if on_policy:
         lag = ON_POLICY_LAG[written["mode"]]
@@ -51,25 +50,25 @@ def expand(written: Mapping[str, Any], *, on_policy: bool) -> dict[str, Any]:
     return {key: mode[key] if value == "auto" and key in mode else value for key, value in written.items()}
 
 
-def settle(
+def resolve_balance(
     written: Mapping[str, Any],
     components: dict[str, ComponentPlan],
     learning: LearningPlan,
     mistakes: Mistakes,
 ) -> tuple[BalancePlan, dict[str, ComponentPlan]]:
-    """The numbers of the balance, and the components as they need them.
+    """The plan of the balance, and the components changed as it needs.
 
     Args:
         written: ``[balance]`` as checked, ``"auto"`` where the mode decides.
         components: by role.
-        learning: what follows from the algorithm.
-        mistakes: where to note numbers that do not go together.
+        learning: the facts about the algorithm.
+        mistakes: where to note numbers that contradict each other.
     """
     values = expand(written, on_policy=learning.on_policy)
     sampler = components[SAMPLER]
     rollout = int(sampler.options.get("rollout_steps", 0)) * int(sampler.options.get("envs", 0))
     if learning.on_policy:
-        components = _settle_rounds(values, written, components, learning, rollout, mistakes)
+        components = _resolve_rounds(values, written, components, learning, rollout, mistakes)
         sampler = components[SAMPLER]
     if values["publish_every_updates"] and not learning.batch_size:
         problem = (
@@ -97,7 +96,7 @@ def settle(
     return balance, components
 
 
-def _settle_rounds(
+def _resolve_rounds(
     values: dict[str, Any],
     written: Mapping[str, Any],
     components: dict[str, ComponentPlan],
@@ -105,8 +104,8 @@ def _settle_rounds(
     rollout: int,
     mistakes: Mistakes,
 ) -> dict[str, ComponentPlan]:
-    """The numbers of rounds: every transition is trained on ``epochs`` times, and the number of samplers
-    stays as it is, since a round is one rollout of each.
+    """Set the numbers of rounds in ``values``; returns the components with a fixed number of samplers, since
+    a round is one rollout of each.
     """
     if written["replay_ratio"] != DEFAULT_RATIO:
         problem = "an on-policy algorithm trains on each transition for its number of epochs and no more"
@@ -128,16 +127,16 @@ def _settle_rounds(
 
 
 def schedule(plan: Plan) -> Schedule | None:
-    """The counted course of a run; None for one that publishes by the clock or bounds no lag."""
+    """The schedule of a run; see :func:`schedule_of`."""
     return schedule_of(plan.balance, plan.components, plan.learning)
 
 
 def schedule_of(
     balance: BalancePlan, components: Mapping[str, ComponentPlan], learning: LearningPlan
 ) -> Schedule | None:
-    """The counted course of a run; None for one that publishes by the clock or bounds no lag.
+    """The schedule of a run that counts; None for one that publishes by the clock or has no bound of the lag.
 
-    Shares are made for the fewest samplers that the topology allows, so that those can always go on alone.
+    Shares are sized for the smallest number of samplers, so that these can always go on alone.
     """
     if not balance.publish_every_updates or balance.max_policy_lag is None:
         return None
@@ -153,20 +152,20 @@ def schedule_of(
 
 
 def in_order(components: Mapping[str, ComponentPlan]) -> dict[str, ComponentPlan]:
-    """Components that nothing but counts can move.
+    """The components of a run in a fixed order, where timing must not change anything.
 
-    The number of samplers stays as it is, the actor does not run ahead of the critics that it has, and nobody
-    is started again: a second life cannot go on at the place in the order where the first one ended.
+    The number of samplers is fixed, the actor-learner does not run ahead of its critics, and no process is
+    restarted: a new one could not resume at the place in the order where the old one ended.
     """
-    settled = dict(components)
-    for role in settled.keys() & {SAMPLER, *LEARNERS}:
-        settled[role] = replace(settled[role], max_restarts=0)
-    count = settled[SAMPLER].count.initial
-    settled[SAMPLER] = replace(settled[SAMPLER], count=Count(count, count, count))
-    actor = settled.get(ACTOR_LEARNER)
+    fixed = dict(components)
+    for role in fixed.keys() & {SAMPLER, *LEARNERS}:
+        fixed[role] = replace(fixed[role], max_restarts=0)
+    count = fixed[SAMPLER].count.initial
+    fixed[SAMPLER] = replace(fixed[SAMPLER], count=Count(count, count, count))
+    actor = fixed.get(ACTOR_LEARNER)
     if actor is not None and "slack_updates" in actor.options:
-        settled[ACTOR_LEARNER] = replace(actor, options={**actor.options, "slack_updates": 0})
-    return settled
+        fixed[ACTOR_LEARNER] = replace(actor, options={**actor.options, "slack_updates": 0})
+    return fixed
 
 
 def _check_order(
@@ -175,7 +174,7 @@ def _check_order(
     learning: LearningPlan,
     mistakes: Mistakes,
 ) -> None:
-    """Taking everything in order needs numbers by which everything is counted."""
+    """Note what keeps a fixed order from being counted."""
     key = ("balance", "in_order")
     if balance.slack_rollouts != 0:
         mistakes.add(key, "samples in a fixed order leave no slack", "write slack_rollouts = 0")

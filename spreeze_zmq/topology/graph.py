@@ -1,4 +1,4 @@
-"""The picture that ``--graph`` prints: processes, and the channels between them."""
+"""The text that ``--graph`` prints: processes, and the channels between them."""
 
 from __future__ import annotations
 
@@ -50,9 +50,5 @@ def _channel(name: str, channel: ChannelPlan, pullers: int) -> list[str]:
     return [
         f"{channel.binds} {_ARROWS[channel.pattern]} {', '.join(channel.connects) or 'nobody'}",
         f"{_PATTERNS[channel.pattern]} at {endpoint}, {queued}",
-        *_wrapped(f"carries {carries}"),
+        *textwrap.wrap(f"carries {carries}", width=96, subsequent_indent="  "),
     ]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, width=96, subsequent_indent="  ")

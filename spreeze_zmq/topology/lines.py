@@ -1,4 +1,4 @@
-"""On which line each key of a TOML text stands; ``tomllib`` reads the values and forgets the lines."""
+"""Line numbers of the keys of a TOML text, which ``tomllib`` does not keep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _KEY = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
 _HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*({_KEY})[ \t]*\]\]?")
 _PAIR = re.compile(rf"[ \t]*({_KEY})[ \t]*=")
-# What a value consists of; strings and comments first, so that brackets and newlines in them do not count.
+# The tokens of a value; strings and comments come first, so that brackets and newlines in them do not count.
 _TOKEN = re.compile(
     r'"{3}(?:[^\\]|\\.)*?"{3,5}'
     r"|'{3}.*?'{3,5}"
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> dict[Key, int]:
-    """Line number, from 1, of each table header and key, inline tables aside; the text is valid TOML."""
+    """Line number, from 1, of each table header and key outside inline tables; the text is valid TOML."""
     lines: dict[Key, int] = {}
     table: Key = ()
     position, line = 0, 1
@@ -43,10 +43,10 @@ def lines_of(text: str) -> dict[Key, int]:
 
 
 def split_key(text: str) -> Key:
-    """``a."b.c".d`` as its names.
+    """``a."b.c".d`` as ``("a", "b.c", "d")``.
 
     Raises:
-        tomllib.TOMLDecodeError: it is no TOML key.
+        tomllib.TOMLDecodeError: the text is no TOML key.
     """
     if "\n" in text:
         raise tomllib.TOMLDecodeError("a key stands on one line")
@@ -61,13 +61,13 @@ def split_key(text: str) -> Key:
 
 
 def _note(lines: dict[Key, int], key: Key, line: int) -> None:
-    """A dotted key also begins the tables on its way."""
+    """Note a key and the tables that it opens, where they have no line yet."""
     for length in range(1, len(key) + 1):
         lines.setdefault(key[:length], line)
 
 
 def _statement_end(text: str, position: int) -> int:
-    """Where the next statement begins: after the newline that no bracket or string encloses."""
+    """Start of the next statement: after the next newline outside brackets and strings."""
     depth = 0
     for token in _TOKEN.finditer(text, position):
         if token[0] in ("[", "{"):

@@ -1,4 +1,4 @@
-"""``load``: a topology file and the command line's overrides become a plan, or all their mistakes at once."""
+"""``load``: a topology file and overrides become a plan, or one error that lists all their mistakes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions
+from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.plan.option import show
 from spreeze_zmq.plan.plan import LearningPlan, Plan, RunPlan, StopPlan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
-from spreeze_zmq.topology.dial import settle as settle_balance
+from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
+from spreeze_zmq.topology.critic_learners import check_critic_learners
+from spreeze_zmq.topology.dial import resolve_balance
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
-from spreeze_zmq.topology.processes import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.resolve import available_cores
-from spreeze_zmq.topology.several import check_several
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import read_table
 from spreeze_zmq.topology.wiring import read_channels
@@ -41,9 +41,9 @@ def load(
 
     Args:
         source: a file, or the name of a shipped topology (``"pendulum"``, ``"launch/pendulum.toml"``).
-        overrides: ``"run.seed=2"`` and the like, later ones winning; values are TOML, bare words are texts.
-        without: roles whose processes are not launched; their places stay free for ones started by hand.
-        cores: what "auto" counts and threads are made for; this machine's by default.
+        overrides: as in ``"run.seed=2"``; the last one of a key wins; values are TOML or bare words.
+        without: roles that the launcher does not start, because they are started by hand.
+        cores: the cores that "auto" counts and threads divide; by default this machine's.
 
     Raises:
         TopologyError: holds every mistake, each with its place.
@@ -55,20 +55,21 @@ def load(
     written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, _owner)
     make_importable(read.path.parent)
     algorithm = _find_algorithm(run["algorithm"], mistakes)
-    options = _read_algorithm(algorithm, tables["algorithm"], mistakes)
+    values, options = _read_algorithm(algorithm, tables["algorithm"], mistakes)
     learners = _learners(algorithm)
     declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
-    fields = {role: algorithm.fields_of(PART_OF[role]) for role in learners} if algorithm else {}
+    stack = values.get("frame_stack", 1)
+    fields = {role: algorithm.fields_of(PART_OF[role], stack) for role in learners} if algorithm else {}
     channels = read_channels(tables["channels"], learners, fields, mistakes)
     name = _run_name(run["name"], read)
     environment = _probe(run, algorithm, options, mistakes)
-    if mistakes.found or environment is None or algorithm is None:
+    if mistakes.found or environment is None or algorithm is None or options is None:
         raise TopologyError(read.shown, mistakes.found)
     learning = _learning(algorithm, options)
     components = component_plans(declared, learners, without, cores or available_cores())
-    balance, components = settle_balance(written, components, learning, mistakes)
-    check_several(components, channels, balance, mistakes)
+    balance, components = resolve_balance(written, components, learning, mistakes)
+    check_critic_learners(components, channels, balance, mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
     return Plan(
@@ -76,18 +77,18 @@ def load(
         topology_file=str(read.path),
         run=_run_plan(run),
         environment=environment,
-        algorithm={"name": run["algorithm"], **options},
+        algorithm={"name": run["algorithm"], **values},
         learning=learning,
         balance=balance,
         components=components,
         channels=channels,
-        # In order, the number of threads decides in which order sums are taken.
+        # The number of threads changes the order of sums, so a fixed order takes no measured one.
         to_measure=() if balance.in_order else left_open(declared, components, learning),
     )
 
 
 def make_importable(folder: Path) -> None:
-    """Have modules beside a topology found by their names, as its own algorithm and environment may be."""
+    """Put a topology's folder on ``sys.path``: its algorithm or environment may be a module there."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -100,7 +101,7 @@ def _tables(read: Source) -> dict[str, Any]:
 
 
 def _owner(name: str) -> str:
-    """Where a key belongs that was written in the wrong table; empty where there is no such key."""
+    """A hint for a key written in the wrong table; empty where no table has it."""
     shipped = (algorithms.get(algorithm).Options for algorithm in algorithms.names())
     named = [option for kind in shipped for option in dataclass_options(kind)]
     for table, options in {"run": RUN, "balance": BALANCE, "algorithm": named}.items():
@@ -123,15 +124,14 @@ def _find_algorithm(name: str, mistakes: Mistakes) -> type[Algorithm] | None:
 
 
 def _learners(algorithm: type[Algorithm] | None) -> tuple[str, ...]:
-    """The roles that train; all, where nothing is known of the algorithm."""
+    """The roles that train; all of them for an unknown algorithm."""
     if algorithm is None or algorithm.has_policy_loss():
         return LEARNERS
     return (CRITIC_LEARNER,)
 
 
-def _learning(algorithm: type[Algorithm], values: Mapping[str, Any]) -> LearningPlan:
-    """What the processes must know of the algorithm's options."""
-    options = algorithms.options_from(algorithm.Options, values)
+def _learning(algorithm: type[Algorithm], options: TrainingOptions) -> LearningPlan:
+    """The facts about the algorithm that processes need."""
     batch_size = getattr(options, "batch_size", 0)
     return LearningPlan(
         learners=_learners(algorithm),
@@ -143,21 +143,24 @@ def _learning(algorithm: type[Algorithm], values: Mapping[str, Any]) -> Learning
     )
 
 
-def _read_algorithm(algorithm: type[Algorithm] | None, table: Any, mistakes: Mistakes) -> dict[str, Any]:
+def _read_algorithm(
+    algorithm: type[Algorithm] | None, table: Any, mistakes: Mistakes
+) -> tuple[dict[str, Any], TrainingOptions | None]:
+    """``[algorithm]`` as a table and as the algorithm's options; None where it has mistakes."""
     if algorithm is None:
-        return {}
+        return {}, None
     before = len(mistakes.found)
     values = read_table(dataclass_options(algorithm.Options), table, ("algorithm",), mistakes, _owner)
     if len(mistakes.found) == before:
         try:
-            algorithms.options_from(algorithm.Options, values)
+            return values, algorithms.options_from(algorithm.Options, values)
         except InputError as error:
             mistakes.add(("algorithm",), str(error))
-    return values
+    return values, None
 
 
 def _run_name(name: str | None, read: Source) -> str:
-    """The run's folder is named after it, so it must be a plain file name."""
+    """The name of the run, which must be a plain file name: the run's folder is named after it."""
     if name is not None and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name) is None:
         hint = "use letters, digits, dots, - and _"
         read.mistakes.add(("run", "name"), f"{show(name)} cannot name a folder", hint)
@@ -167,16 +170,16 @@ def _run_name(name: str | None, read: Source) -> str:
 def _probe(
     run: Mapping[str, Any],
     algorithm: type[Algorithm] | None,
-    values: Mapping[str, Any],
+    options: TrainingOptions | None,
     mistakes: Mistakes,
 ) -> EnvironmentSpec | None:
-    """Make the environment once, so that a wrong one is known before anything starts."""
+    """Make the environment once, so that a wrong one is found before any process starts."""
     if run["env"] is None:
         return None
     try:
         spec = envs.probe(run["env"], run["env_kwargs"], run["randomize"])
-        if algorithm is not None and not mistakes.found:
-            algorithms.check(algorithm, algorithms.options_from(algorithm.Options, values), spec)
+        if algorithm is not None and options is not None and not mistakes.found:
+            algorithms.check(algorithm, options, spec)
     except InvalidRandomization as error:
         for name, problem, hint in error.mistakes:
             parts = (name,) if name in run["randomize"] else name.split(".")
@@ -190,18 +193,14 @@ def _probe(
 
 def _run_plan(run: Mapping[str, Any]) -> RunPlan:
     stop = dict(run["stop"])
+    mean_return = stop.pop("return", None)
     return RunPlan(
         env=run["env"],
         env_kwargs=run["env_kwargs"],
         randomize=run["randomize"],
         algorithm=run["algorithm"],
         seed=run["seed"],
-        stop=StopPlan(
-            mean_return=stop.get("return"),
-            env_steps=stop.get("env_steps"),
-            trained_transitions=stop.get("trained_transitions"),
-            minutes=stop.get("minutes"),
-        ),
+        stop=StopPlan(mean_return, **stop),
         checkpoint_minutes=run["checkpoint_minutes"],
         save_replay=run["save_replay"],
     )

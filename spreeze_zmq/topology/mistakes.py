@@ -1,4 +1,4 @@
-"""Mistakes of one file, gathered with their places while the rest is still being checked."""
+"""Collects the mistakes of one file with their places, while checking goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from spreeze_zmq.errors import Mistake
 
-#: A key of a topology as the names on the way to it: ``("run", "stop", "minutes")``.
+#: A key of a topology, one name per level: ``("run", "stop", "minutes")``.
 Key = tuple[str, ...]
 
 
@@ -17,25 +17,19 @@ def dotted(key: Key) -> str:
     return ".".join(f'"{name}"' if "." in name or not name else name for name in key)
 
 
-def nearest(word: str, names: Iterable[str]) -> str | None:
-    """The name that ``word`` was most likely meant to be, if any is near."""
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """A hint that gives the nearest right name; empty where none is near."""
     by_folded = {name.casefold(): name for name in names}
     folded = word.casefold()
     found = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
     if not found and len(folded) > 2:
         found = [name for name in by_folded if name.startswith(folded) or folded.startswith(name)]
-    return by_folded[found[0]] if found else None
+    return f'did you mean "{by_folded[found[0]]}"?' if found else ""
 
 
 def one_of(names: Iterable[str]) -> str:
     """``"a", "b"``: the names as a message lists them."""
     return ", ".join(f'"{name}"' for name in names)
-
-
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """A hint that gives the nearest right name; empty where none is near."""
-    near = nearest(word, names)
-    return f'did you mean "{near}"?' if near else ""
 
 
 def suggestion(word: str, names: Iterable[str]) -> str:
@@ -51,7 +45,7 @@ class Places:
     Attributes:
         file: the file's name as messages show it.
         lines: line number, from 1, of each key and table.
-        overridden: keys that the command line set; they, and all below them, are placed there.
+        overridden: keys set on the command line; the place of them and of all below them is ``--set``.
     """
 
     file: str = ""
@@ -59,7 +53,7 @@ class Places:
     overridden: frozenset[Key] = frozenset()
 
     def of(self, key: Key) -> str:
-        """``pendulum.toml:4 run.seed``, ``--set run.seed``, or the key alone where it stands nowhere."""
+        """``pendulum.toml:4 run.seed``, ``--set run.seed``, or the key alone if it is written nowhere."""
         prefixes = [key[:length] for length in range(len(key), 0, -1)]
         if any(prefix in self.overridden for prefix in prefixes):
             return f"--set {dotted(key)}"
@@ -70,7 +64,7 @@ class Places:
 
 
 class Mistakes:
-    """The mistakes found so far; checking goes on after each, so that all are reported at once."""
+    """The mistakes found so far, so that all are reported at once."""
 
     def __init__(self, places: Places | None = None):
         self.places = places or Places()
@@ -81,5 +75,5 @@ class Mistakes:
         self.add_at(self.places.of(key), problem, hint)
 
     def add_at(self, place: str, problem: str, hint: str = "") -> None:
-        """Note a mistake at a place that is no key: a file, a command-line option. It becomes one line."""
+        """Note a mistake at a file or command-line option; line breaks in the texts become blanks."""
         self.found.append(Mistake(*(" ".join(text.split()) for text in (place, problem, hint))))

@@ -1,4 +1,4 @@
-"""The keys that every topology may hold: tables of options, and the algorithm's own from its dataclass."""
+"""The keys of a topology: tables of options, and the algorithm's options from its dataclass."""
 
 from __future__ import annotations
 
@@ -37,28 +37,30 @@ RUN = (
     Option("save_replay", "bool", False, help="whether checkpoints hold the replay too"),
 )
 
-#: The modes of the balance; ``topology.dial`` says which numbers each is a name for.
-BALANCE_MODES = ("free", "bounded", "lockstep")
-
-_BY_MODE = ("auto",)
-
+#: ``dial.MODES`` has the values of each mode.
 BALANCE = (
-    Option("mode", "str", "free", choices=BALANCE_MODES, help="what the keys below are where left at auto"),
+    Option(
+        "mode",
+        "str",
+        "free",
+        choices=("free", "bounded", "lockstep"),
+        help="the values of the keys below that are left at auto",
+    ),
     Option("replay_ratio", "float", 8.0, above=0, help="transitions trained on per transition sampled"),
     Option(
         "max_policy_lag",
         "int",
         "auto",
         minimum=0,
-        words=("none", *_BY_MODE),
-        help="versions; a rollout that is staler when it is received is dropped and counted",
+        words=("none", "auto"),
+        help="versions that a received rollout may be behind; a staler one is dropped and counted",
     ),
     Option(
         "slack_rollouts",
         "int",
         "auto",
         minimum=0,
-        words=_BY_MODE,
+        words=("auto",),
         help="rollouts that production may run ahead of the ratio",
     ),
     Option(
@@ -66,7 +68,7 @@ BALANCE = (
         "int",
         "auto",
         minimum=0,
-        words=("round", *_BY_MODE),
+        words=("round", "auto"),
         help="critic updates between two publications, or as many as a rollout of each sampler allows; "
         "0 publishes by publish_interval_s",
     ),
@@ -74,7 +76,7 @@ BALANCE = (
         "in_order",
         "bool",
         "auto",
-        words=_BY_MODE,
+        words=("auto",),
         help="take every rollout and version in a fixed order, so that a seed gives the same run again",
     ),
     Option(
@@ -96,7 +98,7 @@ _NICE = {EVALUATOR: 5}
 
 
 def component_options(role: str) -> tuple[Option, ...]:
-    """The options that a component of this role has whatever its program is."""
+    """The options that every component of this role has, independent of its program."""
     count = 1 if role == CRITIC_LEARNER else "auto"
     return (
         Option("use", "str", role, help='a shipped component, or "./folder" beside the topology'),
@@ -108,7 +110,7 @@ def component_options(role: str) -> tuple[Option, ...]:
             "int",
             3,
             minimum=0,
-            help="crashes in the window that are mended before the run stops",
+            help="restarts within restart_window_s; one more crash stops the run",
         ),
         Option("restart_window_s", "duration", 60.0, above=0, help="the window of max_restarts"),
         Option(
@@ -122,7 +124,7 @@ def dataclass_options(kind: Any) -> tuple[Option, ...]:
     """The options of an algorithm: one for each field of its frozen dataclass.
 
     A field's metadata may hold ``help``, ``minimum``, ``above``, ``maximum``, ``choices`` and ``auto``
-    (``"auto"`` is taken besides values of the type).
+    (whether the word ``"auto"`` is accepted too).
     """
     hints = get_type_hints(kind)
     return tuple(_field_option(field, hints[field.name]) for field in dataclasses.fields(kind))

@@ -1,4 +1,4 @@
-"""Finding and reading a topology file, and laying the command line's ``--set`` over it."""
+"""Finds and reads a topology file and applies the command line's ``--set`` to it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """A topology's values before any check: as written, overrides laid over them.
+    """The values of a topology with overrides applied, unchecked.
 
     Attributes:
         path: the file, absolute.
         shown: the file's name in messages.
         values: the nested tables.
-        mistakes: the collector that knows the place of each key; malformed overrides are already in it.
+        mistakes: the collector, with the place of each key; it holds malformed overrides already.
     """
 
     path: Path
@@ -38,7 +38,7 @@ class Source:
 
 @cache
 def shipped_folder(name: str) -> Path:
-    """The shipped ``components`` or ``launch``: of a wheel, an editable install or a plain checkout."""
+    """The folder ``components`` or ``launch`` of a wheel, an editable install or a plain checkout."""
     spec = importlib.util.find_spec(f"spreeze_zmq.{name}")
     found = list(spec.submodule_search_locations or ()) if spec else []
     return Path(found[0] if found else Path(spreeze_zmq.__file__).parent.parent / name).absolute()
@@ -50,36 +50,31 @@ def shipped_topologies() -> list[str]:
 
 
 def read_source(source: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Source:
-    """Read a topology by path or bare name and lay the overrides (``"run.seed=2"``) over it.
+    """Read a topology by path or bare name and apply the overrides (``"run.seed=2"``).
 
     Raises:
-        TopologyError: there is no such file, or it is no TOML.
+        TopologyError: the file cannot be read or is no TOML.
     """
     shown = os.fspath(source)
     path = _find(shown)
     text = read_text(path, shown)
     values = parse_toml(text, shown)
-    places = Places(path.name, lines_of(text))
-    overridden: set[Key] = set()
     mistakes = Mistakes()
-    for override in overrides:
-        key = _lay_over(values, override, mistakes)
-        if key is not None:
-            overridden.add(key)
-    mistakes.places = Places(places.file, places.lines, frozenset(overridden))
+    overridden = frozenset(filter(None, [_apply(values, override, mistakes) for override in overrides]))
+    mistakes.places = Places(path.name, lines_of(text), overridden)
     return Source(path.absolute(), shown, values, mistakes)
 
 
 def read_text(path: Path, shown: str) -> str:
-    """The text of a file that a person named.
+    """The text of a file, called ``shown`` in messages.
 
     Raises:
-        TopologyError: it cannot be read, is no file, too large or not UTF-8; one clear line.
+        TopologyError: it cannot be read, is no file, is too large or is not UTF-8.
     """
     problem, hint = "", ""
     try:
         if path.is_dir():
-            problem, hint = "is a folder; a .toml file was expected", ""
+            problem = "is a folder; a .toml file was expected"
         elif not path.exists():
             problem, hint = "no such file", _missing_hint(shown)
         elif not path.is_file() or path.stat().st_size > _MAX_BYTES:
@@ -97,7 +92,7 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
     """The tables of a TOML text.
 
     Raises:
-        TopologyError: its syntax is wrong; says the line.
+        TopologyError: its syntax is wrong; the message has the line.
     """
     try:
         return tomllib.loads(text)
@@ -108,7 +103,7 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
 
 
 def _find(shown: str) -> Path:
-    """A file as given; else the shipped topology of that name (``pendulum``, ``launch/pendulum.toml``)."""
+    """The file if it exists, else the shipped topology of that name (``ant`` or ``launch/ant.toml``)."""
     path = Path(os.path.expanduser(shown))
     try:
         if path.is_file():
@@ -129,18 +124,19 @@ def _missing_hint(shown: str) -> str:
     return "of the shipped topologies, " + suggestion(Path(shown).stem, shipped_topologies())
 
 
-def _lay_over(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key | None:
-    """Put one ``a.b=value`` into ``values``; its key, or ``None`` if it is malformed."""
+def _apply(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key | None:
+    """Set one ``a.b=value`` in ``values``; returns its key, or ``None`` if it is malformed."""
     place = f"--set {override if len(override) <= 80 else override[:77] + '...'}"
     name, equals, text = override.partition("=")
     if not equals or not text.strip():
         mistakes.add_at(place, "expected KEY=VALUE", "as in --set run.seed=2")
         return None
+    problem = "the key is malformed"
     try:
         key = split_key(name)
+        problem = "the value is malformed"
         value = _value_of(text.strip())
     except (ValueError, RecursionError):
-        problem = "the key is malformed" if _is_value(text) else "the value is malformed"
         mistakes.add_at(place, problem, "as in run.seed=2, run.env=Ant-v5 or components.sampler.count=[1, 8]")
         return None
     table = values
@@ -155,7 +151,7 @@ def _lay_over(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key 
 
 
 def _value_of(text: str) -> Any:
-    """A TOML value; a bare word is a text: ``run.env=Ant-v5`` needs no quotes within quotes."""
+    """The value of a TOML literal; a bare word is a text, so that ``run.env=Ant-v5`` needs no quotes."""
     try:
         parsed = tomllib.loads(f"value = {text}")
         if "\n" not in text:
@@ -166,16 +162,8 @@ def _value_of(text: str) -> Any:
     return text
 
 
-def _is_value(text: str) -> bool:
-    try:
-        _value_of(text.strip())
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def flat_tables(table: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[Key, Any]]:
-    """The tables of ``names`` that may hold dots, written nested or quoted: ``name -> (key, value)``.
+    """Tables by their names, which may contain dots: ``name -> (key, value)``.
 
     ``[channels.experience.critic_learner]`` and ``[channels."experience.critic_learner"]`` are the same.
     """

@@ -1,4 +1,4 @@
-"""Reading one table of a file by its options: defaults filled in, every mistake noted, checking going on."""
+"""Reads one table of a file: checks every key, fills in defaults, notes every mistake."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ def read_table(
     mistakes: Mistakes,
     elsewhere: Callable[[str], str] = lambda name: "",
 ) -> dict[str, Any]:
-    """The values of all ``options``, defaults filled in; every unknown key and unfit value is noted.
+    """The values of all ``options``; one that is missing or has a mistake has its default.
 
-    ``elsewhere(name)`` gives a hint for an unknown key that is known in another table, or nothing.
-    An option with a mistake keeps its default.
+    Args:
+        options: the keys that the table may have.
+        table: the table as written.
+        key: its place in the file.
+        mistakes: where to note unknown keys, values that do not fit and missing required keys.
+        elsewhere: gives a hint for an unknown key that another table has, else "".
     """
     values = {option.name: deepcopy(option.default) for option in options}
     if not isinstance(table, Mapping):

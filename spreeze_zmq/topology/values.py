@@ -1,4 +1,4 @@
-"""Whether a written value is one that its option takes, and what the plan makes of it."""
+"""Checks a written value against its option and converts it to the plan's form."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DEVICE = re.compile(r"cpu|auto|cuda(:\d+)?")
 
 
 def check(option: Option, value: Any) -> Any:
-    """The value as the plan holds it.
+    """The value in the plan's form.
 
     Raises:
-        Unfit: the option does not take it.
+        Unfit: the option does not accept it.
     """
     if isinstance(value, str) and value in option.words:
         return value
@@ -41,14 +41,14 @@ def _check_bounds(option: Option, value: float, written: Any) -> None:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether it is a number that files and other languages can hold."""
+    """Whether it is a finite number of at most 64 bits, which files and other languages can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= LARGEST_INT if isinstance(value, int) else math.isfinite(value)
 
 
 def _number_in(text: str) -> float | None:
-    """The finite number that a text was meant to be, if any."""
+    """The finite number written in a text, if any."""
     try:
         number = float(text.replace("_", ""))
     except ValueError:
@@ -123,7 +123,7 @@ def _check_table(option: Option, value: Any) -> dict[str, Any]:
 
 
 def _check_plain(option: Option, value: Any) -> None:
-    """Only what JSON can carry: the plan takes it to components in any language."""
+    """Accept only what JSON can carry to components in any language."""
     if isinstance(value, Mapping):
         for item in value.values():
             _check_plain(option, item)
@@ -141,7 +141,7 @@ def _check_any(option: Option, value: Any) -> Any:
 
 
 def _check_count(option: Option, value: Any) -> int | list[int] | str:
-    """``2``, ``[1, 8]`` or ``"auto"``; nothing is run fewer than once, and a range runs upwards."""
+    """``2``, ``[1, 8]`` or ``"auto"``; at least 1, and a range ascends."""
     if value == "auto":
         return "auto"
     ends = list(value) if isinstance(value, list | tuple) else [value]
@@ -158,7 +158,7 @@ def _check_count(option: Option, value: Any) -> int | list[int] | str:
 
 
 def _check_duration(option: Option, value: Any) -> float:
-    """Seconds."""
+    """The duration in seconds."""
     seconds = value
     if isinstance(value, str):
         match = _DURATION.fullmatch(value)

@@ -1,4 +1,4 @@
-"""Channels of a run: the table's, with the topology's endpoints, each bound once."""
+"""The channels of a run, with the endpoints that the topology gives them; each endpoint is bound once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_channels(
     Args:
         table: ``[channels]`` as written.
         learners: the roles that train; the channels follow from them.
-        rollout_fields: by learner, the arrays that it asks of a rollout.
+        rollout_fields: by learner, the rollout arrays that it needs.
         mistakes: where to note them.
     """
     if not isinstance(table, Mapping):
@@ -86,10 +86,10 @@ def _bind(name: str, endpoint: str, key: Key, bound: dict[str, tuple[str, Key]],
 
 
 def check_endpoint(endpoint: str) -> str:
-    """The endpoint in the one form by which equal ones are found.
+    """The endpoint in a canonical form, so that equal endpoints compare equal.
 
     Raises:
-        Unfit: malformed, too long for a unix socket, or beyond this machine.
+        Unfit: it is malformed, too long for a unix socket, or reachable from other machines.
     """
     if endpoint.startswith("ipc://"):
         return _check_ipc(endpoint)

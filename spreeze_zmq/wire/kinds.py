@@ -240,7 +240,6 @@ KINDS: dict[str, KindSpec] = {
     "stopping": KindSpec(_fields(roles="names")),
     "status": KindSpec(retained=True),
     "stop": KindSpec(_fields(roles="names", reason="text"), retained=True),
-    "pause": KindSpec(_fields(paused="flag"), retained=True),
     "checkpoint": KindSpec(_fields(("env_steps",), folder="text", env_steps="count")),
     "scale": KindSpec(_fields(role="text", count="count", reason="text")),
     "set": KindSpec(

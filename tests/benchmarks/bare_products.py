@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import torch
 
-
 Product = Callable[[], object]
 
 

@@ -90,6 +90,6 @@ def halves(peers):
     values = {name: value for name, value in peers.plan.algorithm.items() if name != "name"}
     options = algorithms.options_from(algorithm.Options, values)
     environment = peers.plan.environment
-    return algorithms.make("critic", algorithm, options, environment, "cpu", 1), algorithms.make("policy", algorithm, 
-        options, environment, "cpu", 1
+    return algorithms.make("critic", algorithm, options, environment, "cpu", 1), algorithms.make(
+        "policy", algorithm, options, environment, "cpu", 1
     )

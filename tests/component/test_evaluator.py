@@ -13,7 +13,9 @@ OFTEN = ["components.evaluator.cost_share=1.0", "components.evaluator.episodes=3
 def publish(peers, version, seed):
     """A policy of the run's algorithm; ``seed`` decides how it behaves."""
     algorithm = algorithms.get("sac")
-    half = algorithms.make("policy", algorithm, algorithm.Options(hidden_sizes=(16,)), peers.plan.environment, "cpu", seed)
+    half = algorithms.make(
+        "policy", algorithm, algorithm.Options(hidden_sizes=(16,)), peers.plan.environment, "cpu", seed
+    )
     fields = {
         "version": version,
         "critic_updates": version,

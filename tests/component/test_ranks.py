@@ -52,8 +52,8 @@ def critic_of(plan):
     """The critic half of a plan, as every rank makes it."""
     algorithm = algorithms.get("sac")
     values = {name: value for name, value in plan.algorithm.items() if name != "name"}
-    return algorithms.make("critic", algorithm, 
-        algorithms.options_from(algorithm.Options, values), plan.environment, "cpu", 1
+    return algorithms.make(
+        "critic", algorithm, algorithms.options_from(algorithm.Options, values), plan.environment, "cpu", 1
     )
 
 

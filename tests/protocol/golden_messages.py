@@ -73,7 +73,6 @@ _FIELDS = {
     "stopping": {"roles": ["sampler", "evaluator"]},
     "status": {"state": "training", "t_s": 12.5, "env_steps": 4096},
     "stop": {"roles": ["*"], "reason": "minutes 10.00 >= 10"},
-    "pause": {"paused": True},
     "checkpoint": {"folder": "000000004096-000012345", "env_steps": 4096},
     "scale": {"role": "sampler", "count": 3, "reason": "critic_learner starved 40 % of the time"},
     "set": {

@@ -1,5 +1,6 @@
 """PROTOCOL.md says what the code does: every kind, field, channel and word is in it; its programs run."""
 
+import os
 import re
 import signal
 import subprocess
@@ -10,14 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from golden_messages import MESSAGES
 
-from spreeze_zmq import channels, envs, topology, wire
+from spreeze_zmq import algorithms, channels, envs, topology, wire
 from spreeze_zmq.channels import Poller
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.heads import HEADS
 from spreeze_zmq.policy.layers import KINDS as LAYERS
+from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.wire import KINDS, Message, rollout_from
 
@@ -291,6 +294,59 @@ def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
         probabilities = np.array([0.25, 0.75] if version else [0.5, 0.5])
         np.testing.assert_allclose(rollout.log_prob, np.log(probabilities)[rollout.action], atol=1e-6)
         assert set(rollout.action.ravel().tolist()) == {0, 1}
+        assert not any(end.counts.refused for end in peers.ends.values())
+    finally:
+        process.kill()
+        process.wait()
+        peers.close()
+
+
+def drift(plan):
+    """The same run over images in colour, whose critic-learner asks for all that stacks are made of."""
+    name, env = (
+        "experience.critic_learner",
+        envs.probe("tests.system.drift:Drift-v0", {"channels": 3, "steps": 10}),
+    )
+    asking = replace(plan.channels[name], fields=algorithms.get("ppo").fields_of("critic", 3))
+    return replace(
+        plan,
+        run=replace(plan.run, env=env.id),
+        environment=env,
+        channels={**plan.channels, name: asking},
+    )
+
+
+def test_the_strangers_sampler_stacks_images(tmp_path):
+    """Its log probabilities are those of the stacks that a learner makes of its rollouts."""
+    peers = Peers(tmp_path / "run", drift)
+    program = tmp_path / "sampler.py"
+    program.write_text("import numpy as np\n\n\n" + "\n\n".join(PROGRAMS))
+    size = 3 * 3 * 36 * 36
+    about = {
+        "layers": [{"kind": "linear", "in": size, "out": 2}],
+        "distribution": {"kind": "categorical", "sizes": [2]},
+        "observation": {
+            **{"shape": [36, 36, 3], "normalize": False, "clip": 10.0},
+            **{"stack": 3, "channels_last": True},
+        },
+    }
+    fields = {**MESSAGES["policy"].fields, "version": 3, "description": about}
+    weight = np.random.default_rng(1).normal(0.0, 1e-4, (2, size)).astype(np.float32)
+    parameters = np.concatenate([weight.reshape(-1), np.zeros(2, np.float32)])
+    peers.ends["policy"].publish(Message("policy", fields, {"parameters": parameters}))
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, str(program), peers.run_file, "0"], env=path)
+    store, spread = RoundStore(1, "cpu", stack=3), []
+    try:
+        for _ in range(3):
+            store.add(rollout_from(peers.pull("experience.critic_learner")))
+            peers.pull("experience.actor_learner")
+            made, _ = store.take()
+            logits = made.obs[:-1].flatten(2).float() @ torch.from_numpy(weight.T)
+            log_prob = logits.log_softmax(2).gather(2, made.action.unsqueeze(2)).squeeze(2)
+            torch.testing.assert_close(log_prob, made.log_prob, atol=1e-5, rtol=0)
+            spread.append(float(log_prob.std()))
+        assert min(spread) > 0.1
         assert not any(end.counts.refused for end in peers.ends.values())
     finally:
         process.kill()

@@ -76,10 +76,10 @@ def test_imports_point_strictly_down(path):
     [
         ("zmq", {"channels", "bench"}),
         ("torch", {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "commands"}),
-        ("gymnasium", {"envs", "bench"}),
+        ("gymnasium", {"envs"}),
         ("mujoco", {"envs", "bench"}),
         ("tensorboard", {"metrics"}),
-        ("rich", {"status", "commands", "bench"}),
+        ("rich", {"status", "commands"}),
     ],
 )
 def test_each_dependency_has_its_room(dependency, rooms):

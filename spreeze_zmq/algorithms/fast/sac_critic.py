@@ -67,6 +67,11 @@ class SACCritic:
         """Both critics' parameters."""
         return self._critics.parameters
 
+    @property
+    def trained(self) -> torch.Tensor:
+        """The same: all of them are trained."""
+        return self._critics.parameters
+
     def load_policy(self, arrays: Mapping[str, NDArray[np.float32]], extras: Mapping[str, float]) -> None:
         """Take a published policy and its temperature. Raises WireError where they do not fit."""
         networks.load_flat(self._policy.parameters, arrays["parameters"], "a policy", self._staging)

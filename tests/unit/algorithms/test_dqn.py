@@ -1,5 +1,7 @@
 """DQN and its extensions: targets and losses by hand, its schedule, its networks, a chain of states."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -188,3 +190,32 @@ def test_it_learns_the_way_along_a_chain(options):
         values = half.algorithm.distribution().values(half.algorithm.q(states))
     assert values[:, 1].tolist() == pytest.approx([0.8**4, 0.8**3, 0.64, 0.8, 1.0], abs=0.06)
     assert values[:, 0].tolist() == pytest.approx([0.8**5] * 5, abs=0.06)
+
+
+def test_images_are_shifted_at_random_where_the_options_ask_for_it():
+    """Two losses of the same batch differ, and only then; vectors are refused."""
+    options = {"network": "nature_cnn", "random_shift": 4}
+    batch = transitions(PIXELS, 4)
+    for shift, differ in ((4, True), (0, False)):
+        dqn = make(DQN, PIXELS, **{**options, "random_shift": shift})
+        losses = {dqn.critic_loss(batch).loss.item() for _ in range(3)}
+        assert (len(losses) > 1) == differ
+    with pytest.raises(InvalidEnvironment, match=r"random_shift = 4 moves images.*float32"):
+        algorithms.check(DQN, DQN.Options(random_shift=4), DISCRETE)
+
+
+def test_a_stack_is_more_channels_of_the_networks_image():
+    """Whatever the order in which the environment gives height, width and channels; vectors are no images."""
+    for shape in ((3, 40, 48), (40, 48, 3)):
+        env = dataclasses.replace(PIXELS, obs_shape=shape)
+        options = DQN.Options(network="nature_cnn", frame_stack=4)
+        half = algorithms.make("critic", DQN, options, env, "cpu", 1)
+        assert half.description()["layers"][0]["shape"] == [12, 40, 48]
+        about = {"shape": list(shape), "normalize": True, "clip": 10.0, "stack": 4}
+        if shape[2] == 3:
+            about["channels_last"] = True
+        assert half.description()["observation"] == about
+    with pytest.raises(InvalidEnvironment, match=r"frame_stack = 2 is for images of uint8.*float32"):
+        algorithms.check(DQN, DQN.Options(frame_stack=2), DISCRETE)
+    assert "history" in DQN.fields_of("critic", 4)
+    assert "history" not in DQN.fields_of("critic", 1)

@@ -7,16 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from spreeze_zmq.bench import bench
+from spreeze_zmq.bench import bench, isolated
 from spreeze_zmq.bench import channels as bench_channels
 from spreeze_zmq.bench import figures as bench_figures
-from spreeze_zmq.bench.figures import Rate, Section, in_turn, paired, repeated, typical
+from spreeze_zmq.bench.figures import Job, Rate, Section, in_turn, paired, repeated, typical
 from spreeze_zmq.commands import spreeze
+from spreeze_zmq.errors import ComponentFailed
 
 
 def run(*words):
@@ -54,11 +56,11 @@ def test_the_sampler_is_measured_beside_the_bare_physics(env_id, limit, tmp_path
     figures = figures_of(tmp_path / "b.json")
     assert list(figures) == ["environment engine", "whole sampler", "whole sampler, of a core"]
     assert {figure["section"] for figure in figures.values()} == {"sampler"}
-    assert limit in capsys.readouterr().out
+    assert limit in " ".join(capsys.readouterr().out.split())
 
 
 def test_channels_are_measured_beside_bare_pyzmq(tmp_path, monkeypatch):
-    """The rows of bench_channels, with what they mean in bytes."""
+    """Messages/s, with what they mean in bytes."""
     monkeypatch.setattr(bench_channels, "SIZES", (1 << 16,))
     assert run("channels", "--seconds", "0.3", "--json", str(tmp_path / "b.json")) == 0
     (figure,) = figures_of(tmp_path / "b.json").values()
@@ -67,15 +69,50 @@ def test_channels_are_measured_beside_bare_pyzmq(tmp_path, monkeypatch):
 
 
 def test_updates_are_measured_beside_matrix_products(tmp_path):
-    """Both halves at two batch sizes; transitions/s are updates/s times the batch."""
+    """Both halves at two batch sizes; transitions/s are updates/s times the batch, and those of both after
+    one another fewer than of either. Every shipped algorithm has a line.
+    """
     assert run("learner", "--env", "Pendulum-v1", "--seconds", "0.3", "--json", str(tmp_path / "b.json")) == 0
     figures = figures_of(tmp_path / "b.json")
     for batch_size in (256, 1024):
-        for half in ("critic", "actor"):
-            figure = figures[f"{half}, fp32, batch {batch_size}"]
+        each = [figures[f"{half}, fp32, batch {batch_size}"] for half in ("both", "critic", "policy")]
+        for figure in each:
+            assert figure["unit"] == "transitions/s"
             assert figure["reached"] == pytest.approx(batch_size * figure["details"]["updates_per_s"])
             assert figure["details"]["flops_per_update"] > 500_000 * batch_size
-        assert figures[f"both, fp32, batch {batch_size}"]["unit"] == "GFLOP/s"
+        assert each[0]["reached"] < min(figure["reached"] for figure in each[1:])
+        assert figures[f"over autograd, fp32 {batch_size}"]["ratio"] > 0
+    shipped = ["dqn 256, CartPole-v1", "ppo 64, Pendulum-v1", "sac 256, Pendulum-v1", "td3 256, Pendulum-v1"]
+    assert list(figures)[:4] == shipped
+
+
+def test_another_algorithm_is_measured_alone(tmp_path, capsys):
+    """With discrete actions and one half; its policy is what the sampler acts with."""
+    words = ("--env", "CartPole-v1", "--algorithm", "dqn", "--seconds", "0.3")
+    assert run("sampler", "learner", *words, "--json", str(tmp_path / "b.json")) == 0
+    figures = figures_of(tmp_path / "b.json")
+    learned = [figure["name"] for figure in figures.values() if figure["section"] == "learner"]
+    assert learned[0] == "critic, fp32, batch 256"
+    assert "; acting: dqn" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_first_gpu_is_meant_where_none_is_named(monkeypatch):
+    """torch selects no device by "cuda" alone."""
+    monkeypatch.setattr(bench, "num_cuda_devices", lambda: 2)
+    monkeypatch.setattr(bench, "torch_has_cuda", lambda: True)
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    devices = {
+        written: bench.checked_job(parser.parse_args(["--device", written])).device
+        for written in ("cpu", "cuda", "cuda:1")
+    }
+    assert devices == {"cpu": "cpu", "cuda": "cuda:0", "cuda:1": "cuda:1"}
+
+
+def test_a_section_that_fails_in_its_process_says_why():
+    """Its last words, not a traceback of the command."""
+    with pytest.raises(ComponentFailed, match="no such environment is registered"):
+        isolated.figures_of("replay", Job("NoSuch-v0", "sac", 1.0))
 
 
 def test_the_table_keeps_its_width_and_names_the_machine(tmp_path, capsys):
@@ -92,7 +129,7 @@ def test_long_figures_fit_the_table():
     """The longest names and the largest numbers that a section gives."""
     figure = paired("critic, bf16, batch 8192", "transitions/s", [98_765_432.0], [12_345_678.0])
     note = "12,346 updates/s, 325 MFLOP"
-    text = bench.table(Section("learner", "limit", [bench.replace(figure, note=note)]))
+    text = bench.table(Section("learner", "limit", [replace(figure, note=note)]))
     assert max(map(len, text.splitlines())) <= 100
     assert "98,765,432 12,345,678  transitions/s    0.12" in text
 
@@ -155,7 +192,9 @@ def test_steps_that_the_machine_interrupted_do_not_count(monkeypatch):
     [
         (["samplr"], "there is no section 'samplr' (did you mean \"sampler\"?)"),
         (["--env", "HalfCheeta-v5"], "--env HalfCheeta-v5: no such environment is registered"),
-        (["--env", "CartPole-v1"], "--env CartPole-v1: sac acts in box action spaces"),
+        (["--env", "CartPole-v1", "--algorithm", "sac"], "--env CartPole-v1: SAC acts in box action spaces"),
+        (["--algorithm", "sacc"], "--algorithm sacc: unknown algorithm 'sacc'; did you mean 'sac'?"),
+        (["envs"], "there is no section 'envs'"),
         (["--seconds", "0"], "--seconds 0: a number of seconds above 0 is expected"),
         (["--seconds", "nan"], "--seconds nan: a number of seconds above 0 is expected"),
         (["--json", "/no/such/folder/b.json"], "--json /no/such/folder/b.json: no file can be written there"),
@@ -185,7 +224,7 @@ def heeds_ctrl_c():
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
-@pytest.mark.parametrize("section", ["sampler", "channels", "learner"])
+@pytest.mark.parametrize("section", ["sampler", "channels", "learner", "replay"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_leaves_no_process_and_no_folder(section, number, tmp_path):
     """Interrupted in the middle of a section: exit code 130, no traceback, nothing left."""

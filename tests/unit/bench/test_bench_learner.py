@@ -1,110 +1,139 @@
-"""The arithmetic that updates need, counted from the networks' shapes."""
+"""What the learner section says of updates, counted and timed."""
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.bench.bare_products import hidden_products, update_products
-from spreeze_zmq.bench.learner import measure_one, random_batch, update_figures
-from spreeze_zmq.bench.update_arithmetic import actor_flops, critic_flops, network_widths, product_flops
+from spreeze_zmq.bench import learner
+from spreeze_zmq.bench.figures import Job
+from spreeze_zmq.bench.learner import WIDTH, layer_products, measure_beside_others, update_figures
+from spreeze_zmq.bench.trial import Trial, flops_of, launched, make_trial, random_batch
+from spreeze_zmq.commands import spreeze
 
-#: HalfCheetah: 17 observations and 6 actions, two layers of 256 units.
-CRITIC, POLICY = (23, 256, 256, 1), (17, 256, 256, 12)
-
-
-def test_a_pass_multiplies_and_adds_once_for_each_weight_and_row():
-    """3 rows through 2 x 5 and 5 x 4 weights: 2 * 3 * (10 + 20)."""
-    assert product_flops(3, (2, 5, 4)) == 180
-    assert product_flops(1, CRITIC) == 2 * (5888 + 65536 + 256) == 143_360
-    assert product_flops(1, POLICY) == 2 * (4352 + 65536 + 3072) == 145_920
+SAC, TD3, PPO, DQN = map(algorithms.get, ("sac", "td3", "ppo", "dqn"))
+CHEETAH, CARTPOLE = envs.probe("HalfCheetah-v5"), envs.probe("CartPole-v1")
 
 
-def test_a_critic_update_costs_what_a_hand_counts():
-    """One policy, eight passes of a critic, less two gradients of the first layer's input (11,776 each)."""
-    assert critic_flops(1, CRITIC, POLICY) == 145_920 + 8 * 143_360 - 2 * 11_776 == 1_269_248
-    assert critic_flops(256, CRITIC, POLICY) == 256 * 1_269_248
-
-
-def test_an_actor_update_costs_what_a_hand_counts():
-    """Three passes of the policy less 8,704; four of a critic, of whose first layer the way back has six of
-    23 columns only (3,072 of 11,776).
-    """
-    hand = 3 * 145_920 - 8_704 + 4 * 143_360 - 2 * (11_776 - 3_072)
-    assert actor_flops(1, CRITIC, POLICY, 6) == hand == 985_088
-
-
-@pytest.mark.parametrize("env_id", ["Pendulum-v1", "HalfCheetah-v5"])
-def test_real_updates_do_the_arithmetic_that_is_counted(env_id):
-    """PyTorch's own count of an update: at most 5 % more (columns that nobody needs), and no less but for
-    the last layer's single column, whose vector products it does not count.
-    """
-    spec, batch_size = envs.probe(env_id), 32
-    algorithm = algorithms.get("sac")
-    options = algorithm.Options(hidden_sizes=(256, 256), precision="fp32")
-    critic = algorithms.make("critic", algorithm, options, spec, "cpu", 1)
-    actor = algorithms.make("policy", algorithm, options, spec, "cpu", 1)
-    batch = random_batch(spec, batch_size)
-    widths = network_widths(spec)
-    counted = {
-        "critic": critic_flops(batch_size, **widths),
-        "actor": actor_flops(batch_size, **widths, num_actions=spec.action_shape[0]),
-    }
-    for half, update in (
-        ("critic", lambda: critic.update(batch)),
-        ("actor", lambda: actor.update(batch.obs)),
-    ):
-        with FlopCounterMode(display=False) as counter:
-            update()
-        assert 0.995 * counted[half] <= counter.get_total_flops() <= 1.05 * counted[half], half
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_limit_counts_its_own_products(precision):
-    """Three products of 256 x 256 units; PyTorch counts the same."""
-    multiply, flops = hidden_products(8, precision)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_limit_counts_its_own_products(dtype):
+    """Three products of 256 x 256 units; PyTorch counts as many operations as the limit is charged with."""
     with FlopCounterMode(display=False) as counter:
-        multiply()
-    assert flops == counter.get_total_flops() == 3 * 2 * 8 * 256 * 256
+        layer_products(8, dtype)()
+    assert counter.get_total_flops() == 6 * 8 * WIDTH**2 == 3 * 2 * 8 * 256 * 256
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_products_of_an_update_are_all_that_is_counted(precision):
-    """PyTorch counts the same in them as the formulas of both halves."""
-    spec = envs.probe("HalfCheetah-v5")
-    widths, num_actions = network_widths(spec), spec.action_shape[0]
-    multiply = update_products(8, precision, **widths, num_actions=num_actions)
-    with FlopCounterMode(display=False) as counter:
-        multiply()
-    counted = critic_flops(8, **widths) + actor_flops(8, **widths, num_actions=num_actions)
-    assert counter.get_total_flops() == counted
+def test_the_arithmetic_of_a_value_network_is_what_a_hand_counts():
+    """PPO of 64-wide layers on CartPole, each transition once: the values of ``prepare`` once for ten epochs
+    (of one observation more in each of 16 environments than transitions), the update's passes forward, back
+    to the weights and back to all inputs but the first's.
+    """
+    value = 2 * (4 * 64 + 64 * 64 + 64)
+    ahead = (512 + 16) / 512 * value / 10
+    policy_too = 2 * (4 * 64 + 64 * 64 + 64 * 2) / 10  # V-trace needs the policy's probabilities
+    hand = 3 * value - 2 * 4 * 64 + ahead + policy_too
+    assert flops_of(PPO, CARTPOLE, PPO.Options())["critic"] == pytest.approx(hand)
+
+
+def trial(shares, flops, batch_size=10):
+    """One that was measured already."""
+    options = type("Options", (), {"batch_size": batch_size})
+    return Trial(options, "fp32", "cpu", dict.fromkeys(shares), batch_size, shares, flops)
 
 
 def test_figures_of_updates_follow_from_the_rates():
-    """Batch 10; 100 FLOP at 4 updates/s of 1000 FLOP/s is 0.4, 50 FLOP at 10 updates/s 0.5; the arithmetic
-    of both, one after the other, takes 0.35 s for 150 FLOP.
+    """Batch 10; 10 FLOP a transition at 40/s of 1000 FLOP/s is 0.4, 5 FLOP at 100/s 0.5. One after the other
+    they take 0.035 s for a transition, which is counted once, and 15 FLOP.
     """
-    both, critic, actor = update_figures(
-        "x", 10, [1000.0] * 3, {"critic": 100, "actor": 50}, {"critic": [4.0] * 3, "actor": [10.0] * 3}
+    both, critic, policy = update_figures(
+        trial({"critic": 1.0, "policy": 1.0}, {"critic": 10.0, "policy": 5.0}),
+        [1000.0] * 3,
+        {"critic": [40.0] * 3, "policy": [100.0] * 3},
     )
     assert (critic.limit, critic.reached, critic.ratio) == (100.0, 40.0, 0.4)
-    assert (actor.limit, actor.reached, actor.ratio) == (200.0, 100.0, 0.5)
-    assert both.ratio == pytest.approx(150 / 0.35 / 1000)
-    assert (both.limit, both.unit) == (pytest.approx(1e-6), "GFLOP/s")
-    assert critic.details == {"updates_per_s": 4.0, "flops_per_update": 100, "batch_size": 10}
+    assert (policy.limit, policy.reached, policy.ratio) == (200.0, 100.0, 0.5)
+    assert both.reached == pytest.approx(1 / 0.035)
+    assert both.ratio == pytest.approx(15 / 0.035 / 1000)
+    assert critic.details == {
+        "updates_per_s": 4.0,
+        "flops_per_update": 100.0,
+        "batch_size": 10,
+        "limit_flops_per_s": 1000.0,
+    }
 
 
-def test_plain_pytorch_stands_beside_the_same_limit():
-    """In fp32 both compute with the same kernels."""
-    figures = measure_one(envs.probe("HalfCheetah-v5"), "fp32", 64, 0.3)
-    names = ["both, fp32, batch 64", "critic, fp32, batch 64", "actor, fp32, batch 64"]
-    own = "products, fp32, batch 64"
-    assert [figure.name for figure in figures] == [*names, own, "plain both, fp32, batch 64"]
-    both, plain = figures[0], figures[-1]
-    assert figures[3].reached == both.reached
-    assert both.limit == plain.limit
-    assert plain.ratio > 0
-    assert plain.reached != both.reached
+def test_a_policy_that_follows_every_second_update_takes_half_of_its_time():
+    """0.025 s of the critic and 0.005 s of the policy for each transition."""
+    both, *_ = update_figures(
+        trial({"critic": 1.0, "policy": 0.5}, {"critic": 10.0, "policy": 5.0}),
+        [1000.0],
+        {"critic": [40.0], "policy": [100.0]},
+    )
+    assert both.reached == pytest.approx(1 / 0.03)
+    assert both.ratio == pytest.approx(12.5 / 0.03 / 1000)
+    assert make_trial(TD3, CHEETAH, "cpu", batch_size=16).shares == {"critic": 1.0, "policy": 0.5}
+
+
+def test_tuned_halves_are_compared_with_the_same_under_autograd():
+    """One figure over both, named by precision and batch size; what has no tuned halves has none."""
+    ours = make_trial(SAC, CHEETAH, "cpu", batch_size=32, precision="fp32")
+    (figure,) = measure_beside_others(ours, SAC, CHEETAH, 0.2)
+    assert (figure.name, figure.unit) == ("over autograd, fp32 32", "transitions/s")
+    assert figure.note == "limit: use_tuned = false"
+    assert figure.ratio > 0
+    plain = make_trial(TD3, CHEETAH, "cpu", batch_size=32, precision="fp32")
+    assert measure_beside_others(plain, TD3, CHEETAH, 0.2) == []
+
+
+def test_an_on_policy_step_is_a_whole_round():
+    """Ten epochs of at least 512 transitions, in batches that divide them."""
+    made = make_trial(PPO, CARTPOLE, "cpu", batch_size=96)
+    assert made.transitions == 10 * 576
+    assert set(made.steps) == {"critic", "policy"}
+
+
+@pytest.mark.parametrize(("env_id", "ppo"), [("Pendulum-v1", "Pendulum-v1"), ("CartPole-v1", "CartPole-v1")])
+def test_each_shipped_algorithm_has_an_environment_that_it_can_act_in(env_id, ppo):
+    """The one that was asked for, else HalfCheetah or CartPole."""
+    box = env_id if env_id == "Pendulum-v1" else "HalfCheetah-v5"
+    assert learner.suited(env_id) == {"dqn": "CartPole-v1", "ppo": ppo, "sac": box, "td3": box}
+
+
+def test_small_times_leave_out_the_largest_batch():
+    """Five rounds of it alone take longer."""
+    assert learner.batch_sizes(Job("Pendulum-v1", "sac", 4.0)) == (256, 1024)
+    assert learner.batch_sizes(Job("Pendulum-v1", "sac", 5.0))[-1] == 8192
+    assert learner.batch_sizes(Job("Pendulum-v1", "sac", 4.0, "cuda:0"))[-1] == 131_072
+
+
+def test_launched_steps_are_awaited_and_counted():
+    """On a CPU, where a launch is the step itself."""
+    rate = launched(lambda: torch.ones(10).sum(), 5, 0.01, "cpu")
+    assert rate.per_s > 500
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device, and a torch that can use it")
+def test_a_gpu_is_measured_in_both_precisions(monkeypatch):
+    """bf16 and tf32, by the same figures."""
+    monkeypatch.setattr(learner, "BATCH_SIZES", {"cuda": (64,)})
+    names = {figure.name for figure in learner.figures(Job("Pendulum-v1", "sac", 1.0, "cuda:0"))}
+    assert {"both, bf16, batch 64", "both, tf32, batch 64"} <= names
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [
+        ("gpu", "--device gpu: expected cpu, cuda or cuda:1"),
+        ("cuda:77", 'cuda:77" is absent: this machine has'),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(capsys, device, why):
+    """One line, exit code 2, nothing measured."""
+    assert spreeze.main(["bench", "learner", "--device", device]) == 2
+    said = capsys.readouterr()
+    assert why in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
 
 
 def test_the_batch_fits_the_environment():
@@ -116,3 +145,4 @@ def test_the_batch_fits_the_environment():
     fields = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs)
     assert {tensor.dtype for tensor in fields} == {torch.float32}
     assert batch.action.abs().max() <= spec.action_high[0]
+    assert random_batch(CARTPOLE, 7).action.dtype == torch.int64

@@ -189,7 +189,7 @@ def test_gaps_in_the_sequence_are_counted(bench):
 def test_joining_late_is_no_miss(bench):
     """What was published before is the past; only retained kinds come again, in their order."""
     publisher = bench.open(Publisher)
-    publisher.publish(Message("pause", {"paused": True}))
+    publisher.publish(Message("stop", {"roles": ["*"], "reason": "a"}))
     for _ in range(3):
         publisher.publish(Message("checkpoint", {"folder": "1"}))
     publisher.publish(Message("status", {"t_s": 1.0}))
@@ -201,7 +201,7 @@ def test_joining_late_is_no_miss(bench):
     received = []
     while (message := late.receive()) is not None:
         received.append((message.kind, message.repeat))
-    assert received == [("pause", True), ("status", True), ("status", False)]
+    assert received == [("stop", True), ("status", True), ("status", False)]
     assert late.missed == 0
 
 

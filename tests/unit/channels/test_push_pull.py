@@ -191,7 +191,7 @@ def test_malformed_messages_are_counted_and_logged_once_and_the_next_one_comes(b
         stranger.send(b"\xc1")
     stranger.send_multipart([b"\x80", b"x", b"y"])
     pusher = bench.open(Pusher)
-    assert pusher.try_push(Message("pause", {"paused": True}))
+    assert pusher.try_push(Message("checkpoint", {"folder": "a"}))
     with caplog.at_level(logging.WARNING):
         deadline_s = time.monotonic() + TIMEOUT_S
         while sum(puller.counts.refused.values()) < 7 and time.monotonic() < deadline_s:

@@ -75,6 +75,11 @@ class Tape(TorchDispatchMode):
                     old.copy_(new)
 
 
+def both_halves(options):
+    """SAC's critic and policy halves from the same seed."""
+    return [algorithms.make(part, SAC, options, PENDULUM, "cpu", 3) for part in ("critic", "policy")]
+
+
 def taped(half):
     """The half with its device's work recorded as on a GPU; its tapes."""
     tapes = []
@@ -93,8 +98,10 @@ def train(critic, actor, batch_sizes, prioritized=False):
     observations = ObservationReplay(600, PENDULUM.obs_shape, "float32")
     seen = []
     for count, size in enumerate(batch_sizes):
-        replay.add(random_rollout(PENDULUM))
-        actor.observe(observations.add(random_rollout(PENDULUM)))
+        rollout = random_rollout(PENDULUM)
+        replay.add(rollout)
+        observations.add(rollout)
+        actor.observe(rollout.acted_on)
         metrics = critic.update(replay.sample(size))
         seen += [float(value) for value in metrics.values()]
         replay.prioritize(critic.priorities())
@@ -115,7 +122,7 @@ def test_a_replayed_update_is_the_update(options, prioritized):
 
     def halves():
         made = SAC.Options(**OPTIONS, **options)
-        return algorithms.make("critic", SAC, made, PENDULUM, "cpu", 3), algorithms.make("policy", SAC, made, PENDULUM, "cpu", 3)
+        return both_halves(made)
 
     plain = train(*halves(), sizes, prioritized)
     (critic, critic_tapes), (actor, actor_tapes) = map(taped, halves())
@@ -127,12 +134,8 @@ def test_another_batch_size_is_recorded_anew():
     """And then replayed too; what was recorded of the first is gone."""
     sizes = [32] * 6 + [48] * 6
     made = SAC.Options(**OPTIONS)
-    halves = algorithms.make("critic", SAC, made, PENDULUM, "cpu", 3), algorithms.make("policy", SAC, made, PENDULUM, "cpu", 3)
-    plain = train(*halves, sizes)
-    (critic, critic_tapes), (actor, _) = (
-        taped(half)
-        for half in (algorithms.make("critic", SAC, made, PENDULUM, "cpu", 3), algorithms.make("policy", SAC, made, PENDULUM, "cpu", 3))
-    )
+    plain = train(*both_halves(made), sizes)
+    (critic, critic_tapes), (actor, _) = map(taped, both_halves(made))
     assert train(critic, actor, sizes) == plain
     assert sorted(tape.num_recordings for tape in critic_tapes) == [1, 2]  # the step takes no batch
 
@@ -144,7 +147,7 @@ def test_other_rates_hold_from_the_next_update_on(monkeypatch, recorded):
         for module in (sac_critic, sac_actor):
             monkeypatch.setattr(module, "captured", lambda function, *_: Captured(function, Tape()))
     made, batch = SAC.Options(**OPTIONS, learning_rate=1e-4, tau=0.1), random_batch(PENDULUM, 32)
-    critic, actor = algorithms.make("critic", SAC, made, PENDULUM, "cpu", 3), algorithms.make("policy", SAC, made, PENDULUM, "cpu", 3)
+    critic, actor = both_halves(made)
 
     def moved():
         """How far two updates move each, the second one's part of the targets, and what of it they keep."""

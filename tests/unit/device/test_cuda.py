@@ -26,7 +26,7 @@ RICH = {"layer_norm": True, "num_atoms": 51, "twin_critics": "mean", "normalize_
 def make_halves(device="cuda", **options):
     """Both halves, of small networks."""
     made = SAC.Options(**{"hidden_sizes": (64, 64), "precision": "fp32", "learning_starts": 1, **options})
-    return algorithms.make("critic", SAC, made, PENDULUM, device, 3), algorithms.make("policy", SAC, made, PENDULUM, device, 3)
+    return [algorithms.make(part, SAC, made, PENDULUM, device, 3) for part in ("critic", "policy")]
 
 
 def make_replays(device="cuda", kind=Replay):

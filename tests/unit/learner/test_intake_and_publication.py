@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.learner import Cadence, Record, settle_device
+from spreeze_zmq.learner import Cadence, Record, prepare_device
 from spreeze_zmq.learner.intake import Turns
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
@@ -35,7 +35,7 @@ def test_rollouts_have_one_order_whoever_comes_first():
 
 @pytest.mark.parametrize(
     ("stranger", "why"),
-    [(rollout("sampler-2", 0), "no place"), (rollout("sampler-0", 0, incarnation=2), "begun anew")],
+    [(rollout("sampler-2", 0), "no place"), (rollout("sampler-0", 0, incarnation=2), "restarted")],
 )
 def test_a_stranger_does_not_enter_the_order(stranger, why):
     """A sampler too many, or a second life: its samples are refused."""
@@ -162,7 +162,7 @@ def test_a_learner_flushes_denormals():
     component = SimpleNamespace(plan=plan, role="critic_learner", index=0, options={"device": "cpu"})
     tiny = torch.tensor([1e-30], dtype=torch.float32)
     try:
-        assert settle_device(component) == "cpu"
+        assert prepare_device(component) == "cpu"
         assert (tiny * 1e-10).item() == 0.0
     finally:
         torch.set_flush_denormal(False)

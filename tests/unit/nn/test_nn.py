@@ -212,3 +212,20 @@ def test_first_weights_of_a_convolution_are_bounded_like_those_of_a_linear_layer
     layer = nn.Conv((4, 9, 9), out=32, kernel=3, stride=1)
     bound = 1 / math.sqrt(36)
     assert 0.9 * bound < layer.weight.abs().max() <= bound
+
+
+def test_a_random_shift_moves_each_image_as_a_whole_and_repeats_its_border():
+    """Every image is one of the nine places to which one pixel can move it, all channels alike, and all nine
+    are drawn alike often.
+    """
+    torch.manual_seed(0)
+    image = torch.arange(24.0).view(2, 3, 4)
+    padded = torch.nn.functional.pad(image[None], (1, 1, 1, 1), mode="replicate")[0]
+    places = {
+        tuple(padded[:, y : y + 3, x : x + 4].reshape(-1).tolist()): 0 for y in range(3) for x in range(3)
+    }
+    assert len(places) == 9
+    for row in nn.random_shift(image.view(1, -1).expand(9_000, -1), (2, 3, 4), 1):
+        places[tuple(row.tolist())] += 1
+    assert min(places.values()) > 850
+    assert max(places.values()) < 1150

@@ -12,8 +12,8 @@ from spreeze_zmq.run.evaluation import EvaluationBudget, play
 def policy():
     """An untrained policy for Pendulum."""
     algorithm = algorithms.get("sac")
-    half = algorithms.make("policy", algorithm, 
-        algorithm.Options(hidden_sizes=(16,)), envs.probe("Pendulum-v1", {}), "cpu", 1
+    half = algorithms.make(
+        "policy", algorithm, algorithm.Options(hidden_sizes=(16,)), envs.probe("Pendulum-v1", {}), "cpu", 1
     )
     fields = {"version": 1, "description": half.description(), "extras": half.extras()}
     return Policy.from_message(fields, half.policy_arrays())

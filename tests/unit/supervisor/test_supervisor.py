@@ -263,7 +263,7 @@ def test_when_the_run_ends_crashes_are_reported_and_not_mended(fake, spec):
 
 
 def test_a_crash_loop_backs_off_and_gives_up(fake, spec):
-    """Delays double; the crash after the last restart ends it, and names the first one."""
+    """Delays double; the crash after the last restart ends it."""
     supervisor, spawner, clock = fake
     supervisor.start(spec)
     delays = []
@@ -280,7 +280,6 @@ def test_a_crash_loop_backs_off_and_gives_up(fake, spec):
     spawner.lives[-1].code = 14
     exited, gave_up = supervisor.poll()
     assert not exited.restarting
-    assert (gave_up.crashes, gave_up.first.code) == (4, 11)
     assert str(gave_up) == "sampler-0 is not started again: 4 crashes within 60 s"
     clock.now_s += 60
     assert supervisor.poll() == []
@@ -337,7 +336,7 @@ def test_a_program_that_vanishes_is_given_up(fake, spec):
     spawner.error = InputError("no such program")
     clock.now_s += 1
     [gave_up] = supervisor.poll()
-    assert (gave_up.reason, gave_up.first.code) == ("no such program", 1)
+    assert gave_up.reason == "no such program"
 
 
 def test_a_crash_brings_its_own_traceback_and_not_an_earlier_lifes(supervisor, spec):
@@ -345,11 +344,10 @@ def test_a_crash_brings_its_own_traceback_and_not_an_earlier_lifes(supervisor, s
     code = "import os, sys\nif os.path.exists('{0}'): sys.exit(3)\nopen('{0}', 'w')\nraise KeyError('obs')"
     marker = spec.log_path.with_name("second")
     supervisor.start(python(spec, code.format(marker), max_restarts=1))
-    first, _, second, gave_up = events_until(supervisor, GaveUp)
+    first, _, second, _ = events_until(supervisor, GaveUp)
     assert first.words.startswith("Traceback (most recent call last):")
     assert first.words.endswith("KeyError: 'obs'")
     assert second.words == "(its log says nothing)"
-    assert gave_up.first == first
 
 
 def test_a_foreign_sigkill_hints_at_memory(supervisor, spec):
@@ -419,7 +417,7 @@ def test_cpus_that_are_not_there_are_refused(supervisor, spec):
 def test_two_processes_cannot_have_one_name(supervisor, spec):
     """A mistake of the caller."""
     supervisor.start(spec)
-    with pytest.raises(ValueError, match="sampler-0 lives already"):
+    with pytest.raises(ValueError, match="sampler-0 is supervised already"):
         supervisor.start(spec)
 
 

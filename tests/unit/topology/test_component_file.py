@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from spreeze_zmq.errors import TopologyError
-from spreeze_zmq.topology import ROLES, load
+from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.topology import load
 from spreeze_zmq.topology.component_file import read_component_file, shipped_components
 from spreeze_zmq.topology.mistakes import Mistakes
 from spreeze_zmq.topology.source import shipped_folder

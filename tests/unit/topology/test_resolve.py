@@ -27,12 +27,12 @@ from spreeze_zmq.topology.resolve import (
 )
 def test_samplers_take_what_the_learners_leave(written, cores, expected):
     """Two cores are the learners', and the range of the topology is kept."""
-    assert resolve_count("sampler", written, cores) == expected
+    assert resolve_count("sampler", written, cores, 2) == expected
 
 
 def test_every_other_role_has_one_process():
     """Whatever the machine."""
-    assert resolve_count("evaluator", "auto", 64) == Count(1, 1, 1)
+    assert resolve_count("evaluator", "auto", 64, 2) == Count(1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_every_other_role_has_one_process():
 )
 def test_learners_share_the_threads_that_samplers_leave(role, written, cores, num_samplers, expected):
     """Never fewer than one, and a written number stands."""
-    assert resolve_threads(role, written, cores, num_samplers) == expected
+    assert resolve_threads(role, written, cores, num_samplers, 2) == expected
 
 
 @pytest.mark.parametrize(

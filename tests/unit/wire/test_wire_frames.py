@@ -127,9 +127,9 @@ def test_nan_and_infinity_travel():
 
 def test_a_repeated_message_says_so():
     """Late joiners' copies are marked; all others leave the key out."""
-    assert travel(Message("pause", {"paused": True}, repeat=True)).repeat
-    assert not travel(Message("pause", {"paused": True})).repeat
-    assert b"repeat" not in encode(Message("pause", {"paused": True}))[0]
+    assert travel(Message("stop", {"roles": [], "reason": ""}, repeat=True)).repeat
+    assert not travel(Message("stop", {"roles": [], "reason": ""})).repeat
+    assert b"repeat" not in encode(Message("stop", {"roles": [], "reason": ""}))[0]
 
 
 def test_unknown_fields_arrays_and_header_keys_are_let_through():
@@ -265,8 +265,8 @@ def test_oversize_frames_are_refused_by_size_alone():
         (Message("status", {"x": 2**64}), "bad_header"),
         (Message("status", {"x": "y" * MAX_HEADER_BYTES}), "oversize_header"),
         (Message("stats"), "unknown_kind"),
-        (Message("pause"), "missing_field"),
-        (Message("pause", {"paused": 1}), "wrong_field_type"),
+        (Message("stop"), "missing_field"),
+        (Message("stop", {"roles": 1, "reason": ""}), "wrong_field_type"),
         (Message("critic", HEADER["fields"]), "missing_array"),
         (Message("critic", HEADER["fields"], {"parameters": np.zeros((3, 1), np.float32)}), "wrong_rank"),
         (Message("critic", HEADER["fields"], {"parameters": np.zeros(3)}), "wrong_dtype"),

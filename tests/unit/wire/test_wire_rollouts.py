@@ -111,9 +111,9 @@ def test_the_observations_before_the_first_are_of_the_same_environments(history,
 
 
 def test_another_kind_is_no_rollout():
-    """A pause on the experience channel is refused by name."""
+    """A stop on the experience channel is refused by name."""
     with pytest.raises(WireError, match="wrong_kind"):
-        rollout_from(Message("pause", {"paused": True}))
+        rollout_from(Message("stop", {"roles": [], "reason": ""}))
 
 
 @pytest.mark.parametrize("name", ARRAY_FIELDS[:5])

@@ -1,6 +1,4 @@
-"""What the broker has heard of each process of a run, and the rows that show it. Times are in seconds since
-the run began.
-"""
+"""The broker's record of each process, and the status rows made from it; times in seconds since the start."""
 
 from __future__ import annotations
 
@@ -13,8 +11,19 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Process:
-    """The newest figures of one life of one process."""
+class ProcessRecord:
+    """The newest figures of one incarnation of a process.
+
+    Attributes:
+        role: its role.
+        incarnation: distinguishes it from earlier processes of its name.
+        pid: its process id.
+        heard_s: time of its last report.
+        ready_s: when it was set up; None before.
+        gone: how it ended; empty while it lives.
+        figures: its last report.
+        shares: of the time between its last two reports: ``busy``, ``blocked``, ``starved``, and ``cpu``.
+    """
 
     role: str
     incarnation: int
@@ -23,21 +32,21 @@ class Process:
     ready_s: float | None = None
     gone: str = ""
     figures: Mapping[str, Any] = field(default_factory=dict)
-    earlier_clock: dict[str, float] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)
+    _clock: dict[str, float] = field(default_factory=dict)
 
     def take(self, figures: Mapping[str, Any], now_s: float) -> None:
-        """Enter a report; the shares are those of the time since the last one."""
+        """Enter a report."""
         clock = {**figures["clock_s"], "cpu": figures["cpu_s"]}
-        spent = {name: clock[name] - self.earlier_clock.get(name, 0.0) for name in clock}
+        spent = {name: clock[name] - self._clock.get(name, 0.0) for name in clock}
         span = sum(spent[name] for name in figures["clock_s"])
         if span > 0:
             self.shares = {name: max(0.0, value) / span for name, value in spent.items()}
-        self.figures, self.earlier_clock, self.heard_s = figures, clock, now_s
+        self.figures, self._clock, self.heard_s = figures, clock, now_s
 
 
-def worker_rows(processes: Iterable[Process]) -> dict[str, Workers]:
-    """For each role how many live, the mean shares of their time, and what they take of cores and memory."""
+def worker_rows(processes: Iterable[ProcessRecord]) -> dict[str, Workers]:
+    """By role: number of living processes, means of their shares, sums of their CPU and memory."""
     rows: dict[str, Workers] = {}
     for process in processes:
         if process.gone:
@@ -59,8 +68,8 @@ def worker_rows(processes: Iterable[Process]) -> dict[str, Workers]:
     return rows
 
 
-def process_rows(processes: Mapping[str, Process], now_s: float) -> dict[str, LiveProcess]:
-    """Each process that lives, by its name."""
+def process_rows(processes: Mapping[str, ProcessRecord], now_s: float) -> dict[str, LiveProcess]:
+    """The living processes by name."""
     return {
         name: {
             "pid": process.pid,

@@ -1,4 +1,4 @@
-"""What several critic-learners that train as one cannot be combined with; found before any process starts."""
+"""Checks that the rest of a topology allows several critic-learners."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ from spreeze_zmq.plan.roles import CRITIC_LEARNER
 from spreeze_zmq.topology import resolve
 from spreeze_zmq.topology.mistakes import Mistakes
 
-_ROLE = CRITIC_LEARNER
-_COUNT = ("components", _ROLE, "count")
+_COUNT = ("components", CRITIC_LEARNER, "count")
 
 
-def check_several(
+def check_critic_learners(
     components: Mapping[str, ComponentPlan],
     channels: Mapping[str, ChannelPlan],
     balance: BalancePlan,
     mistakes: Mistakes,
 ) -> None:
-    """Note everything that a ``count`` of critic-learners above 1 does not go with."""
-    count = components[_ROLE].count.initial
+    """Note everything that needs a single critic-learner where there are several."""
+    count = components[CRITIC_LEARNER].count.initial
     if count == 1:
         return
     if balance.in_order or (balance.publish_every_updates and balance.max_policy_lag is not None):
         _check_balance(count, balance, mistakes)
     for name, channel in channels.items():
-        if channel.binds == _ROLE and channel.pattern == "push_pull" and channel.endpoint is not None:
+        if (
+            channel.binds == CRITIC_LEARNER
+            and channel.pattern == "push_pull"
+            and channel.endpoint is not None
+        ):
             problem = f"one endpoint for {count} critic_learners, each of which binds one of its own"
             mistakes.add(("channels", name, "endpoint"), problem, "leave it out, or write count = 1")
-    _check_devices(count, components[_ROLE].options.get("device", "cpu"), mistakes)
+    _check_devices(count, components[CRITIC_LEARNER].options.get("device", "cpu"), mistakes)
 
 
 def _check_balance(count: int, balance: BalancePlan, mistakes: Mistakes) -> None:
-    """A counted course needs one critic-learner that knows how much of each stream has been taken."""
+    """Counting needs one critic-learner that sees all of every stream."""
     if balance.in_order:
         problem = f"a fixed order of samples needs one critic_learner, got {count}"
     else:

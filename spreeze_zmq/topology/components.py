@@ -1,4 +1,4 @@
-"""Components of a run: programs found, options checked, "auto" turned into this machine's numbers."""
+"""The components of a run: finds their programs, checks their options, resolves every "auto"."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from spreeze_zmq.topology.component_file import (
 )
 from spreeze_zmq.topology.mistakes import Key, Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import component_options
+from spreeze_zmq.topology.source import shipped_folder
 from spreeze_zmq.topology.tables import read_table
 
-#: Roles that have one process, and why.
+#: Roles of one process, and the reason as messages say it.
 SINGLE = {
     BROKER: "one broker keeps the books of a run",
     ACTOR_LEARNER: "one trains the policy; several critic_learners can share its critics' training",
@@ -41,7 +42,7 @@ SINGLE = {
 
 @dataclass(frozen=True)
 class Declared:
-    """One role as the topology and its component.toml declare it, nothing resolved yet."""
+    """One role as declared in the topology and its component.toml, "auto" unresolved."""
 
     use: str
     file: ComponentFile
@@ -52,14 +53,12 @@ class Declared:
 def read_components(
     table: Any, learners: Sequence[str], beside: Path, mistakes: Mistakes
 ) -> dict[str, Declared]:
-    """Every role of the run, by role; a role that the topology does not name has its defaults.
-
-    A role with a mistake in its program is left out.
+    """The declaration of each role; one whose program has a mistake is left out.
 
     Args:
         table: ``[components]`` as written.
         learners: the roles that train.
-        beside: the folder that ``use = "./folder"`` starts from.
+        beside: the folder that ``use = "./folder"`` is relative to.
         mistakes: where to note them.
     """
     if not isinstance(table, Mapping):
@@ -119,18 +118,19 @@ def _read_program(role: str, use: str, beside: Path, key: Key, mistakes: Mistake
 
 
 def _other_owner(name: str, role: str) -> str:
-    """Which other components have an option of this name."""
-    silent = Mistakes()
-    owners = []
-    for folder in map(find_component, ROLES, [Path()] * len(ROLES)):
-        file = read_component_file(folder, silent) if folder else None
-        if file and file.role != role and any(option.name == name for option in file.options):
-            owners.append(f"components.{file.role}")
+    """A hint that names the other shipped components with an option of this name; empty where none has it."""
+    others = [other for other in ROLES if other != role]
+    files = [read_component_file(shipped_folder("components") / other, Mistakes()) for other in others]
+    owners = [
+        f"components.{file.role}"
+        for file in files
+        if file and name in {option.name for option in file.options}
+    ]
     return f"it is an option of {' and '.join(owners)}" if owners else ""
 
 
 def _check_count(role: str, count: int | list[int] | str, key: Key, mistakes: Mistakes) -> None:
-    """The one place that says which roles have several processes, and whose number may move."""
+    """Note a count that the role does not allow: some roles have one process, some a fixed number."""
     if role == CRITIC_LEARNER and not isinstance(count, int):
         problem = f"expected a fixed number of critic_learners, got {show(count)}"
         mistakes.add((*key, "count"), problem, "they train as one, and none can come or go: write count = 2")
@@ -150,7 +150,7 @@ def _check_devices(
 
 
 def check_without(without: Collection[str], mistakes: Mistakes) -> None:
-    """Roles whose place is left free must exist."""
+    """Note the unknown roles of ``--without``."""
     for role in without:
         if role not in ROLES:
             problem = f"unknown component; expected one of {one_of(ROLES)}"
@@ -189,9 +189,8 @@ def component_plans(
 def left_open(
     declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], learning: LearningPlan
 ) -> tuple[str, ...]:
-    """The keys that wait for a measurement: the batch where it is "auto", and the learners' threads where the
-    rule leaves the critics a choice on the CPU. The policy's network is one of the same kind, so its learner
-    takes what the critics' does.
+    """The keys to measure: an "auto" batch size, and the learners' "auto" threads where the critic-learner is
+    on the CPU with more than one. The actor-learner's network is alike, so it takes the same number.
     """
     keys = [] if learning.batch_size else ["algorithm.batch_size"]
     open_roles = [
@@ -208,7 +207,7 @@ def left_open(
 
 
 def _resolved_options(role: str, found: Declared) -> dict[str, Any]:
-    """The values to begin with."""
+    """First values of the component's own options."""
     devices = {option.name for option in found.file.options if option.type == "device"}
     return {
         name: resolve.resolve_device(role, value, resolve.usable_devices()) if name in devices else value

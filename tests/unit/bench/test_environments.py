@@ -1,9 +1,9 @@
-"""``spreeze bench envs``: real batches beside real peers, for a moment."""
+"""Batches of environments: real ones beside real peers, for a moment."""
 
 import pytest
+from environments import against, measure_uneven
 
 from spreeze_zmq import envs
-from spreeze_zmq.bench.envs import UNEVEN, against, measure_uneven
 from spreeze_zmq.bench.figures import Rate
 
 
@@ -29,7 +29,7 @@ def test_workers_are_measured_beside_gymnasiums():
 @pytest.mark.parametrize("name", ["Waiting", "Computing"])
 def test_uneven_steps_keep_within_their_bounds(name):
     """The same seed takes the same times in either kind."""
-    env = envs.make(f"{UNEVEN}:{name}", 1, seed=3).envs[0]
+    env = envs.make(f"uneven:{name}", 1, seed=3).envs[0]
     spent = []
     env.spend = spent.append
     env.reset(seed=0)

@@ -1,0 +1,153 @@
+"""Holds what an algorithm declares against what the library needs, and puts its own errors in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import math
+import os
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import spreeze_zmq
+from spreeze_zmq.algorithms.algorithm import Algorithm, Networks
+from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.errors import AlgorithmError, SpreezeError
+
+log = logging.getLogger("spreeze")
+
+
+@contextlib.contextmanager
+def blaming(algorithm: object, what: str) -> Iterator[None]:
+    """Turn what an algorithm's own code raises into one line with the place in its file; the log has it all.
+
+    Errors of the machine, such as too little memory, pass.
+    """
+    try:
+        yield
+    except (SpreezeError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        said = (str(error).strip() or "no message").splitlines()[0]
+        if isinstance(error, RuntimeError) and ("CUDA error" in said or "allocate memory" in said):
+            raise
+        log.info("%s", traceback.format_exc())
+        raise AlgorithmError(
+            algorithm, f"{what}: {_place(algorithm, error)}{type(error).__name__}: {said}"
+        ) from error
+
+
+def _place(algorithm: object, error: Exception) -> str:
+    """``"file:line: "`` of the deepest call outside torch and this library; an algorithm that ships is its
+    own. Empty where there is none, as in a row of layers.
+    """
+    kind = algorithm if isinstance(algorithm, type) else type(algorithm)
+    bases = [base for base in kind.__mro__ if issubclass(base, Algorithm) and base is not Algorithm]
+    own = {inspect.getsourcefile(base) for base in bases}
+    libraries = tuple(str(Path(str(module.__file__)).parent) + os.sep for module in (torch, spreeze_zmq))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in own or not frame.filename.startswith((*libraries, "<")):
+            return f"{frame.filename}:{frame.lineno}: "
+    return ""
+
+
+def shown(value: object) -> str:
+    """What came in the place of something else."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return f"{value!r:.60}"
+    return f"an instance of {type(value).__name__}"
+
+
+def declared(kind: type[Algorithm], options: Any, env: Environment) -> tuple[Algorithm, Networks]:
+    """An instance of an algorithm and its fresh networks.
+
+    Raises:
+        AlgorithmError: they cannot be made, or are not what the losses, the channels and the samplers need.
+    """
+    with blaming(kind, "networks"):
+        algorithm = kind(options, env)
+        networks: Any = algorithm.networks()
+    if not isinstance(networks, Networks):
+        problem = f"networks() returned {shown(networks)}, expected Networks(critic=..., policy=...)"
+        raise AlgorithmError(kind, problem)
+    _check_modules(kind, {"critic": networks.critic, "policy": networks.policy, "targets": networks.targets})
+    if networks.acting not in {**networks.critic, **networks.policy}:
+        names = ", ".join(map(repr, (*networks.policy, *networks.critic)))
+        problem = f"networks() has no network {networks.acting!r} to act with, it has {names or 'none'}"
+        raise AlgorithmError(kind, f"{problem}; name the one that acts: Networks(..., acting=NAME)")
+    _check_trained(kind, networks)
+    return algorithm, networks
+
+
+def _check_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise AlgorithmError unless all are modules under names of their own."""
+    taken = {"options", "env", "env_steps"}
+    for group, modules in groups.items():
+        for name, module in modules.items():
+            what = f"networks() gives {group} {name!r}"
+            if not isinstance(module, torch.nn.Module):
+                hint = "a torch.nn.Module; spreeze_zmq.nn.Number holds a single number"
+                raise AlgorithmError(kind, f"{what} as {shown(module)}, expected {hint}")
+            if name in taken or hasattr(kind, name):
+                raise AlgorithmError(kind, f"{what}, a name that is taken already; choose another one")
+            taken.add(name)
+
+
+def _check_trained(kind: type[Algorithm], networks: Networks) -> None:
+    """Raise AlgorithmError unless each loss has networks to train and each network has a loss."""
+    parts = {"critic": networks.critic}
+    if kind.has_policy_loss():
+        parts["policy"] = networks.policy
+    elif networks.policy:
+        names = ", ".join(map(repr, networks.policy))
+        problem = f"networks() gives policy {names}, but without a policy_loss nobody trains that part"
+        raise AlgorithmError(kind, f"{problem}; move it to critic=..., which critic_loss trains")
+    for part, modules in parts.items():
+        if not any(parameter.numel() for module in modules.values() for parameter in module.parameters()):
+            raise AlgorithmError(kind, f"networks() gives the {part} part nothing to train")
+
+
+@torch.no_grad()
+def rehearse(kind: type[Algorithm], options: Any, env: Environment) -> None:
+    """Make the networks of an algorithm once, and act on two observations of zeros.
+
+    Raises:
+        AlgorithmError: its networks, its distribution and its ``act`` do not fit together, or not this
+            environment.
+    """
+    with torch.random.fork_rng(devices=[]):
+        algorithm, networks = declared(kind, options, env)
+        for name, module in {**networks.critic, **networks.policy, **networks.targets}.items():
+            setattr(algorithm, name, module.eval())
+        with blaming(kind, "distribution"):
+            distribution: Any = algorithm.distribution()
+        if not isinstance(getattr(distribution, "num_outputs", None), int):
+            problem = f"distribution() returned {shown(distribution)}, expected one of"
+            raise AlgorithmError(kind, f"{problem} spreeze_zmq.algorithms.distributions")
+        obs = torch.zeros(2, math.prod(env.obs_shape))
+        if kind.acts_by_itself():
+            for greedy in (True, False):
+                with blaming(kind, f"act, greedy={greedy}"):
+                    action = algorithm.act(obs, greedy)
+                _check_rows(kind, "act gives", obs, action, env.action_shape)
+            return
+        what = f"the network {networks.acting!r}"
+        with blaming(kind, what):
+            outputs = getattr(algorithm, networks.acting)(obs)
+        _check_rows(kind, f"{what}, which acts, gives", obs, outputs, (distribution.num_outputs,))
+
+
+def _check_rows(
+    kind: type[Algorithm], what: str, obs: torch.Tensor, rows: Any, shape: tuple[int, ...]
+) -> None:
+    """Raise AlgorithmError unless there is a row of that shape for each of the observations."""
+    if not isinstance(rows, torch.Tensor) or rows.shape != (len(obs), *shape):
+        problem = f"{what} {shown(rows)} for {len(obs)} observations of {obs.shape[1]} numbers"
+        raise AlgorithmError(kind, f"{problem}, expected shape {(len(obs), *shape)}")

@@ -1,0 +1,196 @@
+"""The halves of any algorithm with data at hand, for ``spreeze bench`` to time: no replay, no channel."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms import Algorithm, ReplayOptions
+from spreeze_zmq.algorithms.algorithm import PARTS, TRANSITION_FIELDS
+from spreeze_zmq.algorithms.precision import has_bf16
+from spreeze_zmq.bench.figures import Rate, Way, typical
+from spreeze_zmq.device import WARM_UP_CALLS, Work
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.learner.random_rollout import random_rollout
+from spreeze_zmq.replay import Batch, Round, minibatches, replay_of
+
+Step = Callable[[], object]
+
+NUM_ENVS = 16
+#: Transitions of a round of an on-policy algorithm, at least.
+ROUND = 512
+#: The arithmetic of an update grows with its batch; it is counted at this one.
+COUNTED_BATCH = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Both halves of an algorithm at one batch size.
+
+    Attributes:
+        options: the algorithm's.
+        precision: of the products.
+        device: ``"cpu"`` or ``"cuda:0"``.
+        steps: by part: one update, or for an on-policy algorithm all updates of one round.
+        transitions: that a step trains on, an epoch's repetitions included.
+        shares: by part: its updates for each critic update.
+        flops: by part: of the matrix products, for each transition of a batch.
+    """
+
+    options: Any
+    precision: str
+    device: str
+    steps: Mapping[str, Step]
+    transitions: int
+    shares: Mapping[str, float]
+    flops: Mapping[str, float]
+
+
+def make_trial(kind: type[Algorithm], spec: EnvironmentSpec, device: str, **changed: Any) -> Trial:
+    """Both halves with default options but those ``changed``, their CUDA graphs recorded."""
+    options = dataclasses.replace(kind.Options(), **changed)
+    if options.batch_size == "auto":
+        options = dataclasses.replace(options, batch_size=options.reference_batch_size)
+    steps, transitions = make_steps(kind, spec, device, options)
+    for _ in range(WARM_UP_CALLS + 2 if device != "cpu" else 1):
+        for step in steps.values():
+            step()
+    delay = getattr(options, "policy_delay", 1)
+    return Trial(
+        options=options,
+        precision=precision_of(kind, options, device),
+        device=device,
+        steps=steps,
+        transitions=transitions,
+        shares={part: 1.0 / delay if part == PARTS[1] else 1.0 for part in steps},
+        flops=flops_of(kind, spec, options),
+    )
+
+
+def make_steps(
+    kind: type[Algorithm], spec: EnvironmentSpec, device: str, options: Any
+) -> tuple[dict[str, Step], int]:
+    """By part what trains it once, and the transitions that this trains on."""
+    parts = PARTS if kind.has_policy_loss() else PARTS[:1]
+    halves = {part: algorithms.make(part, kind, options, spec, device, 1) for part in parts}
+    if kind.on_policy():
+        size = math.lcm(NUM_ENVS, options.batch_size)
+        made = random_round(spec, size * math.ceil(ROUND / size), device)
+        trained = options.epochs * made.reward.numel()
+        return {part: _round_step(half, made, options) for part, half in halves.items()}, trained
+    steps = {}
+    for part, half in halves.items():
+        batch = batch_at_hand(kind.fields_of(part), spec, options, options.batch_size, device)
+        steps[part] = _step(half, batch)
+    return steps, options.batch_size
+
+
+def _step(half: Any, batch: Any) -> Step:
+    return lambda: half.update(batch)
+
+
+def _round_step(half: Any, made: Round, options: Any) -> Step:
+    generator = torch.Generator(made.reward.device).manual_seed(1)
+
+    def step() -> None:
+        for batch in minibatches(half.prepare(made), options.epochs, options.batch_size, generator):
+            half.update(batch)
+
+    return step
+
+
+def flops_of(kind: type[Algorithm], spec: EnvironmentSpec, options: Any) -> dict[str, float]:
+    """By part: floating point operations of the matrix products of an update for each transition, as PyTorch
+    counts them in the algorithm as it is written, under autograd.
+    """
+    plain = {"use_tuned": False} if hasattr(options, "use_tuned") else {}
+    counted = dataclasses.replace(options, batch_size=COUNTED_BATCH, precision="fp32", **plain)
+    steps, transitions = make_steps(kind, spec, "cpu", counted)
+    flops = {}
+    for part, step in steps.items():
+        with FlopCounterMode(display=False) as counter:
+            step()
+        flops[part] = counter.get_total_flops() / transitions
+    return flops
+
+
+def is_tuned(kind: type[Algorithm], options: Any) -> bool:
+    """Whether its halves are hand-derived ones."""
+    return bool(vars(kind).get("tuned")) and getattr(options, "use_tuned", True)
+
+
+def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:
+    """What ``"auto"`` stands for: hand-derived halves are known to gain by bf16."""
+    if options.precision != "auto":
+        return str(options.precision)
+    return "bf16" if is_tuned(kind, options) and has_bf16(torch.device(device)) else "fp32"
+
+
+# --- data at hand ---------------------------------------------------------------------------------
+
+
+def batch_at_hand(
+    fields: tuple[str, ...], spec: EnvironmentSpec, options: Any, batch_size: int, device: str
+) -> Any:
+    """What a learner that asks for these rollout arrays draws: observations or a ``Batch``."""
+    rows = math.ceil(batch_size / NUM_ENVS)
+    small = dataclasses.replace(options, replay_capacity=rows * NUM_ENVS, learning_starts=1)
+    replay = replay_of(fields, spec, small, device, 1)
+    replay.add(random_rollout(spec, rows, NUM_ENVS))
+    return replay.sample(batch_size)
+
+
+def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:
+    """Random transitions, each counted for one step."""
+    batch: Batch = batch_at_hand(TRANSITION_FIELDS, spec, ReplayOptions(), batch_size, "cpu")
+    return batch
+
+
+def random_round(spec: EnvironmentSpec, transitions: int, device: str) -> Round:
+    """A round in which no episode ends, by a policy whose every action had the same probability."""
+    rollout = random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS)
+    log_prob = np.full((rollout.num_steps, NUM_ENVS), -1.0, np.float32)
+    arrays = {field.name: getattr(rollout, field.name) for field in dataclasses.fields(Round)}
+    tensors = {
+        name: torch.from_numpy(log_prob if name == "log_prob" else array).to(device)
+        for name, array in arrays.items()
+    }
+    return Round(**tensors)
+
+
+# --- time on a device -----------------------------------------------------------------------------
+
+
+def timed(
+    step: Step, amount: float, device: str, on_cpu: Callable[[Step, float, float], Rate] = typical
+) -> Way:
+    """The rate of ``amount`` in a step: on a CPU by its typical duration, or ``on_cpu`` otherwise; on a GPU
+    by all steps.
+    """
+    if device == "cpu":
+        return lambda turn_s: on_cpu(step, amount, turn_s)
+    return lambda turn_s: launched(step, amount, turn_s, device)
+
+
+def launched(step: Step, amount: float, turn_s: float, device: str) -> Rate:
+    """The rate of a step that does ``amount`` at once, launched for ``turn_s`` as a learner launches updates,
+    and then awaited.
+    """
+    work, count = Work(device), 0
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    while time.perf_counter() - began_s < turn_s or not count:
+        with work.update():
+            step()
+        count += 1
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+    passed_s = time.perf_counter() - began_s
+    return Rate(count * amount / passed_s, count * amount / max(time.process_time() - began_cpu_s, 1e-9))

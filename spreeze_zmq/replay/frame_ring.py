@@ -1,0 +1,214 @@
+"""The table of a replay of images: each frame is kept once, and stacks are gathered when they are drawn."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.errors import CheckpointError, InputError, WireError
+from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
+from spreeze_zmq.replay.returns import ended_at
+from spreeze_zmq.replay.ring import Column, Ring
+from spreeze_zmq.rollout import Rollout
+
+#: Frames for each transition: one, and the final ones of episodes of 16 steps.
+FRAMES_PER_TRANSITION = 17 / 16
+
+
+class FrameRing(Ring):
+    """Transitions whose observations are rows of another ring, of single frames.
+
+    A rollout that goes on where the last one of its sampler ended shares that one's frames. A transition is
+    drawn as long as all of its frames are there: where episodes are very short or samplers begin anew, there
+    are somewhat fewer of them than ``capacity``.
+
+    Args:
+        capacity: transitions.
+        columns: what a transition holds beside its observations.
+        obs_shape: of one observation of the environment's.
+        stack: observations in a stack.
+        with_next: whether a transition has a next observation.
+        device: where everything lies.
+        seed: of the sampling.
+        bytes_beside: what its owner keeps for each transition elsewhere.
+
+    Raises:
+        InputError: it does not fit in the memory that is free.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        columns: Sequence[Column],
+        obs_shape: tuple[int, ...],
+        stack: int,
+        with_next: bool,
+        device: torch.device | str,
+        seed: int,
+        bytes_beside: int = 0,
+    ):
+        self._obs_shape, self._stack = tuple(obs_shape), stack
+        self._seen_shape = stacked_shape(self._obs_shape, stack)
+        num_frames = math.ceil(capacity * FRAMES_PER_TRANSITION)
+        beside = bytes_beside + math.ceil(num_frames * math.prod(obs_shape) / capacity)
+        rows = Column("frames", "int32", (1 + with_next, stack))
+        super().__init__(capacity, (*columns, rows), device, seed, beside)
+        frame = Column("frame", "uint8", stacked_shape(self._obs_shape, 1))
+        self._frames = Ring(num_frames, [frame], device, seed)
+        self._with_next = with_next
+        self._first = 0
+        #: Of each rollout: how many transitions there were with it, and the oldest frame that it uses.
+        self._rollouts: deque[tuple[int, int]] = deque()
+        #: Sampler -> its incarnation, what it had produced, and the last stack of its last rollout [N, k].
+        self._streams: dict[str, tuple[int, int, NDArray[np.intp]]] = {}
+        self._images = torch.empty(0)
+        self._seen: dict[str, torch.Tensor] = {}
+
+    @property
+    def first(self) -> int:
+        """The oldest transition whose frames are all there."""
+        return max(super().first, self._first)
+
+    # --- writing
+
+    def add(
+        self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp] | None
+    ) -> None:
+        """Append the transitions of a rollout, over the oldest.
+
+        Args:
+            rollout: with ``obs``, the ends of episodes and, where observations are stacked, ``history``.
+            fields: ``[T, N, *shape]`` of each column.
+            last: ``[T, N]``, the step whose following observation each transition bootstraps from; None where
+                there are no next observations.
+
+        Raises:
+            WireError: ``final_obs``, where its final observations are not those of the ended episodes.
+            InputError: the frames of one rollout do not fit.
+        """
+        assert rollout.terminated is not None
+        assert rollout.truncated is not None
+        ended = rollout.terminated | rollout.truncated
+        ends = None if last is None else ended_at(rollout, ended)
+        frames = self._place(rollout)
+        envs = np.arange(rollout.num_envs)
+        stacks = frames[stack_times(ended, self._stack), envs[:, None]]  # [T + 1, N, k]
+        used = [stacks[:-1]]
+        if last is not None and ends is not None:
+            following = stacks[1:].copy()
+            finals = np.arange(len(ends[0])) + self._frames.num_added
+            following[ends] = np.concatenate([stacks[ends][:, 1:], finals[:, None]], 1)
+            assert rollout.final_obs is not None
+            self._write(rollout.final_obs)
+            used.append(following[last, envs])
+        both = np.stack(used, 2)  # [T, N, 1 or 2, k]
+        rows = (both % self._frames.capacity).astype(np.int32)
+        every = {**fields, "frames": rows}
+        self.write({name: array.reshape(-1, *array.shape[2:]) for name, array in every.items()})
+        self._rollouts.append((self.num_added, int(both.min())))
+        self._streams[rollout.sampler] = (rollout.incarnation, rollout.produced, stacks[-1])
+        self._forget()
+
+    def _place(self, rollout: Rollout) -> NDArray[np.intp]:
+        """Write the observations; where those before the rollout and its own are, ``[k + T, N]``."""
+        obs, history = rollout.obs, rollout.history
+        assert obs is not None
+        before = self._frames_before(rollout)
+        if before is not None:
+            new = [obs[1:]]
+        elif self._stack == 1:
+            new = [obs]
+        elif history is not None and len(history) == self._stack - 1:
+            new = [history, obs]
+        else:
+            raise WireError(
+                "misfit",
+                f"a rollout of {rollout.sampler} without the {self._stack - 1} observations before its first",
+            )
+        steps = sum(map(len, new))
+        begin = self._frames.num_added
+        for array in new:
+            self._write(array.reshape(-1, *array.shape[2:]))
+        own = begin + np.arange(steps * rollout.num_envs).reshape(steps, rollout.num_envs)
+        return own if before is None else np.concatenate([before.T, own])
+
+    def _frames_before(self, rollout: Rollout) -> NDArray[np.intp] | None:
+        """The stack ``[N, k]`` of the rollout's first observation, where the rollout before has left it here.
+
+        Raises:
+            InputError: the frames of one rollout do not fit.
+        """
+        num_final = 0 if rollout.final_index is None else len(rollout.final_index)
+        most = (rollout.num_steps + self._stack) * rollout.num_envs + num_final
+        if most > self._frames.capacity:
+            raise InputError(
+                f"a rollout of {rollout.num_steps} steps of {rollout.num_envs} environments has up to "
+                f"{most:,} frames, the replay has room for {self._frames.capacity:,}: raise "
+                "algorithm.replay_capacity"
+            )
+        found = self._streams.get(rollout.sampler)
+        if found is None:
+            return None
+        incarnation, produced, stacks = found
+        goes_on = (incarnation, produced) == (rollout.incarnation, rollout.produced - rollout.num_transitions)
+        oldest = self._frames.num_added + most - self._frames.capacity
+        return stacks if goes_on and len(stacks) == rollout.num_envs and stacks.min() >= oldest else None
+
+    def _write(self, frames: NDArray[Any]) -> None:
+        """Append ``[M, *obs_shape]``."""
+        if len(frames):
+            turned = channels_first(frames) if has_channels_last(self._obs_shape) else frames
+            self._frames.write({"frame": turned})
+
+    def _forget(self) -> None:
+        """Draw no transition any more of which a frame has been overwritten."""
+        oldest = self._frames.num_added - self._frames.capacity
+        lost = [end for end, frame in self._rollouts if frame < oldest]
+        self._first = max(self._first, *lost[-1:], 0)
+        while self._rollouts and self._rollouts[0][0] <= self.first:
+            self._rollouts.popleft()
+
+    # --- reading
+
+    def take(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The transitions ``index`` ``[B]`` with ``obs`` and ``next_obs`` ``[B, *stacked_shape]``; they hold
+        until the next call.
+        """
+        transitions = super().take(index)
+        images = self._frames.take(transitions["frames"].reshape(-1))["frame"]
+        if images is not self._images:
+            self._images = images
+            seen = images.view(len(index), 1 + self._with_next, *self._seen_shape)
+            self._seen = {name: transitions[name] for name in transitions if name != "frames"}
+            self._seen |= dict(zip(("obs", "next_obs"), seen.unbind(1), strict=False))
+        return self._seen
+
+    # --- files
+
+    def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        """Write ``folder``, the frames in one of their own within it."""
+        super().save(folder, settings)
+        self._frames.save(folder / "frames", {"stack": self._stack})
+        about = np.array([(self._first, 0), *self._rollouts], np.int64)
+        np.save(folder / "rollouts.npy", about, allow_pickle=False)
+
+    def load(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        """Go on from ``save``. Raises CheckpointError."""
+        super().load(folder, settings)
+        self._frames.load(folder / "frames", {"stack": self._stack})
+        try:
+            rollouts = np.load(folder / "rollouts.npy", allow_pickle=False)
+            (self._first, _), *kept = rollouts.astype(np.int64).tolist()
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
+        self._rollouts = deque((end, frame) for end, frame in kept)
+        rows = self._tables["int32"][: self.num_stored]
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._frames.num_stored:
+            raise CheckpointError(f"the replay in {folder} has transitions of frames that it has not")

@@ -1,0 +1,115 @@
+"""Bad algorithm files as their writers meet them: one clear line, exit code 2, and no run that hangs."""
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.system.conftest import LAUNCH
+from tests.system.test_algorithm_example import code_blocks
+
+ROOT = Path(__file__).parents[2]
+GOOD = code_blocks("A complete example: REDQ")[0]
+TOPOLOGY = '[run]\nenv = "{env}"\nalgorithm = "redq:REDQ"\nstop = {{ minutes = 1 }}\n[algorithm]\n{options}\n'
+ON_POLICY = """
+from spreeze_zmq.algorithms.ppo import PPO
+
+class REDQ(PPO):
+    def targets_of(self, rollouts):
+        return {name: value[1:] for name, value in super().targets_of(rollouts).items()}
+"""
+LOSS = "Loss((q_tm1 - target_tm1).square().mean(1).sum()"
+FROZEN = "    @dataclass(frozen=True)\n"
+
+
+def changed(old, new):
+    """The README's example with one mistake in it."""
+    assert GOOD.count(old) >= 1, old
+    return GOOD.replace(old, new)
+
+
+class Case(NamedTuple):
+    """An algorithm file, what the one line must say, and the rest of the topology."""
+
+    code: str
+    says: tuple[str, ...]
+    env: str = "Pendulum-v1"
+    options: str = "learning_starts = 64\nbatch_size = 64"
+
+
+BEFORE = {
+    "syntax error": Case(changed("networks(self):", "networks(self:"), ("redq.py:", "never closed")),
+    "missing module": Case(changed("import torch\n", "import torhc\n"), ("no module is called 'torhc'",)),
+    "missing method": Case(changed("def critic_loss", "def critic_los"), ("critic_loss must be defined",)),
+    "Options that are no dataclass": Case(changed(FROZEN, ""), ("write @dataclass(frozen=True)",)),
+    "Options without a group": Case(changed("(ReplayOptions)", ""), ("ReplayOptions or RolloutOptions",)),
+    "a misspelt option": Case(GOOD, ("num_critic", "num_critics"), options="num_critic = 5"),
+    "an action space that it cannot serve": Case(GOOD, ("discrete", "'dqn' or 'ppo' could"), "CartPole-v1"),
+    "no acting network": Case(changed('"policy": policy', '"actor": policy'), ("'policy'", "'actor'")),
+}
+LATER = {
+    "no scalar": Case(changed(".mean(1).sum()", ""), ("critic_loss", "shape (10, 64)", "scalar")),
+    "nothing trained": Case(changed(LOSS, "Loss(target_tm1.mean()"), ("critic_loss", "nothing can be")),
+    "not a number": Case(
+        changed(LOSS, LOSS + " / 0 * 0"), ("critic_loss is nan at update 1", "learning_rate")
+    ),
+    "a loss that raises": Case(
+        changed("batch.reward ", "batch.rewards "),
+        ("critic_loss: ", "redq.py:", "no 'rewards'; did you mean 'reward'?"),
+    ),
+    "targets of a wrong shape": Case(ON_POLICY, ("targets_of gives ", "expected ["), options=""),
+}
+
+
+def launched(folder, case):
+    """Launch a case for real; returns the exit code and what was said."""
+    folder.mkdir()
+    (folder / "redq.py").write_text(case.code)
+    (folder / "mine.toml").write_text(TOPOLOGY.format(env=case.env, options=case.options))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*LAUNCH, "mine.toml"], cwd=folder, env=environment, capture_output=True, text=True, timeout=90
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """All of them, two at a time."""
+    folder = tmp_path_factory.mktemp("bad")
+    cases = {**BEFORE, **LATER}
+    with ThreadPoolExecutor(2) as pool:
+        jobs = {name: pool.submit(launched, folder / str(i), cases[name]) for i, name in enumerate(cases)}
+        return {name: (folder / str(i), *jobs[name].result()) for i, name in enumerate(cases)}
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", BEFORE)
+def test_what_can_be_known_before_starts_nothing(outcomes, name):
+    """One line, exit code 2, no traceback, nothing on disk."""
+    folder, code, err = outcomes[name]
+    assert code == 2, err
+    assert "Traceback" not in err
+    for fragment in BEFORE[name].says:
+        assert fragment in err.strip().splitlines()[-1], err
+    assert len(err.strip().splitlines()) <= 2, err
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", LATER)
+def test_what_a_learner_finds_ends_the_run_with_that_line_last(outcomes, name):
+    """Exit code 2, no traceback on the screen, no second attempt, nothing left running."""
+    folder, code, err = outcomes[name]
+    assert code == 2, err
+    assert "Traceback" not in err
+    last = err.strip().splitlines()[-1]
+    assert last.startswith(("critic_learner-0: redq:REDQ: ", "actor_learner-0: redq:REDQ: ")), err
+    for fragment in LATER[name].says:
+        assert fragment in last, err
+    assert err.count("started again (restart") == 0
+    [run] = (folder / "runs").iterdir()
+    assert subprocess.run(["pgrep", "-f", str(run)], check=False, capture_output=True).stdout == b""

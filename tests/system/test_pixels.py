@@ -1,0 +1,50 @@
+"""Learning from pixels through real processes: a task that only a stack of images tells how to solve."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from spreeze_zmq.policy import Policy
+from tests.system.conftest import adds_up
+from tests.system.drift import BEST_RETURN
+
+DRIFT = (
+    *("--set", "run.env=tests.system.drift:Drift"),
+    *("--set", "run.env_kwargs.channels=3"),
+    *("--set", "run.stop.return=14"),
+    *("--set", "run.stop.minutes=1.5"),
+    *("--set", "algorithm.frame_stack=2"),
+)
+ROADS = {
+    "cartpole_dqn": (
+        *("--set", "algorithm.network=nature_cnn"),
+        *("--set", "algorithm.batch_size=32"),
+        *("--set", "algorithm.replay_capacity=4000"),
+        *("--set", "balance.replay_ratio=4"),
+    ),
+    "cartpole": ("--set", "algorithm.hidden_sizes=[32]"),
+}
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("topology", ROADS)
+def test_a_task_that_needs_a_stack_of_images_is_learned(launch, topology):
+    """Off-policy by a convolution and on-policy by a perceptron. A random policy's return is 0 on average,
+    and so is that of every policy that sees one image; `spreeze eval` stacks as the run did.
+    """
+    run = launch(*DRIFT, *ROADS[topology], topology=topology)
+    assert run.end(140) == 0, run.said()
+    summary = run.summary()
+    assert summary["exit_reason"].startswith("return"), run.said()
+    assert 14 <= summary["best_return"] <= BEST_RETURN + 1
+    assert all(map(adds_up, summary["samples_by_channel"].values()))
+    assert summary["failures"] == []
+    policy = Policy.load(run.folder / "policy.safetensors")
+    assert policy.description["observation"]["stack"] == 2
+    assert policy.description["observation"]["channels_last"] is True
+    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    again, claimed = re.search(r"mean return ([-0-9.]+) .*when it was saved: ([-0-9.]+)", said, re.S).groups()
+    assert again == claimed

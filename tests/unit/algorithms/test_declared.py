@@ -1,0 +1,171 @@
+"""What an algorithm's file declares, held against what the library needs: one line for each mistake."""
+
+import pytest
+import torch
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms.declared import blaming
+from spreeze_zmq.errors import AlgorithmError, InputError, WireError
+
+MINE = """
+from dataclasses import dataclass
+import torch
+from spreeze_zmq import nn
+from spreeze_zmq.algorithms import Algorithm, Loss, Networks, ReplayOptions, RolloutOptions, option
+from spreeze_zmq.algorithms.distributions import TanhNormal
+
+class Mine(Algorithm):
+    @dataclass(frozen=True)
+    class Options(ReplayOptions):
+        width: int = option(8, "of the hidden layers", minimum=1)
+
+    def networks(self):
+        self.pi = TanhNormal(self.env, -5.0, 2.0)
+        value = nn.mlp([3, self.options.width, 1])
+        policy = nn.mlp([3, self.options.width, 2])
+        return Networks(critic={"value": value}, policy={"policy": policy})
+
+    def distribution(self):
+        return self.pi
+
+    def critic_loss(self, batch):
+        error = self.value(batch.obs).squeeze(1) - batch.reward
+        return Loss(error.square().mean(), {"error": error.mean()}, priorities=error.abs())
+
+    def policy_loss(self, batch):
+        return self.policy(batch.obs).square().mean()
+"""
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch, request):
+    """Write ``MINE`` with one thing changed as a module of its own; returns its ``module:Class``."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(old="", new=""):
+        assert old in MINE
+        name = f"mine_{abs(hash(request.node.name))}"
+        (tmp_path / f"{name}.py").write_text(MINE.replace(old, new) if old else MINE + new)
+        return f"{name}:Mine"
+
+    return write
+
+
+def pendulum():
+    """Three observations, one action in [-2, 2]."""
+    return envs.probe("Pendulum-v1", {})
+
+
+def half_of(name, part="critic", **options):
+    """The half of a part."""
+    kind = algorithms.get(name)
+    return algorithms.make(part, kind, kind.Options(**options), pendulum(), "cpu", 1)
+
+
+def batch(size=4):
+    """What a critic's loss gets."""
+    return {"obs": torch.randn(size, 3), "reward": torch.randn(size)}
+
+
+def test_a_good_file_passes_and_trains(load):
+    """Nothing is said."""
+    name = load()
+    kind = algorithms.get(name)
+    algorithms.check(kind, kind.Options(), pendulum())
+    assert set(half_of(name).update(batch())) == {"critic_loss", "error"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("import torch\n", "import torch\ntorch.no\n", r"mine_\d+.py:4: AttributeError: .* 'no'"),
+        ("class Mine(", "class Other(", "has no class Mine"),
+        ("(Algorithm):", ":", "inherits spreeze_zmq.algorithms.Algorithm"),
+        ("def distribution", "def dist", "distribution must be defined"),
+        ("(frozen=True)", "", r"mine_\d+.py:9: TypeError: cannot inherit non-frozen"),
+        (
+            'option(8, "of the hidden layers", minimum=1)',
+            "8",
+            "option width needs a default and a line of help",
+        ),
+        (
+            "",
+            '    policy_fields = ("obs", "rewards")\n',
+            "policy_fields has 'rewards'; did you mean 'reward'",
+        ),
+        (
+            "",
+            '    critic_fields = ("obs", "log_prob")\n',
+            "a replay does not keep; Options that inherit Roll",
+        ),
+        (
+            "(ReplayOptions):",
+            "(RolloutOptions):\n        pass\n    act = print\n    class Rest:",
+            r"act\(\) of its own gives no log prob",
+        ),
+    ],
+)
+def test_a_class_that_cannot_be_an_algorithm_is_refused(load, old, new, message):
+    """As soon as it is read."""
+    with pytest.raises(InputError, match=message):
+        algorithms.get(load(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("self.options.width, 2", "self.options.with_, 2", r"networks: /.*py:\d+: AttributeError: .*'with_'"),
+        ("return Networks(", "return dict(", "returned an instance of dict, expected Networks"),
+        ('"policy": policy', '"policy": -1.0', "gives policy 'policy' as -1.0, expected a torch.nn.Module"),
+        ('"policy": policy', '"actor": policy', "no network 'policy' to act with, it has 'actor', 'value'"),
+        ('"value": value', '"act": value', "gives critic 'act', a name that is taken"),
+        ('"value": value', '"policy": value', "gives policy 'policy', a name that is taken"),
+        ('"value": value', '"value": torch.nn.ReLU()', "gives the critic part nothing to train"),
+        ("def policy_loss", "def other_loss", "without a policy_loss nobody trains that part"),
+        ("self.options.width, 2]", "1]", r"'policy', which acts, gives .*\(2, 1\).* expected shape \(2, 2\)"),
+        ("policy = nn.mlp([3", "policy = nn.mlp([7", "the network 'policy': RuntimeError: mat1 and mat2"),
+        ("return self.pi\n", "return None\n", r"distribution\(\) returned None, expected one of"),
+        (
+            "",
+            "    def act(self, obs, greedy):\n        return obs\n",
+            r"act gives .*\(2, 3\).*shape \(2, 1\)",
+        ),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(load, old, new, message):
+    """Before any process starts, by acting on zeros."""
+    kind = algorithms.get(load(old, new))
+    with pytest.raises(AlgorithmError, match=message):
+        algorithms.check(kind, kind.Options(), pendulum())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (".square().mean(), {", ".square(), {", r"returned a tensor of shape \(4,\), expected a scalar"),
+        ("return Loss(", "Loss(", "critic_loss returned None, expected a scalar"),
+        ("Loss(error.square()", "Loss(batch.reward", "does not depend on any network of the critic part"),
+        (
+            "batch.reward\n",
+            "batch.rewards\n",
+            r"py:\d+: AttributeError: a batch has no 'rewards'; did you mean",
+        ),
+        ('{"error": error.mean()}', '{"error": 1.0}', "gives the metric error as 1.0, expected a 0-d tensor"),
+        ('{"error": error.mean()}', '{"error": error}', r"metric error as a tensor of shape \(4,\)"),
+        ("priorities=error.abs()", "priorities=error.mean()", r"expected a tensor of shape \(4,\)"),
+        ("Loss(error.square()", "Loss((error / 0 * 0).square()", "critic_loss is nan at update 1"),
+        ("", "    def after_critic_step(self):\n        self.no\n", r"after_critic_step: /.*py:\d+: Attr"),
+    ],
+)
+def test_a_loss_that_cannot_be_trained_is_refused(load, old, new, message):
+    """At its first update, with the place in the file."""
+    half = half_of(load(old, new))
+    with pytest.raises(AlgorithmError, match=message):
+        half.update(batch())
+
+
+def test_errors_of_the_machine_are_nobodys_fault():
+    """They pass as they are: the next life may do better."""
+    for error in (MemoryError("no"), RuntimeError("CUDA error: gone"), WireError("shape", "of a message")):
+        with pytest.raises(type(error), match=str(error)), blaming(object(), "a loss"):
+            raise error
