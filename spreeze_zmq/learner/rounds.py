@@ -87,9 +87,14 @@ class RoundLearner(BaseLearner):
         return self.replay.complete and known < self.replay.newest_version
 
     @property
+    def lacks_turn(self) -> bool:
+        """Whether the other half's weights of the last round, which are read in turn, have not come yet."""
+        return self.others is not None and self.others.in_turn and self.lacks_others
+
+    @property
     def settled(self) -> bool:
         """Whether it has trained on all rounds of the run and, in turn, has the other half's last weights."""
-        if self.others is not None and self.others.in_turn and self.lacks_others:
+        if self.lacks_turn or self._due:
             return False
         return self.env_steps >= self.enough and not self.may_update and not self.replay.complete
 
@@ -171,9 +176,11 @@ class RoundLearner(BaseLearner):
 
     def publish_if_due(self) -> None:
         """Publish after each round; publish the same policy again if rollouts were dropped for their age."""
-        if not self.outbox.serve(wait=not self.may_update):
+        if not self.outbox.serve(wait=not self.may_update) or self.holds_policy:
             return
-        if self._due:
+        if self.policy is not None and not self.policy.published:
+            self.publish()
+        elif self._due:
             if self.policy is not None:
                 self.policy.versions.advance()
             self.publish()
@@ -182,8 +189,17 @@ class RoundLearner(BaseLearner):
         elif self._limits_due and not self.may_update:
             self.publish()
 
+    @property
+    def holds_policy(self) -> bool:
+        """Whether the policy waits for the critics of its round, as it does in order: they show that the
+        critic-learner has read the version before, which a late reader would pass over.
+        """
+        return self.policy is not None and self.lacks_turn
+
     def publish(self) -> None:
         """Send the critics to the actor-learner, or the policy to all its readers."""
+        if self.holds_policy:
+            return
         self._due = self._limits_due = False
         # Samples up to the round trained on: those of the next one may or may not have come by now.
         env_steps = self.half.env_steps
