@@ -24,7 +24,11 @@ ROADS = {
         *("--set", "algorithm.replay_capacity=4000"),
         *("--set", "balance.replay_ratio=4"),
     ),
-    "cartpole": ("--set", "algorithm.hidden_sizes=[32]"),
+    "cartpole": (
+        *("--set", "algorithm.hidden_sizes=[32]"),
+        *("--set", "algorithm.batch_size=64"),
+        *("--set", "algorithm.learning_rate=3e-4"),
+    ),
 }
 
 
