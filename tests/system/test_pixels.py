@@ -26,8 +26,9 @@ ROADS = {
     ),
     "cartpole": (
         *("--set", "algorithm.hidden_sizes=[32]"),
-        *("--set", "algorithm.batch_size=64"),
-        *("--set", "algorithm.learning_rate=3e-4"),
+        *("--set", "algorithm.batch_size=256"),
+        *("--set", "algorithm.gamma=0.98"),
+        *("--set", "algorithm.gae_lambda=0.8"),
     ),
 }
 
