@@ -24,7 +24,12 @@ ROADS = {
         *("--set", "algorithm.replay_capacity=4000"),
         *("--set", "balance.replay_ratio=4"),
     ),
-    "cartpole": ("--set", "algorithm.hidden_sizes=[32]"),
+    "cartpole": (
+        *("--set", "algorithm.hidden_sizes=[32]"),
+        *("--set", "algorithm.batch_size=256"),
+        *("--set", "algorithm.gamma=0.98"),
+        *("--set", "algorithm.gae_lambda=0.8"),
+    ),
 }
 
 
