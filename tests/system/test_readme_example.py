@@ -1,4 +1,4 @@
-"""The README's MuJoCo task, word for word, trains."""
+"""The MuJoCo task of the environments' README, word for word, trains."""
 
 import re
 import textwrap
@@ -9,7 +9,7 @@ import pytest
 
 from spreeze_zmq import envs
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(envs.__file__).parent / "README.md"
 
 
 def code_blocks(section):
