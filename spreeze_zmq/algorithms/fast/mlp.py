@@ -18,8 +18,8 @@ import torch
 from spreeze_zmq.algorithms.fast.activations import STORED, Activation, stored, takes_bias
 from spreeze_zmq.algorithms.fast.layers import Buffer, Layer, LayerNorm, Linear, Step, run
 from spreeze_zmq.algorithms.fast.layout import Layout, Pass, adding
+from spreeze_zmq.algorithms.fast.packing import LayerDescription, views
 from spreeze_zmq.algorithms.fast.scratch import LAYOUTS_KEPT, Scratch, Spares, turned
-from spreeze_zmq.algorithms.packing import LayerDescription, views
 
 
 class Mlp:

@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.fast import sac_networks as networks
+from spreeze_zmq.algorithms.fast.lazy_metrics import LazyMetrics
 from spreeze_zmq.algorithms.fast.mlp import Mlp
+from spreeze_zmq.algorithms.fast.packing import num_parameters
 from spreeze_zmq.algorithms.fast.sac_networks import cut
 from spreeze_zmq.algorithms.fast.scratch import Numbers, Scratch, Spares, ViewOf
 from spreeze_zmq.algorithms.fast.tanh_normal import Draw
 from spreeze_zmq.algorithms.interface import Environment
-from spreeze_zmq.algorithms.lazy_metrics import LazyMetrics
 from spreeze_zmq.algorithms.observations import RunningStatistics
-from spreeze_zmq.algorithms.packing import num_parameters
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.device import Staging, captured

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.fast.mlp import Mlp
+from spreeze_zmq.algorithms.fast.packing import LayerDescription, describe, initialize
 from spreeze_zmq.algorithms.fast.scratch import ViewOf
 from spreeze_zmq.algorithms.fast.tanh_normal import TanhNormal
 from spreeze_zmq.algorithms.fast.values import CategoricalValue, ScalarValue, Value
 from spreeze_zmq.algorithms.flat_adam import FlatAdam
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.observations import ObservationRows
-from spreeze_zmq.algorithms.packing import LayerDescription, describe, initialize
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.device import Staging
 from spreeze_zmq.errors import WireError

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from spreeze_zmq.algorithms.fast.mlp import Mlp
-from spreeze_zmq.algorithms.packing import describe, initialize, num_parameters
+from spreeze_zmq.algorithms.fast.packing import describe, initialize, num_parameters
 
 MODULES = {"relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 

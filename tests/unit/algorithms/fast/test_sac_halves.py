@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import linear, relu, softplus
 
 from spreeze_zmq.algorithms import fast
-from spreeze_zmq.algorithms.packing import num_parameters
+from spreeze_zmq.algorithms.fast.packing import num_parameters
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.errors import InputError, WireError
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from spreeze_zmq.algorithms.packing import describe, initialize, num_parameters, views
+from spreeze_zmq.algorithms.fast.packing import describe, initialize, num_parameters, views
 
 
 def test_first_weights_follow_the_seed():
