@@ -11,7 +11,6 @@ SpreezeError                exit code 1: the run failed
 ├── WireError               a message that was refused; the reader counts it and goes on
 ├── ChannelError            an endpoint that cannot be bound or reached
 ├── PeerTimeout             a wait ran past its deadline; names who waited for whom
-├── PeerLost                exit code 3: another process of its group is gone; it begins anew with that one
 └── ComponentFailed         a process of the run crashed more often than it may
 """
 
@@ -105,12 +104,6 @@ class PeerTimeout(SpreezeError):
 
     def __init__(self, waiter: str, peer: str, what: str, waited_s: float):
         super().__init__(f"{waiter} has waited {waited_s:.0f} s for {peer}: {what}")
-
-
-class PeerLost(SpreezeError):
-    """A process without which this one cannot go on is gone. It leaves too, to begin anew with the other."""
-
-    exit_code = 3
 
 
 class ComponentFailed(SpreezeError):

@@ -177,7 +177,7 @@ class ActorLearner(BaseLearner):
 def main(component: Component) -> None:
     """Learn from a replay or, on-policy, from rounds of rollouts."""
     learner = RoundLearner if component.plan.learning.on_policy else ActorLearner
-    learn(component, learner(component), component.restore_point)
+    learn(component, learner(component))
 
 
 if __name__ == "__main__":

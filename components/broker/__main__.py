@@ -123,7 +123,7 @@ class Broker:
     def on_exited(self, message: Message) -> None:
         """The launcher saw a process end."""
         self.record.lose(message.fields["name"], message.fields["how"])
-        self.record.restarts += message.fields["restarting"] and not message.fields.get("follows", False)
+        self.record.restarts += message.fields["restarting"]
         self.balancer.lose(message.fields["name"], self.now_s)
 
     def on_workers(self, message: Message) -> None:

@@ -1,7 +1,6 @@
 """Critic-learner: owns a replay, trains the critics at the stated replay ratio, and publishes them.
 
-Several train data-parallel, each with a shard of the replay; the first publishes. Where the algorithm has no
-actor-learner, the critics define the policy, and this learner publishes it.
+Where the algorithm has no actor-learner, the critics define the policy, and this learner publishes it.
 """
 
 import sys
@@ -23,8 +22,6 @@ from spreeze_zmq.learner import (
     RoundLearner,
     Staleness,
     learn,
-    seed_of,
-    updates_of,
 )
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, POLICY, SAMPLER, publisher_of_policy
 from spreeze_zmq.replay import transition_replay
@@ -36,10 +33,8 @@ class CriticLearner(BaseLearner):
 
     def __init__(self, component: Component) -> None:
         super().__init__(component)
-        self.is_first, self.seed = component.index == 0, seed_of(component)
         self.balance = self.plan.balance
         self.limits = CollectionLimits(self.plan)
-        self.outbox: Outbox | None = None
         self.own_policy: PolicyOutlet | None = None
         self.actors_policies: Weights | None = None
         if publisher_of_policy(self.plan.learning.learners) == component.role:
@@ -49,23 +44,18 @@ class CriticLearner(BaseLearner):
         else:
             in_order = self.balance.in_order
             self.policies = self.actors_policies = Weights(component.open(POLICY), in_turn=in_order)
-            if self.is_first:
-                self.outbox = Outbox(component.open(CRITIC), self.cadence, self.device)
+            self.outbox = Outbox(component.open(CRITIC), self.cadence, self.device)
         self.staleness = Staleness(self.balance.max_policy_lag, self.policies, self.cadence)
         self.intake = Intake(component, self.options.frame_stack, self.staleness.too_stale)
-        self.replay = transition_replay(component.environment, self.options, self.device, self.seed)
+        seed = self.plan.run.seed
+        self.replay = transition_replay(component.environment, self.options, self.device, seed)
         starts: int = self.options.learning_starts
         if self.balance.in_order and self.limits.schedule is not None:
             starts = self.limits.schedule.first_update_at
         self.gate = RatioGate(self.balance.replay_ratio, self.options.batch_size, starts, slack=0)
         self.batch = LiveBatch(component, self.half)
-        self.updates = updates_of(component, self.half, self.batch, self.cadence, self.device)
-        self.version = self.received = self.trained = self.trained_before = 0
-        self.updates_before = self.updates_published = 0
+        self.version = self.trained = self.updates_before = self.updates_published = 0
         component.figures["policy_lag"] = self.policy_lag
-        self.updates.join()
-        if not self.is_first:
-            self.half.reseed(self.seed)
 
     # --- what it may do
 
@@ -81,7 +71,7 @@ class CriticLearner(BaseLearner):
         """Whether a policy has come and the ratio allows another batch."""
         if self.policies.num_taken < self.policies_needed or self.stopping:
             return False
-        return self.gate.may_update and self.updates.may_begin
+        return self.gate.may_update
 
     @property
     def may_pull(self) -> bool:
@@ -99,19 +89,15 @@ class CriticLearner(BaseLearner):
     # --- what it does
 
     def wait(self) -> None:
-        """Wait for samples, a policy or the other critic-learners; not at all if an update may begin. A new
-        batch size is adopted here, between two updates.
+        """Wait for samples or a policy; not at all if an update may begin. A new batch size is adopted here,
+        between two updates.
         """
-        self.adopt_batch()
-        self.updates.attend(self.stopping)
+        if self.batch.adopt(self.batch.wanted):
+            self.gate.batch_size = self.batch.size
         policies, lacks_policy = self.actors_policies, self.policies.num_taken < self.policies_needed
         sources: list[Any] = [self.intake.puller] if self.may_pull else []
         if policies is not None and (not policies.in_turn or lacks_policy):
             sources.append(policies.subscriber)
-        if (owed := self.updates.waiting_for) and not self.has_work:
-            self.component.poll(sources)
-            self.component.wait_elsewhere(self.finish_update, charge="idle", waiting_for=owed)
-            return
         self.poll(sources, f"a policy from {ACTOR_LEARNER}" if lacks_policy else f"rollouts from {SAMPLER}")
 
     def take_weights(self) -> None:
@@ -125,9 +111,8 @@ class CriticLearner(BaseLearner):
         self.half.load_policy(message.arrays, extras)
         if policies.num_taken == 1:
             self.staleness.begin()
-            # After a restart from an older checkpoint the actor-learner knows better how many were received;
-            # of several critic-learners, the first counts them for all.
-            self.receive(max(0, int(extras.get("env_steps", 0)) - self.env_steps) if self.is_first else 0)
+            # After a restart from an older checkpoint the actor-learner knows better how many were received.
+            self.receive(max(0, int(extras.get("env_steps", 0)) - self.env_steps))
 
     def store(self, rollout: Rollout) -> None:
         """Add one rollout to the replay and count it for the ratio, the run and the lag."""
@@ -140,40 +125,21 @@ class CriticLearner(BaseLearner):
         self.staleness.add(rollout)
 
     def receive(self, transitions: int) -> None:
-        """Count transitions that this process has received."""
-        self.received += transitions
-        self.updates.receive(transitions)
+        """Count transitions that have been received."""
         self.count_env_steps(transitions)
         self.half.env_steps = self.env_steps
 
     def update(self) -> None:
-        """Take one critic update; with several critic-learners, begin it."""
-        self.metrics = self.updates.begin(self.replay.sample(self.gate.batch_size))
+        """Take one critic update."""
+        self.metrics = self.half.update(self.replay.sample(self.gate.batch_size))
         if self.replay.prioritized:
             self.replay.prioritize(self.half.priorities())
-        if not self.updates.waiting_for:
-            self.finish_update()
-
-    def finish_update(self) -> bool:
-        """Count the update under way if it is complete; returns whether it is."""
-        outcome = self.updates.finish()
-        if outcome is None:
-            return False
-        self.env_steps += outcome.received_by_others
-        if outcome.took_place:
-            self.gate.trained += self.gate.batch_size
-            self.trained += self.gate.batch_size
-            self.adopt_batch()
-        return True
-
-    def adopt_batch(self) -> None:
-        """Adopt the requested batch size; several critic-learners do so after the same update."""
-        if self.batch.adopt(self.updates.batch_size):
-            self.gate.batch_size = self.batch.size
+        self.gate.trained += self.gate.batch_size
+        self.trained += self.gate.batch_size
 
     def publish_if_due(self) -> None:
         """Publish by the clock or the count, at the end of the run, and when samplers wait for a limit."""
-        if self.outbox is None or not self.outbox.serve(wait=not self.may_update):
+        if not self.outbox.serve(wait=not self.may_update):
             return
         updates = self.half.num_updates - self.updates_before
         news = updates > self.updates_published
@@ -199,7 +165,7 @@ class CriticLearner(BaseLearner):
                 collect_until=self.limits.collect_until(taken, since_first),
                 wait=wait,
             )
-        elif self.outbox is not None:
+        else:
             fields: dict[str, Any] = {}
             if self.limits.by_position:
                 fields["taken"] = self.limits.published = self.intake.taken()
@@ -208,22 +174,18 @@ class CriticLearner(BaseLearner):
     # --- what it reports and keeps
 
     def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report. Of several critic-learners each counts its own part; the first
-        adds the counts before a restart, and the updates, which are the same for all.
-        """
-        counted: dict[str, float] = {"env_steps": self.received, "trained_transitions": self.trained}
+        """Cumulative figures of every report."""
+        counted: dict[str, float] = {"env_steps": self.env_steps, "trained_transitions": self.trained}
         if self.own_policy is not None:
             counted["policy_version"] = self.own_policy.versions.newest
-        return {**counted, "critic_updates": self.half.num_updates} if self.is_first else counted
+        return {**counted, "critic_updates": self.half.num_updates}
 
     def policy_lag(self) -> dict[str, float]:
         """Lag of the received transitions in versions; ``stale`` transitions were dropped."""
         return {**self.staleness.received.summary(), "stale": self.intake.stale_transitions}
 
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report; of several critic-learners, only the first has them."""
-        if not self.is_first:
-            return {}
+        """Momentary figures of every report."""
         return {
             "replay_ratio": self.gate.measured,
             "replay_size": len(self.replay),
@@ -234,8 +196,7 @@ class CriticLearner(BaseLearner):
 
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
-        trained = self.trained_before + self.updates.count * (self.trained - self.trained_before)
-        counters = {"version": self.version, "env_steps": self.env_steps, "trained": trained}
+        counters = {"version": self.version, "env_steps": self.env_steps, "trained": self.trained}
         counters["policy_version"] = self.policies.version
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
@@ -247,27 +208,19 @@ class CriticLearner(BaseLearner):
             self.gate.received = len(self.replay)
             self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
         self.half.load_state_dict(state["half"])
-        self.version, self.env_steps, trained = (
-            state["counters"][k] for k in ("version", "env_steps", "trained")
-        )
+        self.replay.set_random_state(state["replay"])
+        counters = state["counters"]
+        self.version, self.env_steps = counters["version"], counters["env_steps"]
+        self.trained = counters["trained"]
         if self.own_policy is not None:
-            self.own_policy.versions.restore(state["counters"]["policy_version"])
-        if self.is_first:
-            self.replay.set_random_state(state["replay"])
-            self.received, self.trained, self.trained_before = self.env_steps, trained, trained
-        else:
-            self.half.reseed(self.seed)
+            self.own_policy.versions.restore(counters["policy_version"])
         self.updates_before = self.half.num_updates
 
 
 def main(component: Component) -> None:
-    """Learn; at the end take the last update with the other critic-learners."""
-    if component.plan.learning.on_policy:
-        learn(component, RoundLearner(component), component.restore_point)
-        return
-    learner = CriticLearner(component)
-    learn(component, learner, learner.updates.restore_point)
-    learner.updates.leave(learner.finish_update)
+    """Learn from a replay or, on-policy, from rounds of rollouts."""
+    learner = RoundLearner if component.plan.learning.on_policy else CriticLearner
+    learn(component, learner(component))
 
 
 if __name__ == "__main__":

@@ -89,20 +89,13 @@ class AutogradHalf:
         self._after = getattr(self.algorithm, f"after_{part}_step")
         self.num_updates = 0
         self.env_steps = 0
-        self.reseed(seed)
+        torch.manual_seed(_stream(seed, NOISE[part]))
 
     # --- an update
 
     def update(self, batch: Any) -> Mapping[str, torch.Tensor]:
         """One gradient step on a :class:`spreeze_zmq.replay.Batch`, on observations, or on a part of what
         :meth:`prepare` gave; returns the loss's metrics.
-        """
-        metrics = self.backward(batch)
-        self.step()
-        return metrics
-
-    def backward(self, batch: Any) -> Mapping[str, torch.Tensor]:
-        """Fill ``gradient`` and move nothing.
 
         Raises:
             AlgorithmError: the loss is no finite scalar, or none that depends on what is trained.
@@ -113,7 +106,9 @@ class AutogradHalf:
         else:
             fields = dict(batch) if isinstance(batch, Mapping) else {"obs": batch}
         self._names = tuple(fields)
-        return self._launch(*fields.values())
+        metrics = self._launch(*fields.values())
+        self._step()
+        return metrics
 
     def _forward_and_backward(self, *tensors: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
         """The device's part of an update; must be capturable as a CUDA graph."""
@@ -167,7 +162,7 @@ class AutogradHalf:
             raise AlgorithmError(self.algorithm, f"{problem}; {hint}")
 
     @torch.no_grad()
-    def step(self) -> None:
+    def _step(self) -> None:
         """Move the parameters by the gradient, and do what follows a step."""
         self._adam.step()
         with blaming(self.algorithm, f"after_{self._part}_step"):
@@ -214,16 +209,6 @@ class AutogradHalf:
     def weights(self) -> torch.Tensor:
         """Flat float32: the acting network first, the part's other networks, then their buffers."""
         return self._own.flat
-
-    @property
-    def trained(self) -> torch.Tensor:
-        """The parameters that :meth:`step` moves; a part of ``weights``."""
-        return self._own.trained
-
-    @property
-    def gradient(self) -> torch.Tensor:
-        """Flat, of ``trained``."""
-        return self._own.gradient
 
     def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
         """Take a published policy. Raises WireError where it does not fit."""
@@ -275,10 +260,6 @@ class AutogradHalf:
         self.algorithm.options = dataclasses.replace(self.algorithm.options, **rates)
         self._adam.learning_rate = self.algorithm.options.learning_rate
         self._launch = captured(self._forward_and_backward, self._device)
-
-    def reseed(self, seed: int) -> None:
-        """Draw noise from another seed from here on."""
-        torch.manual_seed(_stream(seed, NOISE[self._part]))
 
     # --- checkpoints
 

@@ -98,28 +98,11 @@ class Half(Protocol):
 class CriticHalf(Half, Protocol):
     """The half that learns values."""
 
-    @property
-    def gradient(self) -> torch.Tensor:
-        """Flat float32 ``[P]``, as ``backward`` left it and ``step`` takes it; the half's own memory."""
-
-    @property
-    def trained(self) -> torch.Tensor:
-        """Flat float32 ``[P]`` on the device: the parameters that ``step`` moves."""
-
     def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
         """Take a published policy: the arrays and the ``extras`` of its message. Raises WireError."""
 
     def update(self, batch: Batch) -> Mapping[str, torch.Tensor]:
         """One gradient step; 0-d float32 metrics on the device, to be read before the next one."""
-
-    def backward(self, batch: Batch) -> Mapping[str, torch.Tensor]:
-        """The first half of ``update``: fill ``gradient`` and move nothing, so that it can be averaged."""
-
-    def step(self) -> None:
-        """The second half of ``update``: move by ``gradient``."""
-
-    def reseed(self, seed: int) -> None:
-        """Draw noise from another seed from here on; the weights stay."""
 
     def priorities(self) -> torch.Tensor:
         """``[B]``, how far the last update's transitions were from their targets; never negative."""

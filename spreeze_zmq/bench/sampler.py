@@ -178,7 +178,6 @@ def sampler_process(plan: Plan) -> ProcessSpec:
     component, folder = plan.components["sampler"], RunFolder(Path(plan.run_dir))
     return ProcessSpec(
         name="sampler-0",
-        role="sampler",
         command=(*component.command, str(folder.run_file), "0"),
         log_path=folder.logs / "sampler-0.log",
         environment=isolated.environment(),

@@ -34,10 +34,8 @@ ENDS: dict[str, tuple[type[Channel], bool]] = {
 }
 
 
-def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int, index: int = 0) -> Channel:
+def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> Channel:
     """Open one end of a channel of the plan: pull and pub bind, push and sub connect.
-
-    Where several processes pull, process ``index`` binds its own endpoint and each pusher connects to all.
 
     Raises:
         ChannelError: the channel has no endpoint yet, or the endpoint cannot be bound or connected to.
@@ -45,12 +43,8 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int, ind
     if plan.endpoint is None:
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
     kind, bind = ENDS[end]
-    endpoints = (plan.endpoint, *plan.more_endpoints)
-    if bind and not index < len(endpoints):
-        raise ChannelError(f"{sender} has no endpoint to bind: the plan has {len(endpoints)} of them")
     return kind(
-        endpoints[index] if bind else plan.endpoint,
-        more_endpoints=() if bind else plan.more_endpoints,
+        plan.endpoint,
         sender=sender,
         incarnation=incarnation,
         bind=bind,

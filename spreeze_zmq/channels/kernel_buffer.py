@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,14 +12,14 @@ from zmq.utils.monitor import recv_monitor_message
 
 
 class KernelBuffer:
-    """Sets SO_SNDBUF on each connection that a socket makes to one of the unix ``paths``.
+    """Sets SO_SNDBUF on each connection that a socket makes to the unix ``path``.
 
     A smaller buffer makes backpressure more exact: Linux's default of 208 KiB holds thirty rollouts of 7 KB
     between a sampler and a learner that takes none. Linux doubles ``num_bytes`` for its own bookkeeping.
     """
 
-    def __init__(self, connecting: zmq.Socket[bytes], paths: Iterable[Path], num_bytes: int) -> None:
-        self._paths, self._num_bytes = {str(path) for path in paths}, num_bytes
+    def __init__(self, connecting: zmq.Socket[bytes], path: Path, num_bytes: int) -> None:
+        self._path, self._num_bytes = str(path), num_bytes
         self._socket = connecting
         self._monitor = connecting.get_monitor_socket(zmq.Event.CONNECTED)
 
@@ -36,5 +35,5 @@ class KernelBuffer:
     def _apply(self, descriptor: int) -> None:
         # The connection may be closed by now and its descriptor reused: check the peer before setting.
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
-            if connection.family == socket.AF_UNIX and connection.getpeername() in self._paths:
+            if connection.family == socket.AF_UNIX and connection.getpeername() == self._path:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._num_bytes)

@@ -50,7 +50,6 @@ class Channel:
 
     Args:
         endpoint: ``ipc://PATH`` or, on loopback, ``tcp://HOST:PORT``.
-        more_endpoints: connected to as well; pushed messages go to all in turn, skipping full queues.
         sender: name of this process, stamped on every message that it sends.
         incarnation: which life of that process, stamped likewise.
         bind: this end binds the endpoint; else it connects, retrying until the other end exists.
@@ -76,7 +75,6 @@ class Channel:
         sender: str = "",
         incarnation: int = 0,
         bind: bool = False,
-        more_endpoints: Collection[str] = (),
         kinds: Collection[str] = (),
         high_water_mark: int = 1000,
         socket_buffer_bytes: int = 0,
@@ -88,7 +86,6 @@ class Channel:
         self.counts = Counts()
         self._next_log_s: dict[str, float] = {}
         path = _checked(endpoint)
-        paths = [path, *map(_checked, more_endpoints)]
         self._claim = Claim.take(path) if bind and path is not None else None
         self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(self._type)
         # The backend's own ``send``: pyzmq's wrapper takes as long again to check options that are not used.
@@ -98,13 +95,12 @@ class Channel:
         self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
         self._kernel_buffer: KernelBuffer | None = None
         if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
-            self._kernel_buffer = KernelBuffer(self.socket, filter(None, paths), socket_buffer_bytes)
+            self._kernel_buffer = KernelBuffer(self.socket, path, socket_buffer_bytes)
         try:
             if bind:
                 self.socket.bind(endpoint)
             else:
-                for other_end in (endpoint, *more_endpoints):
-                    self.socket.connect(other_end)
+                self.socket.connect(endpoint)
         except zmq.ZMQError as error:
             self.close()
             taken = "; another process has it" if error.errno == errno.EADDRINUSE else ""

@@ -88,9 +88,7 @@ class Component:
         """This end of a channel (a Publisher, Subscriber, Pusher or Puller), opened at the first call."""
         if channel not in self._channels:
             end = self.plan.components[self.role].channels[channel]
-            opened = channels.open_channel(
-                self.plan.channels[channel], end, self.name, self.incarnation, self.index
-            )
+            opened = channels.open_channel(self.plan.channels[channel], end, self.name, self.incarnation)
             self._channels[channel] = opened
             if isinstance(opened, channels.Publisher):
                 self._publishers.append(opened)
@@ -195,22 +193,6 @@ class Component:
         if waiting_for:
             self._note_wait("" if ready else waiting_for, began_s)
         return ready
-
-    def wait_elsewhere(self, wait: Callable[[], bool], *, charge: Charge, waiting_for: str) -> bool:
-        """Account for a wait on something that is no channel; returns the result of ``wait()``.
-
-        Args:
-            wait: returns whether it succeeded, within milliseconds: control and reports are not served in it.
-            charge: clock that the wait is charged to.
-            waiting_for: which peer owes what; logged and reported when successive waits fail for long.
-        """
-        began_s = time.monotonic()
-        self.clock_s["busy"] += began_s - self._awake_s
-        came = wait()
-        self._awake_s = time.monotonic()
-        self.clock_s[charge] += self._awake_s - began_s
-        self._note_wait("" if came else waiting_for, began_s)
-        return came
 
     def breathe(self) -> None:
         """Serve control and reports if a report is due; cheap enough to call often within long work."""

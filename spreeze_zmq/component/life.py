@@ -14,7 +14,7 @@ from spreeze_zmq import channels, topology
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.errors import InputError, PeerLost, SpreezeError
+from spreeze_zmq.errors import InputError, SpreezeError
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, settle
@@ -48,11 +48,6 @@ def run(role: str, main: Callable[[Component], None]) -> int:
     except InputError as error:
         print(f"{role}: {error}", file=sys.stderr)
         code = error.exit_code
-    except PeerLost as error:
-        assert component is not None
-        log.warning("%s", error)
-        component.close(str(error))
-        code = error.exit_code
     except Exception as error:
         log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
         if component is not None:
@@ -60,7 +55,7 @@ def run(role: str, main: Callable[[Component], None]) -> int:
         code = error.exit_code if isinstance(error, SpreezeError) else 1
     logging.shutdown()
     sys.stdout.flush()
-    # A regular exit of an interpreter with torch takes 0.3 s, and waits for any all-reduce under way.
+    # A regular exit of an interpreter with torch takes 0.3 s.
     os._exit(code)
 
 

@@ -146,7 +146,6 @@ class Launch:
         name = f"{role}-{index}"
         return ProcessSpec(
             name=name,
-            role=role,
             command=(*component.command, str(self.folder.run_file), str(index)),
             environment=KEEP_FREED_MEMORY if role in LEARNERS else {},
             log_path=self.folder.logs / f"{name}.log",
@@ -230,11 +229,7 @@ class Launch:
 
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""
-        if isinstance(event, Exited) and event.follows:
-            self.tell("exited", name=event.name, how=event.how, restarting=event.restarting, follows=True)
-            self.started_s[event.name] = time.monotonic()
-            self.view.note(f"{event.name}: left, to begin anew with the process that it has lost")
-        elif isinstance(event, Exited) and not event.expected:
+        if isinstance(event, Exited) and not event.expected:
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.started_s[event.name] = time.monotonic()
             if event.code == InputError.exit_code:
@@ -330,9 +325,8 @@ def input_fault(event: Exited) -> str:
 def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
     """The pinning of a plan's processes to physical cores, each given as its logical CPUs."""
     learners = {
-        f"{role}-{index}": plan.components[role].threads
+        f"{role}-0": plan.components[role].threads
         for role in plan.learning.learners
         if plan.components[role].launched
-        for index in range(plan.components[role].count.initial)
     }
     return pin(cores, learners, plan.balance.pin)

@@ -7,11 +7,9 @@ from spreeze_zmq.learner.live_batch import LiveBatch
 from spreeze_zmq.learner.loop import Learner, learn
 from spreeze_zmq.learner.policy_outlet import OwnPolicies, PolicyOutlet
 from spreeze_zmq.learner.publication import Cadence, Outbox, Record
-from spreeze_zmq.learner.ranks import Ranks
 from spreeze_zmq.learner.rounds import RoundLearner
 from spreeze_zmq.learner.setup import algorithm_of, prepare_device
 from spreeze_zmq.learner.staleness import KnownPolicies, Staleness
-from spreeze_zmq.learner.updates import seed_of, updates_of
 
 __all__ = [
     "BaseLearner",
@@ -24,13 +22,10 @@ __all__ = [
     "Outbox",
     "OwnPolicies",
     "PolicyOutlet",
-    "Ranks",
     "Record",
     "RoundLearner",
     "Staleness",
     "algorithm_of",
     "learn",
     "prepare_device",
-    "seed_of",
-    "updates_of",
 ]

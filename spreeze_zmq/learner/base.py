@@ -13,7 +13,6 @@ from spreeze_zmq.device import Work
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Outbox, Record
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, prepare_device
-from spreeze_zmq.learner.updates import share_of
 from spreeze_zmq.plan.roles import PART_OF, SAMPLER
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
@@ -23,7 +22,7 @@ class BaseLearner(ABC):
     """One half of an algorithm, with its rollouts in and its weights out.
 
     Attributes:
-        options: the algorithm's, this process's share of them where several critic-learners train together.
+        options: the algorithm's.
         half: the half of the algorithm that this learner trains.
         intake: the rollouts that it receives.
         cadence: when it publishes.
@@ -39,8 +38,7 @@ class BaseLearner(ABC):
     def __init__(self, component: Component) -> None:
         self.component, self.plan = component, component.plan
         self.device = prepare_device(component)
-        algorithm, options = algorithm_of(self.plan)
-        self.options = share_of(component, options)
+        algorithm, self.options = algorithm_of(self.plan)
         part, seed = PART_OF[component.role], self.plan.run.seed
         self.half: Any = algorithms.make(
             part, algorithm, self.options, component.environment, self.device, seed
@@ -52,8 +50,7 @@ class BaseLearner(ABC):
         self.env_steps = 0
         self.metrics: Mapping[str, Any] = {}
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.work.figures)
-        if component.index == 0:  # of several processes, the first publishes
-            component.figures["publication"] = self.cadence.figures
+        component.figures["publication"] = self.cadence.figures
 
     @property
     @abstractmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from spreeze_zmq.component.component import Component
@@ -11,7 +10,6 @@ from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.learner.vault import SavedReplay, Vault
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.run.checkpoint import Checkpoint
 
 
 class Learner(Protocol):
@@ -61,11 +59,9 @@ class Learner(Protocol):
         """Go on from :meth:`state`."""
 
 
-def learn(component: Component, learner: Learner, restore_point: Callable[[], Checkpoint | None]) -> None:
-    """One life of a learner, from what ``restore_point`` finds until it is told to stop; then whatever is
-    under way is taken in.
-    """
-    vault = Vault(component, learner.state, learner.replay, lambda: learner.settled, restore_point)
+def learn(component: Component, learner: Learner) -> None:
+    """Run a learner from its checkpoint, if there is one, until it is stopped; then drain its rollouts."""
+    vault = Vault(component, learner.state, learner.replay, lambda: learner.settled)
     if (state := vault.restore()) is not None:
         learner.restore(state)
     component.ready()

@@ -32,15 +32,12 @@ class SavedReplay(Protocol):
 class Vault:
     """Writes and restores this learner's part of checkpoints.
 
-    Of several critic-learners the first writes the state, which is the same for all, and each its own replay.
-
     Args:
         component: the learner.
         state: returns what ``torch.save`` writes and ``torch.load(weights_only=True)`` reads.
         replay: saved too if the topology asks for it (``save_replay``).
         settled: whether the learner has done all updates that the run's samples allow. In a run in order, the
             checkpoint at the last sample waits for that, so that every such run is saved at the same update.
-        restore_point: finds the checkpoint to restore.
     """
 
     def __init__(
@@ -49,16 +46,12 @@ class Vault:
         state: Callable[[], dict[str, Any]],
         replay: SavedReplay,
         settled: Callable[[], bool],
-        restore_point: Callable[[], Checkpoint | None],
     ) -> None:
         self.component = component
-        self.restore_point = restore_point
-        self.is_first = component.index == 0
         self.state = state
         self.replay = replay if component.plan.run.save_replay else None
         self.state_file = f"{component.role}.pt"
-        shard = component.role if self.is_first else component.name
-        self.replay_prefix = f"{shard}-replay-"
+        self.replay_prefix = f"{component.role}-replay-"
         self.settled = settled
         self._asked: Mapping[str, Any] | None = None
         component.on("checkpoint", self._on_request)
@@ -79,7 +72,7 @@ class Vault:
 
     def _save(self, name: str) -> None:
         folder = self.component.folder.checkpoints / name
-        files = [write_part(folder, self.state_file, self._write_state)] if self.is_first else []
+        files = [write_part(folder, self.state_file, self._write_state)]
         if self.replay is not None:
             folder.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(prefix=".replay-", dir=folder) as scratch:
@@ -100,7 +93,7 @@ class Vault:
         Raises:
             CheckpointError: the checkpoint's part cannot be read.
         """
-        checkpoint = self.restore_point()
+        checkpoint = self.component.restore_point()
         if checkpoint is None:
             return None
         path: Path = checkpoint.part(self.state_file)

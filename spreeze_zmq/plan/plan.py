@@ -13,7 +13,7 @@ from spreeze_zmq.errors import ChannelError, InputError
 from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES
 
 #: The version of run.json; programs refuse any other.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,8 @@ class ChannelPlan:
     """One channel of the run; for the fields not named here see ``plan.roles.ChannelSpec``.
 
     Attributes:
-        endpoint: of the process that binds it, the first of several; ``None`` until the plan is placed.
+        endpoint: of the process that binds it; ``None`` until the plan is placed.
         fields: the arrays of a rollout on an experience channel; empty on every other channel.
-        more_endpoints: those of the second and further processes that pull, by index.
     """
 
     pattern: str
@@ -156,7 +155,6 @@ class ChannelPlan:
     high_water_mark: int
     socket_buffer_bytes: int
     fields: tuple[str, ...] = ()
-    more_endpoints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -207,16 +205,8 @@ class Plan:
             path = socket_dir / name
             if channel.endpoint is None and len(bytes(path)) > MAX_IPC_BYTES:
                 raise ChannelError(f"{path}: a unix socket's path has at most {MAX_IPC_BYTES} bytes")
-            endpoint = channel.endpoint or f"ipc://{path}"
-            more = tuple(f"{endpoint}-{index}" for index in range(1, self.num_pullers(name)))
-            channels[name] = replace(channel, endpoint=endpoint, more_endpoints=more)
+            channels[name] = replace(channel, endpoint=channel.endpoint or f"ipc://{path}")
         return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)
-
-    def num_pullers(self, channel: str) -> int:
-        """Number of processes that bind an endpoint: every process of a pulling role, one publisher."""
-        binder = self.channels[channel].binds
-        pulls = self.components[binder].channels.get(channel) == "pull"
-        return self.components[binder].count.initial if pulls else 1
 
     def resuming(self, checkpoint: Path) -> Plan:
         """This plan, resumed from a run's folder or checkpoint."""

@@ -7,7 +7,7 @@ an error in any of them shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,8 +18,7 @@ from spreeze_zmq.rollout import Rollout
 class Receipt:
     """One learner's part of one stream (one incarnation of one sampler); all in transitions.
 
-    ``first`` and ``last`` are positions in the stream; all between them is received, refused or lost. Where
-    several learners pull from one channel, ``lost`` includes the transitions that the others received.
+    ``first`` and ``last`` are positions in the stream; all between them is received, refused or lost.
     """
 
     first: int
@@ -80,14 +79,11 @@ class SampleAccount:
         pushed: stream -> transitions pushed, as its sampler last reported.
         closed: streams whose sampler is gone.
         takers: learner incarnation -> stream -> receipt, oldest incarnation first.
-        shared: several learners pull from this channel at once, each a part of every stream. A gap in one's
-            receipts is then no loss, since another may have received it.
     """
 
     pushed: dict[str, int] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
     takers: dict[str, dict[str, Receipt]] = field(default_factory=dict)
-    shared: bool = False
 
     def report_pushed(self, stream: str, transitions: int) -> None:
         """Enter a sampler's count of the transitions that it pushed on this channel."""
@@ -107,15 +103,19 @@ class SampleAccount:
         """
         sums = Totals()
         for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
-            receipts = [streams[stream] for streams in self.takers.values() if stream in streams]
-            take = _taken_together if self.shared else _taken_in_turn
-            position, missing = take(receipts, sums)
+            position = 0
+            for receipt in (streams[stream] for streams in self.takers.values() if stream in streams):
+                # An earlier incarnation of the learner died with these, or without having reported them.
+                sums.dropped += receipt.first - position
+                sums.received += receipt.received
+                sums.dropped += receipt.refused + receipt.lost
+                position = receipt.last
             pushed = max(self.pushed.get(stream, 0), position)
             sums.produced += pushed
             if final and stream in self.closed:
-                sums.dropped += pushed - position + missing
+                sums.dropped += pushed - position
             else:
-                sums.in_flight += pushed - position + missing
+                sums.in_flight += pushed - position
         return sums
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,36 +125,7 @@ class SampleAccount:
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> SampleAccount:
         """Inverse of :meth:`to_dict`."""
-        account = cls(dict(state["pushed"]), set(state["closed"]), shared=state["shared"])
+        account = cls(dict(state["pushed"]), set(state["closed"]))
         for taker, streams in state["takers"].items():
             account.report_taken(taker, streams)
         return account
-
-
-def _taken_in_turn(receipts: Sequence[Receipt], sums: Totals) -> tuple[int, int]:
-    """Add successive learners' receipts of a stream to ``sums``.
-
-    Returns:
-        The position reached, and the transitions before it that may still arrive: none.
-    """
-    position = 0
-    for receipt in receipts:
-        # an earlier incarnation of the learner died with these, or without having reported them
-        sums.dropped += receipt.first - position
-        sums.received += receipt.received
-        sums.dropped += receipt.refused + receipt.lost
-        position = receipt.last
-    return position, 0
-
-
-def _taken_together(receipts: Sequence[Receipt], sums: Totals) -> tuple[int, int]:
-    """As :func:`_taken_in_turn`, for learners that share a stream: what none has received may still arrive.
-
-    A negative gap means counted twice; it is reported as 0, so that the account does not add up.
-    """
-    received = sum(receipt.received for receipt in receipts)
-    refused = sum(receipt.refused for receipt in receipts)
-    sums.received += received
-    sums.dropped += refused
-    position = max((receipt.last for receipt in receipts), default=0)
-    return position, max(0, position - received - refused)

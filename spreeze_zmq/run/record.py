@@ -36,11 +36,7 @@ class RunRecord:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.processes: dict[str, ProcessRecord] = {}
-        self.accounts = {
-            role: SampleAccount(shared=plan.components[role].count.initial > 1)
-            for role in plan.learning.learners
-        }
-        self.counters: dict[str, dict[str, float]] = {}
+        self.accounts = {role: SampleAccount() for role in plan.learning.learners}
         self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
         self.at_start: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
@@ -66,7 +62,6 @@ class RunRecord:
             process = self.processes[sender] = ProcessRecord(
                 fields["role"], incarnation, fields["pid"], now_s
             )
-            self._forget_gone(fields["role"])
         if "clock_s" in fields:
             process.take(fields, now_s)
             self._take_figures(sender, incarnation, fields, now_s)
@@ -124,16 +119,8 @@ class RunRecord:
         history = self.moves.get(f"{role}.{option}")
         return int(history[-1][1]) if history else None
 
-    def _forget_gone(self, role: str) -> None:
-        """Forget the counters of a role's gone processes: their successor resumes from a checkpoint, so what
-        they counted since is undone.
-        """
-        for name, process in self.processes.items():
-            if process.gone and process.role == role:
-                self.counters.pop(name, None)
-
     def _take_figures(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter the counters of a process; processes of one role count parts, and the run shows their sum."""
+        """Enter the figures of a process; those of a restarted learner count on from its checkpoint."""
         instance, role = f"{sender}/{incarnation}", fields["role"]
         for learner, transitions in fields.get("pushed", {}).items():
             if learner in self.accounts:
@@ -147,13 +134,9 @@ class RunRecord:
         if fields.get("device"):
             self.devices[sender] = fields["device"]
         self.gauges.update(fields["gauges"])
-        self.counters[sender] = fields["counters"]
-        parts = [counters for name, counters in self.counters.items() if self.processes[name].role == role]
-        if len(parts) < self.plan.components[role].count.minimum:
-            return  # some have not reported: the sum would be too small
         for name in COUNTS:
-            if any(name in part for part in parts):
-                self.counts[name] = sum(part.get(name, 0) for part in parts)
+            if name in fields["counters"]:
+                self.counts[name] = fields["counters"][name]
                 self.at_start.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
 

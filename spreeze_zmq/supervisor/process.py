@@ -28,7 +28,6 @@ class ProcessSpec:
 
     Attributes:
         name: ``ROLE-INDEX``, unique among the supervised.
-        role: its role in the topology.
         command: program and arguments.
         log_path: file that stdout and stderr are appended to.
         environment: variables added to the launcher's; they override ``threads``.
@@ -42,7 +41,6 @@ class ProcessSpec:
     """
 
     name: str
-    role: str
     command: tuple[str, ...]
     log_path: Path
     environment: Mapping[str, str] = field(default_factory=dict)

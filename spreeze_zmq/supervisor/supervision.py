@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from spreeze_zmq.errors import InputError, PeerLost
+from spreeze_zmq.errors import InputError
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
 from spreeze_zmq.supervisor.words import last_words
 
@@ -33,7 +33,6 @@ class Exited:
         words: its traceback or last lines; empty where it was expected.
         log_path: its whole log.
         lived_s: seconds from its start.
-        follows: it left because another process of its role crashed; both restart, one crash is counted.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Exited:
     words: str
     log_path: Path
     lived_s: float
-    follows: bool = False
 
     @property
     def how(self) -> str:
@@ -162,20 +160,15 @@ class Supervisor:
         """Events since the last call; also carries out restarts and kills that are due. Never waits."""
         events: list[Event] = []
         now_s = self._clock()
-        leavers: list[tuple[_Supervised, int]] = []
         for one in list(self._supervised.values()):
             if one.process is None:
                 events += self._restart(one) if now_s >= one.restart_at_s else []
-            elif (code := one.process.poll()) == PeerLost.exit_code:
-                leavers.append((one, code))  # after the crash that made it leave
-            elif code is not None:
+            elif (code := one.process.poll()) is not None:
                 events += self._on_exit(one, code, now_s)
             elif one.forget_at_s is not None and now_s >= one.forget_at_s:
                 events += self._on_exit(one, None, now_s)
             elif one.kill_at_s is not None and now_s >= one.kill_at_s and one.forget_at_s is None:
                 self._kill(one)
-        for one, code in leavers:
-            events += self._on_exit(one, code, now_s)
         return events
 
     def close(self) -> None:
@@ -216,29 +209,16 @@ class Supervisor:
     def _on_exit(self, one: _Supervised, code: int | None, now_s: float) -> list[Event]:
         spec = one.spec
         expected = one.stopping or code == 0
-        follows = not expected and code == PeerLost.exit_code and self._has_lost(one, now_s)
-        reason = "" if expected or follows else self._why_not_again(one, code, now_s)
+        reason = "" if expected else self._why_not_again(one, code, now_s)
         again = not expected and self._restarting and not reason
-        exited = _exited(one, code, now_s, expected=expected, restarting=again, follows=follows)
+        exited = _exited(one, code, now_s, expected=expected, restarting=again)
         if again:
-            one.delay_s = FIRST_DELAY_S
-            if not follows:
-                one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes_s), LONGEST_DELAY_S)
-                one.crashes_s.append(now_s)
+            one.delay_s = min(FIRST_DELAY_S * 2 ** len(one.crashes_s), LONGEST_DELAY_S)
+            one.crashes_s.append(now_s)
             one.process, one.restart_at_s = None, now_s + one.delay_s
             return [exited]
         del self._supervised[spec.name]
         return [exited] if expected or not self._restarting else [exited, GaveUp(spec.name, reason)]
-
-    def _has_lost(self, one: _Supervised, now_s: float) -> bool:
-        """Whether another process of its role crashed recently; else leaving is a crash of its own."""
-        others = [other for other in self._supervised.values() if other is not one]
-        return any(
-            now_s - crashed_s <= other.spec.restart_window_s
-            for other in others
-            if other.spec.role == one.spec.role
-            for crashed_s in other.crashes_s
-        )
 
     def _why_not_again(self, one: _Supervised, code: int | None, now_s: float) -> str:
         """Why a crashed process is not restarted; empty where it is. Forgets crashes before the window."""
@@ -272,9 +252,7 @@ def signal_name(number: int) -> str:
     return f"signal {number}"
 
 
-def _exited(
-    one: _Supervised, code: int | None, now_s: float, *, expected: bool, restarting: bool, follows: bool
-) -> Exited:
+def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool, restarting: bool) -> Exited:
     assert one.process is not None
     by_signal = -code if code is not None and code < 0 else None
     words = "" if expected else last_words(one.spec.log_path, one.process.log_start)
@@ -294,5 +272,4 @@ def _exited(
         words=words,
         log_path=one.spec.log_path,
         lived_s=now_s - one.started_s,
-        follows=follows,
     )

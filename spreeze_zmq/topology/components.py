@@ -35,7 +35,8 @@ from spreeze_zmq.topology.tables import read_table
 #: Roles of one process, and the reason as messages say it.
 SINGLE = {
     BROKER: "one broker keeps the books of a run",
-    ACTOR_LEARNER: "one trains the policy; several critic_learners can share its critics' training",
+    CRITIC_LEARNER: "one trains the critics; a larger algorithm.batch_size trains on more at once",
+    ACTOR_LEARNER: "one trains the policy; a larger algorithm.batch_size trains on more at once",
     EVALUATOR: "one evaluator names the best policy",
 }
 
@@ -130,10 +131,7 @@ def _other_owner(name: str, role: str) -> str:
 
 
 def _check_count(role: str, count: int | list[int] | str, key: Key, mistakes: Mistakes) -> None:
-    """Note a count that the role does not allow: some roles have one process, some a fixed number."""
-    if role == CRITIC_LEARNER and not isinstance(count, int):
-        problem = f"expected a fixed number of critic_learners, got {show(count)}"
-        mistakes.add((*key, "count"), problem, "they train as one, and none can come or go: write count = 2")
+    """Note a count that the role does not allow: some have one process."""
     if role in SINGLE and count not in ("auto", 1, [1, 1]):
         mistakes.add((*key, "count"), f"expected 1 process of {role}, got {show(count)}", SINGLE[role])
 

@@ -21,7 +21,7 @@ def graph(plan: Plan) -> str:
     lines += ["", "channels: who binds stands first; <== takes from, --> publishes to"]
     for name, channel in plan.channels.items():
         lines += ["", f"  {name}"]
-        lines += [f"    {line}" for line in _channel(name, channel, plan.num_pullers(name))]
+        lines += [f"    {line}" for line in _channel(name, channel)]
     return "\n".join(lines)
 
 
@@ -42,9 +42,8 @@ def _count(count: Count) -> str:
     return f"x {count.initial} ({count.minimum} to {count.maximum})"
 
 
-def _channel(name: str, channel: ChannelPlan, pullers: int) -> list[str]:
+def _channel(name: str, channel: ChannelPlan) -> list[str]:
     endpoint = channel.endpoint or f"ipc://SOCKETS/{name}"
-    endpoint += "".join(f" and -{index}" for index in range(1, pullers))
     queued = f"{channel.high_water_mark} messages queued at each end"
     carries = ", ".join(channel.kinds) + (f" of {', '.join(channel.fields)}" if channel.fields else "")
     return [

@@ -17,7 +17,6 @@ from spreeze_zmq.plan.option import show
 from spreeze_zmq.plan.plan import LearningPlan, Plan, RunPlan, StopPlan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
 from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
-from spreeze_zmq.topology.critic_learners import check_critic_learners
 from spreeze_zmq.topology.dial import resolve_balance
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
@@ -69,7 +68,6 @@ def load(
     learning = _learning(algorithm, options)
     components = component_plans(declared, learners, without, cores or available_cores())
     balance, components = resolve_balance(written, components, learning, mistakes)
-    check_critic_learners(components, channels, balance, mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)
     return Plan(

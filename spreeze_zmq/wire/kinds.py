@@ -234,7 +234,7 @@ KINDS: dict[str, KindSpec] = {
     ),
     "failure": KindSpec(_fields(name="text", summary="text", traceback="text")),
     "part": KindSpec(_fields(folder="text", part="map")),
-    "exited": KindSpec(_fields(("follows",), name="text", how="text", restarting="flag", follows="flag")),
+    "exited": KindSpec(_fields(name="text", how="text", restarting="flag")),
     "workers": KindSpec(_fields(role="text", count="count", reason="text")),
     "stop_request": KindSpec(_fields(reason="text")),
     "stopping": KindSpec(_fields(roles="names")),

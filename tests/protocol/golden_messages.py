@@ -67,7 +67,7 @@ _FIELDS = {
             "critic_learner.pt": {"name": "critic_learner.pt", "bytes": 1024, "crc32": 3735928559},
         },
     },
-    "exited": {"name": "sampler-1", "how": "was killed by SIGKILL", "restarting": True, "follows": False},
+    "exited": {"name": "sampler-1", "how": "was killed by SIGKILL", "restarting": True},
     "workers": {"role": "sampler", "count": 2, "reason": "as the topology says"},
     "stop_request": {"reason": "interrupted by the user"},
     "stopping": {"roles": ["sampler", "evaluator"]},

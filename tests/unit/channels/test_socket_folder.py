@@ -159,7 +159,6 @@ def test_closing_is_bounded_when_nobody_takes_what_was_sent(folder):
 
     class Placed:
         endpoint = folder.endpoint("report")
-        more_endpoints = ()
         kinds, high_water_mark, socket_buffer_bytes = plan.kinds, plan.high_water_mark, 0
 
     pusher = open_channel(Placed, "push", "sampler-0", 1)

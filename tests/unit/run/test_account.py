@@ -75,30 +75,6 @@ def test_a_double_count_shows():
     assert not account.totals().adds_up
 
 
-def test_what_one_of_two_learners_misses_the_other_has():
-    """Each sees holes; together there are none but what nobody has, which is lost only in the end."""
-    account, ranks = SampleAccount(shared=True), (Receipts(), Receipts())
-    for produced, rank, refused in ((10, 0, False), (20, 1, False), (40, 0, False), (50, 1, True)):
-        ranks[rank].take(rollout(produced), refused=refused)
-    for index, receipts in enumerate(ranks):
-        account.report_taken(f"critic_learner-{index}/7", receipts.to_dict())
-    account.report_pushed("sampler-0/1", 60)
-    assert account.totals() == Totals(produced=60, received=30, dropped=10, in_flight=20)
-    account.close("sampler-0/1")
-    assert account.totals(final=True) == Totals(produced=60, received=30, dropped=30, in_flight=0)
-    again = SampleAccount.from_dict(json.loads(json.dumps(account.to_dict())))
-    assert again.totals() == account.totals()
-
-
-def test_what_two_learners_both_count_shows():
-    """The same rollout in both receipts does not add up."""
-    account, receipts = SampleAccount(shared=True), Receipts()
-    receipts.take(rollout(10))
-    for index in range(2):
-        account.report_taken(f"critic_learner-{index}/7", receipts.to_dict())
-    assert not account.totals().adds_up
-
-
 def test_it_adds_up_over_random_losses_and_restarts():
     """Rollouts lost, refused, held by killed learners and left under way, over restarts of both ends."""
     rng = random.Random(3)

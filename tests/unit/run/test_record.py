@@ -177,44 +177,20 @@ def test_what_was_measured_for_the_plan_is_in_the_summary():
     assert run.summary("", 1.0, final=True)["auto"] == {"batch_size": {"chosen": 512}}
 
 
-def shares(run, env_steps, now_s, incarnation=1):
-    """Two critic-learners report their parts; the first one knows the updates."""
-    for index, received in enumerate(env_steps):
-        counters = {"env_steps": received, "trained_transitions": 8 * received}
-        if index == 0:
-            counters["critic_updates"] = 70
-        lag = {"p50": index, "p99": 4 - index, "max": 4, "stale": 10}
-        fields = report("critic_learner", counters=counters, policy_lag=lag)
-        run.take_report(f"critic_learner-{index}", incarnation, fields, now_s)
-
-
-def test_what_several_learners_count_is_summed():
-    """Env steps and trained transitions; updates are those of all. The lag is of whoever has it worst."""
-    run = record("components.critic_learner.count=2", "run.stop.env_steps=1000")
-    shares(run, (600, 300), 1.0)
-    figures = run.figures()
-    assert (figures["env_steps"], figures["critic_updates"], figures["trained_transitions"]) == (
-        900,
-        70,
-        7200,
-    )
-    assert figures["policy_lag"] == {"p50": 1, "p99": 4, "max": 4, "stale": 20, "bound": None}
-    assert run.stop_condition(1.0) == ""
-    shares(run, (650, 350), 2.0)
-    assert run.stop_condition(2.0) == "env_steps 1000 >= 1000"
-
-
-def test_a_new_life_of_several_learners_does_not_count_twice():
-    """The first one's new life counts for both old ones; until both have spoken the old sum stands."""
-    run = record("components.critic_learner.count=2")
-    shares(run, (600, 300), 1.0)
-    for index in range(2):
-        run.lose(f"critic_learner-{index}", "is gone")
+def test_a_new_life_of_the_critic_learner_counts_on_from_its_checkpoint():
+    """What its former life counted since the checkpoint is undone; the old figures stand until it reports."""
+    run = record("run.stop.env_steps=1000")
+    counters = {"env_steps": 900, "critic_updates": 70, "trained_transitions": 7200}
+    run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 1.0)
+    run.lose("critic_learner-0", "is gone")
+    assert (run.figures()["env_steps"], run.stop_condition(1.0)) == (900, "")
     counters = {"env_steps": 850, "critic_updates": 60, "trained_transitions": 6800}
     run.take_report("critic_learner-0", 2, report("critic_learner", counters=counters), 2.0)
-    assert run.figures()["env_steps"] == 900
-    counters = {"env_steps": 10, "trained_transitions": 80}
-    run.take_report("critic_learner-1", 2, report("critic_learner", counters=counters), 2.0)
-    assert run.figures()["env_steps"] == 860
-    run.lose("critic_learner-1", "done")
-    assert run.summary("", 3.0, final=True)["env_steps"] == 860
+    assert run.figures()["env_steps"] == 850
+    counters["env_steps"] = 1000
+    run.take_report("critic_learner-0", 2, report("critic_learner", counters=counters), 3.0)
+    assert run.stop_condition(3.0) == "env_steps 1000 >= 1000"
+    run.lose("critic_learner-0", "done")
+    summary = run.summary("", 3.0, final=True)
+    assert (summary["env_steps"], summary["critic_updates"]) == (1000, 60)
+    assert summary["trained_transitions"] == 6800

@@ -67,7 +67,7 @@ class FakeClock:
 @pytest.fixture
 def spec(tmp_path):
     """A process that sleeps."""
-    return ProcessSpec("sampler-0", "sampler", ("sleep", "60"), tmp_path / "logs" / "sampler-0.log")
+    return ProcessSpec("sampler-0", ("sleep", "60"), tmp_path / "logs" / "sampler-0.log")
 
 
 @pytest.fixture
@@ -144,32 +144,6 @@ def test_a_polite_process_stops_on_sigterm_and_is_not_restarted(supervisor, spec
     [exited] = events_until(supervisor, Exited)
     assert (exited.signal, exited.expected, exited.restarting) == (signal.SIGTERM, True, False)
     assert supervisor.names() == []
-
-
-def test_whoever_leaves_with_a_crashed_fellow_is_started_again_and_not_counted(supervisor, spec):
-    """Exit code 3 beside a crash of the same role follows it; alone it is a crash like any other."""
-    leaves = "exit 3"
-    fellow = replace(shell(spec, "kill -9 $$", max_restarts=5), name="learner-0", role="learner")
-    follower = replace(shell(spec, leaves, max_restarts=1), name="learner-1", role="learner")
-    supervisor.start(fellow)
-    [crashed] = events_until(supervisor, Exited)
-    assert (crashed.follows, crashed.restarting) == (False, True)
-    supervisor.start(follower)
-    followed = 0
-    while followed < 3:  # more often than its own crashes may be
-        left = [
-            event
-            for event in events_until(supervisor, Exited)
-            if isinstance(event, Exited) and event.name == "learner-1"
-        ]
-        assert all(event.follows and event.restarting for event in left)
-        followed += len(left)
-    supervisor.close()
-    alone = Supervisor()
-    alone.start(replace(follower, max_restarts=0))
-    events = events_until(alone, GaveUp)
-    assert [event.follows for event in events if isinstance(event, Exited)] == [False]
-    alone.close()
 
 
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(supervisor, spec):
@@ -429,7 +403,7 @@ from pathlib import Path
 from spreeze_zmq.supervisor import ProcessSpec, Supervisor
 folder = Path(sys.argv[1])
 def start(name, script, **changes):
-    supervisor.start(ProcessSpec(name, name, ("/bin/sh", "-c", script), folder / (name + ".log"), **changes))
+    supervisor.start(ProcessSpec(name, ("/bin/sh", "-c", script), folder / (name + ".log"), **changes))
 supervisor = Supervisor()
 start("sampler", f"sleep 60 & echo $$ $! >> {folder}/pids; wait")
 start("broker", f"trap 'sleep 0.3; echo done > {folder}/summary; exit' TERM; echo $$ >> {folder}/pids; "

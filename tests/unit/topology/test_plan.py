@@ -36,7 +36,7 @@ def test_a_plan_survives_its_file(plan, tmp_path):
 def test_the_file_has_the_documented_shape(plan):
     """Components in other languages read these keys."""
     values = json.loads(plan.to_json())
-    assert values["format"] == 1
+    assert values["format"] == 2
     assert set(values) == {
         *("format", "name", "topology_file", "run_dir", "socket_dir", "run", "environment", "algorithm"),
         *("learning", "balance", "components", "channels", "to_measure", "measured", "pinning"),
@@ -84,7 +84,7 @@ def test_a_socket_folder_too_deep_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda values: values.update(format=2), "not a run file of format 1: format is 2"),
+        (lambda values: values.update(format=1), "not a run file of format 2: format is 1"),
         (lambda values: values.pop("format"), "format is None"),
         (lambda values: values.pop("balance"), "run file: balance is missing"),
         (lambda values: values["run"].pop("seed"), "run file: run: seed is missing"),
