@@ -10,7 +10,7 @@ from spreeze_zmq.algorithms.options import (
     option,
     options_from,
 )
-from spreeze_zmq.algorithms.registry import batch_bytes, check, get, make, names
+from spreeze_zmq.algorithms.registry import batch_bytes, check, get, make, names, suited
 
 __all__ = [
     "Algorithm",
@@ -26,4 +26,5 @@ __all__ = [
     "names",
     "option",
     "options_from",
+    "suited",
 ]

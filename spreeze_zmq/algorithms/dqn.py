@@ -39,9 +39,9 @@ class DQN(Algorithm):
 
         learning_rate: float = option(5e-4, "Adam's step size", minimum=0.0, follows="sqrt")
         network: str = option(
-            "mlp",
-            "nature_cnn takes images [channels, height, width]",
-            choices=("mlp", "nature_cnn"),
+            "auto",
+            "nature_cnn takes images [channels, height, width]; auto is that for them, else mlp",
+            choices=("auto", "mlp", "nature_cnn"),
         )
         random_shift: int = option(
             0, "pixels that images are moved by at most, at random (DrQ, 2004.13649: 4)", minimum=0
@@ -98,7 +98,7 @@ class DQN(Algorithm):
                 f"random_shift = {options.random_shift} moves images, this environment's observations are "
                 f"{env.obs_dtype} of shape {list(shape)}"
             )
-        if options.network == "nature_cnn" and (len(shape) != 3 or min(shape[1:]) < LEAST_PIXELS):
+        if options.network == "nature_cnn" and not _fits_cnn(shape):
             raise InvalidEnvironment(
                 f'network = "nature_cnn" takes images [channels, height, width] of at least {LEAST_PIXELS} '
                 f"pixels each way, this environment's observations are {list(shape)}; resize or transpose "
@@ -115,7 +115,8 @@ class DQN(Algorithm):
         """From observations to ``num_atoms`` numbers of each action in turn."""
         options, shape, actions = self.options, self.env.obs_shape, self.env.action_sizes[0]
         outputs = options.num_atoms * (actions + options.dueling)
-        if options.network == "nature_cnn":
+        images = self.env.obs_dtype == "uint8" and _fits_cnn(shape)
+        if options.network == "nature_cnn" or (options.network == "auto" and images):
             network = nn.nature_cnn((shape[0], shape[1], shape[2]), outputs)
         else:
             sizes = (math.prod(shape), *options.hidden_sizes, outputs)
@@ -180,3 +181,8 @@ class DQN(Algorithm):
         epsilon = options.initial_epsilon + progress * (options.final_epsilon - options.initial_epsilon)
         atoms = (options.num_atoms, options.v_min, options.v_max)
         return EpsilonGreedy(self.env, epsilon, options.epsilon_spread, *atoms)
+
+
+def _fits_cnn(shape: tuple[int, ...]) -> bool:
+    """Whether observations, as networks see them, are images that the Nature network can take."""
+    return len(shape) == 3 and min(shape[1:]) >= LEAST_PIXELS

@@ -24,6 +24,22 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_SHIPPED))
 
 
+def suited(env: Environment) -> str:
+    """The shipped algorithm to take where the user names none: SAC where actions are bounded numbers, DQN for
+    one discrete action on images, which it has a network for, PPO for anything else.
+
+    Raises:
+        InvalidEnvironment: none can act there.
+    """
+    images = env.obs_dtype == "uint8" and len(env.obs_shape) > 1
+    for name in ("sac", "dqn", "ppo") if images else ("sac", "ppo"):
+        if _fits(get(name), env):
+            return name
+    raise InvalidEnvironment(
+        f"no shipped algorithm acts in {env.action_kind} action spaces such as this one's"
+    )
+
+
 def get(name: str) -> type[Algorithm]:
     """The algorithm called ``name``: a shipped one, or ``"my_package.my_module:MyAlgorithm"``.
 

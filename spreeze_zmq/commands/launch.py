@@ -1,16 +1,22 @@
-"""``spreeze-launch TOPOLOGY``: validate, start every process, supervise, show, and leave nothing behind."""
+"""``spreeze-launch TOPOLOGY``, or ``--env ID``: validate, start every process, supervise, show, clean up."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from spreeze_zmq import topology
+from spreeze_zmq import __version__, topology
 from spreeze_zmq.autoscale import sizing
-from spreeze_zmq.errors import CheckpointError, SpreezeError
+from spreeze_zmq.commands import table
+from spreeze_zmq.commands.arguments import Parser
+from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError
 from spreeze_zmq.launcher.launcher import Launch
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.status import StatusView
@@ -22,23 +28,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     try:
-        plan = topology.load(arguments.topology, arguments.set, without=arguments.without)
+        if arguments.list:
+            rows = [(found.name, found.env, found.algorithm, found.about) for found in topology.shipped()]
+            table.show(("topology", "environment", "algorithm", "what it is"), rows)
+            return 0
+        plan = _load(arguments)
         if arguments.graph:
             print(topology.graph(plan))
             return 0
         if arguments.check:
-            print(f"{arguments.topology}: nothing to mend")
+            print(f"{arguments.topology or arguments.env}: nothing to mend")
             return 0
-        if arguments.resume:
-            plan = plan.resuming(_checkpoint(Path(arguments.resume)).path)
-        view = StatusView()
-        plan = sizing.settle(plan, say=view.note)
-        folder = RunFolder.create(plan.name, arguments.run_dir)
-        launch = Launch(plan, folder, view)
-        try:
-            return launch.run()
-        finally:
-            launch.report_end()
+        return _launch(plan, arguments) if arguments.seeds is None else _launch_seeds(plan, arguments)
     except SpreezeError as error:
         print(f"spreeze-launch: {error}", file=sys.stderr)
         return error.exit_code
@@ -46,9 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("spreeze-launch", description=__doc__)
-    parser.add_argument("topology", metavar="TOPOLOGY", help="a .toml file, or the name of a shipped one")
+def _parser() -> Parser:
+    parser = Parser("spreeze-launch", description=__doc__)
+    parser.add_argument(
+        "topology", metavar="TOPOLOGY", nargs="?", help="a .toml file, or the name of a shipped one (--list)"
+    )
+    parser.add_argument("--env", metavar="ID", help="train in this environment, without a topology file")
+    parser.add_argument("--algorithm", metavar="NAME", help="instead of the topology's, or of the usual one")
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
     )
@@ -59,13 +64,78 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ROLE",
         help="do not start this role; its place is left free",
     )
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="N runs one after another, with seed, seed + 1 and so on"
+    )
     parser.add_argument("--check", action="store_true", help="validate only; start nothing")
     parser.add_argument("--graph", action="store_true", help="print processes and channels; start nothing")
     parser.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/NAME-TIME)")
     parser.add_argument(
         "--resume", metavar="RUN", help="go on from the last complete checkpoint of that run's folder"
     )
+    parser.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
+    parser.add_argument("--version", action="version", version=__version__)
     return parser
+
+
+def _load(arguments: argparse.Namespace, overrides: Sequence[str] = ()) -> Plan:
+    """The plan that the command line asks for.
+
+    Raises:
+        InputError: there is not one source of it, or it has mistakes.
+    """
+    if (arguments.topology is None) == (arguments.env is None):
+        got = "neither" if arguments.env is None else "both"
+        raise InputError(f"expected a TOPOLOGY or --env ID, got {got} (--list prints the shipped topologies)")
+    source: str | Mapping[str, Any] = arguments.topology or {"run": {"env": arguments.env}}
+    chosen = [f"run.algorithm={json.dumps(arguments.algorithm)}"] if arguments.algorithm else []
+    return topology.load(source, [*chosen, *arguments.set, *overrides], without=arguments.without)
+
+
+def _launch(plan: Plan, arguments: argparse.Namespace, folder: str | None = None) -> int:
+    """One run, to its end; returns its exit code."""
+    if arguments.resume:
+        plan = plan.resuming(_checkpoint(Path(arguments.resume)).path)
+    view = StatusView()
+    plan = sizing.settle(plan, say=view.note)
+    launch = Launch(plan, RunFolder.create(plan.name, folder or arguments.run_dir), view)
+    try:
+        return launch.run()
+    finally:
+        launch.report_end()
+
+
+def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
+    """Runs of ``--seeds`` seeds one after another until one is interrupted; returns the worst exit code."""
+    if arguments.seeds < 1 or arguments.resume:
+        raise InputError("--seeds N makes N new runs: N is at least 1, and --resume goes on with one alone")
+    parent = RunFolder.place(plan.name, arguments.run_dir)
+    codes, lines = [0], []
+    for seed in range(plan.run.seed, plan.run.seed + arguments.seeds):
+        folder = parent / f"seed-{seed}"
+        codes.append(_launch(_load(arguments, [f"run.seed={seed}"]), arguments, str(folder)))
+        summary = _summary(folder)
+        lines.append(f"seed {seed}: {_told(summary)}; {folder}")
+        if str(summary.get("exit_reason", "")).startswith("interrupted"):
+            break
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    print("\n".join(lines))
+    return max(codes)
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    path = RunFolder(folder).summary
+    summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return summary
+
+
+def _told(summary: Mapping[str, Any]) -> str:
+    """A run in a line."""
+    best = summary.get("best_return")
+    reached = "nothing evaluated" if best is None else f"best return {best:.1f}"
+    took = f"{summary.get('wall_s', 0.0):.1f} s, {summary.get('env_steps', 0):,} env steps"
+    return f"{reached} in {took} ({summary.get('exit_reason') or 'failed'})"
 
 
 def _checkpoint(run: Path) -> Checkpoint:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
 from spreeze_zmq import __version__
 from spreeze_zmq.bench import bench
-from spreeze_zmq.commands import evaluate, tune
+from spreeze_zmq.commands import evaluate, options, tune
+from spreeze_zmq.commands.arguments import Parser
 from spreeze_zmq.errors import SpreezeError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns its exit code, 2 for bad input."""
-    parser = argparse.ArgumentParser("spreeze", description=__doc__)
+    parser = Parser("spreeze", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module, text in (
         ("eval", evaluate, "play the best policy of a run again"),
+        ("options", options, "list every key of a topology"),
         ("tune", tune, "measure what this machine needs for a topology"),
         ("bench", bench, "this machine's limits beside what we reach"),
     ):

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.engines.envpool_batch import EnvPoolBatch, why_not
-from spreeze_zmq.envs.source import EnvironmentSource, find
+from spreeze_zmq.envs.engines.envpool_batch import EnvPoolBatch, may_have_meant, why_not
+from spreeze_zmq.envs.source import EnvironmentSource, find, near_registered
 from spreeze_zmq.envs.task import Task
 from spreeze_zmq.errors import InvalidEnvironment
 
@@ -79,7 +79,8 @@ def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Eng
         if backend != "auto" or ":" in env_id:
             raise
         if reason := why_not(env_id):
-            raise InvalidEnvironment(f"{error}; {reason}") from None
+            hint = f"; {reason}" if may_have_meant(env_id) and not near_registered(env_id) else ""
+            raise InvalidEnvironment(f"{error}{hint}") from None
         return Engine(env_id, kwargs, "envpool", "Gymnasium does not have it, EnvPool does")
     task, reason = source.native(kwargs)
     if backend == "auto":

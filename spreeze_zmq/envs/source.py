@@ -207,15 +207,20 @@ def _registered(env_id: str) -> EnvSpec:
     versions = _versions(env_id)
     if versions:
         return gymnasium.registry[versions[-1]]
-    matches = difflib.get_close_matches(env_id, list(gymnasium.registry), 8, 0.6)
-    near = [_latest_version(gymnasium.registry[match]) or match for match in matches]
-    near = [*_versions(env_id.rpartition("-v")[0])[-1:], *near]
-    near = list(dict.fromkeys(near))[:3]
+    near = near_registered(env_id)
     hint = f"did you mean {_listed(near, 'or')}?" if near else "gymnasium.pprint_registry() lists all"
     raise InvalidEnvironment(
         f"{env_id}: no such environment is registered ({hint}; one of your own is named 'module:id' or"
         " 'module:callable')"
     )
+
+
+def near_registered(env_id: str) -> list[str]:
+    """The newest versions of up to three registered environments with a name like this one."""
+    newest = {spec_id.rpartition("-v")[0] or spec_id: spec_id for spec_id in gymnasium.registry}
+    name = env_id.rpartition("-v")[0] or env_id
+    near = [newest[match] for match in difflib.get_close_matches(name, list(newest), 3, 0.6)]
+    return [_latest_version(gymnasium.registry[found]) or found for found in near]
 
 
 def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> str:

@@ -60,12 +60,12 @@ class RunFolder:
 
     @classmethod
     def create(cls, name: str, chosen: str | None = None) -> RunFolder:
-        """A new folder: ``chosen``, or ``runs/<name>-<time>`` below the current directory.
+        """Make a new folder at :meth:`place`.
 
         Raises:
             InputError: the chosen folder holds something already, or cannot be written.
         """
-        path = Path(chosen) if chosen else _unused(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        path = cls.place(name, chosen)
         try:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise InputError(
@@ -77,6 +77,11 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"run folder {path}: {error.strerror}; choose another with --run-dir") from error
         return cls(path.resolve())
+
+    @staticmethod
+    def place(name: str, chosen: str | None = None) -> Path:
+        """The path of a new folder: ``chosen``, or ``runs/<name>-<time>``, which does not exist."""
+        return Path(chosen) if chosen else _unused(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
 def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:

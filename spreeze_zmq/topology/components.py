@@ -27,9 +27,9 @@ from spreeze_zmq.topology.component_file import (
     read_component_file,
     shipped_components,
 )
+from spreeze_zmq.topology.hints import owner
 from spreeze_zmq.topology.mistakes import Key, Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import component_options
-from spreeze_zmq.topology.source import shipped_folder
 from spreeze_zmq.topology.tables import read_table
 
 #: Roles of one process, and the reason as messages say it.
@@ -93,7 +93,7 @@ def _read_component(role: str, table: Any, beside: Path, mistakes: Mistakes) -> 
             table = {name: value for name, value in table.items() if name in known}
         read_table(common, table, key, mistakes)
         return None
-    values = read_table((*common, *file.options), table, key, mistakes, lambda name: _other_owner(name, role))
+    values = read_table((*common, *file.options), table, key, mistakes, owner)
     own = {option.name: values.pop(option.name) for option in file.options}
     _check_count(role, values["count"], key, mistakes)
     _check_devices(file.options, own, key, mistakes)
@@ -116,18 +116,6 @@ def _read_program(role: str, use: str, beside: Path, key: Key, mistakes: Mistake
         mistakes.add((*key, "use"), problem, f"use it in [components.{file.role}]")
         return None
     return file
-
-
-def _other_owner(name: str, role: str) -> str:
-    """A hint that names the other shipped components with an option of this name; empty where none has it."""
-    others = [other for other in ROLES if other != role]
-    files = [read_component_file(shipped_folder("components") / other, Mistakes()) for other in others]
-    owners = [
-        f"components.{file.role}"
-        for file in files
-        if file and name in {option.name for option in file.options}
-    ]
-    return f"it is an option of {' and '.join(owners)}" if owners else ""
 
 
 def _check_count(role: str, count: int | list[int] | str, key: Key, mistakes: Mistakes) -> None:

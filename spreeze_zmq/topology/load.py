@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from spreeze_zmq.plan.plan import LearningPlan, Plan, RunPlan, StopPlan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
 from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.dial import resolve_balance
+from spreeze_zmq.topology.hints import owner
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
 from spreeze_zmq.topology.resolve import available_cores
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Mapping[str, Any],
     overrides: Iterable[str] = (),
     *,
     without: Collection[str] = (),
@@ -39,7 +41,8 @@ def load(
     """Read, validate and resolve a topology.
 
     Args:
-        source: a file, or the name of a shipped topology (``"pendulum"``, ``"launch/pendulum.toml"``).
+        source: a file, or the name of a shipped topology (``"pendulum"``, ``"launch/pendulum.toml"``), or the
+            tables themselves: ``{"run": {"env": "Pendulum-v1"}}``.
         overrides: as in ``"run.seed=2"``; the last one of a key wins; values are TOML or bare words.
         without: roles that the launcher does not start, because they are started by hand.
         cores: the cores that "auto" counts and threads divide; by default this machine's.
@@ -50,11 +53,13 @@ def load(
     read = read_source(source, overrides)
     mistakes = read.mistakes
     tables = _tables(read)
-    run = read_table(RUN, tables["run"], ("run",), mistakes, _owner)
-    written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, _owner)
+    run = read_table(RUN, tables["run"], ("run",), mistakes, owner)
+    written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, owner)
     make_importable(read.path.parent)
+    environment = _probe(run, mistakes)
+    run["algorithm"] = _chosen(run["algorithm"], tables["algorithm"], environment, mistakes)
     algorithm = _find_algorithm(run["algorithm"], mistakes)
-    values, options = _read_algorithm(algorithm, tables["algorithm"], mistakes)
+    values, options = _read_algorithm(algorithm, tables["algorithm"], run["algorithm"], mistakes)
     learners = _learners(algorithm)
     declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
@@ -62,9 +67,13 @@ def load(
     fields = {role: algorithm.fields_of(PART_OF[role], stack) for role in learners} if algorithm else {}
     channels = read_channels(tables["channels"], learners, fields, mistakes)
     name = _run_name(run["name"], read)
-    environment = _probe(run, algorithm, options, mistakes)
     if mistakes.found or environment is None or algorithm is None or options is None:
         raise TopologyError(read.shown, mistakes.found)
+    try:
+        algorithms.check(algorithm, options, environment)
+    except InvalidEnvironment as error:
+        mistakes.add(("run", "env"), str(error))
+        raise TopologyError(read.shown, mistakes.found) from None
     learning = _learning(algorithm, options)
     components = component_plans(declared, learners, without, cores or available_cores())
     balance, components = resolve_balance(written, components, learning, mistakes)
@@ -94,21 +103,36 @@ def make_importable(folder: Path) -> None:
 def _tables(read: Source) -> dict[str, Any]:
     for name in read.values:
         if name not in TABLES:
-            read.mistakes.add((name,), "unknown key", _owner(name) or suggestion(name, TABLES))
+            read.mistakes.add((name,), "unknown key", owner(name) or suggestion(name, TABLES))
     return {name: read.values.get(name, {}) for name in TABLES}
 
 
-def _owner(name: str) -> str:
-    """A hint for a key written in the wrong table; empty where no table has it."""
-    shipped = (algorithms.get(algorithm).Options for algorithm in algorithms.names())
-    named = [option for kind in shipped for option in dataclass_options(kind)]
-    for table, options in {"run": RUN, "balance": BALANCE, "algorithm": named}.items():
-        if any(option.name == name for option in options):
-            return f'did you mean "{table}.{name}"?'
-    return ""
+def _chosen(name: str, table: Any, environment: EnvironmentSpec | None, mistakes: Mistakes) -> str:
+    """The algorithm's name; where it is left open, of the one for the environment's spaces.
+
+    Without an environment it is one that has all keys of ``table``, so that its values are checked in the
+    same go; "" where there is none.
+    """
+    if name != "auto":
+        return name
+    if environment is None:
+        return next((kind for kind in ("sac", *algorithms.names()) if _has_all(kind, table)), "")
+    try:
+        return algorithms.suited(environment)
+    except InvalidEnvironment as error:
+        mistakes.add(("run", "env"), str(error))
+        return ""
+
+
+def _has_all(algorithm: str, table: Any) -> bool:
+    """Whether an algorithm has every key of an ``[algorithm]`` table."""
+    known = {option.name for option in dataclass_options(algorithms.get(algorithm).Options)}
+    return isinstance(table, Mapping) and known.issuperset(table)
 
 
 def _find_algorithm(name: str, mistakes: Mistakes) -> type[Algorithm] | None:
+    if not name:
+        return None
     known = algorithms.names()
     if name in known or ":" in name:
         try:
@@ -142,13 +166,14 @@ def _learning(algorithm: type[Algorithm], options: TrainingOptions) -> LearningP
 
 
 def _read_algorithm(
-    algorithm: type[Algorithm] | None, table: Any, mistakes: Mistakes
+    algorithm: type[Algorithm] | None, table: Any, name: str, mistakes: Mistakes
 ) -> tuple[dict[str, Any], TrainingOptions | None]:
     """``[algorithm]`` as a table and as the algorithm's options; None where it has mistakes."""
     if algorithm is None:
         return {}, None
     before = len(mistakes.found)
-    values = read_table(dataclass_options(algorithm.Options), table, ("algorithm",), mistakes, _owner)
+    hint = partial(owner, algorithm=name if name in algorithms.names() else "")
+    values = read_table(dataclass_options(algorithm.Options), table, ("algorithm",), mistakes, hint)
     if len(mistakes.found) == before:
         try:
             return values, algorithms.options_from(algorithm.Options, values)
@@ -165,28 +190,19 @@ def _run_name(name: str | None, read: Source) -> str:
     return name or re.sub(r"[^A-Za-z0-9._-]", "_", read.path.stem)
 
 
-def _probe(
-    run: Mapping[str, Any],
-    algorithm: type[Algorithm] | None,
-    options: TrainingOptions | None,
-    mistakes: Mistakes,
-) -> EnvironmentSpec | None:
+def _probe(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | None:
     """Make the environment once, so that a wrong one is found before any process starts."""
     if run["env"] is None:
         return None
     try:
-        spec = envs.probe(run["env"], run["env_kwargs"], run["randomize"])
-        if algorithm is not None and options is not None and not mistakes.found:
-            algorithms.check(algorithm, options, spec)
+        return envs.probe(run["env"], run["env_kwargs"], run["randomize"])
     except InvalidRandomization as error:
         for name, problem, hint in error.mistakes:
             parts = (name,) if name in run["randomize"] else name.split(".")
             mistakes.add(("run", "randomize", *parts), problem, hint)
-        return None
     except InvalidEnvironment as error:
         mistakes.add(("run", "env"), str(error))
-        return None
-    return spec
+    return None
 
 
 def _run_plan(run: Mapping[str, Any]) -> RunPlan:

@@ -29,7 +29,12 @@ RUN = (
     Option("env", "str", required=True, help='a Gymnasium id, or "module:Id-v0" or "module:callable"'),
     Option("env_kwargs", "table", {}, help="keyword arguments of the environment"),
     Option("randomize", "table", {}, help="ranges of model parameters, drawn at each reset of a sampler's"),
-    Option("algorithm", "str", "sac", help="the algorithm's name"),
+    Option(
+        "algorithm",
+        "str",
+        "auto",
+        help='a shipped one or "my_module:MyAlgorithm"; auto goes by the action and observation spaces',
+    ),
     Option("seed", "int", 0, minimum=0, maximum=2**32 - 1, help="the seed from which all others are drawn"),
     Option("stop", "table", {}, options=STOP, help="when to stop, whichever comes first; never without it"),
     Option("name", "str", help="what the run's folder is named after; the topology file's name by default"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,8 @@ class Source:
     """The values of a topology with overrides applied, unchecked.
 
     Attributes:
-        path: the file, absolute.
-        shown: the file's name in messages.
+        path: the file, absolute; of values without a file, ``ENV.toml`` in the current directory.
+        shown: the file's name, or the environment's, in messages.
         values: the nested tables.
         mistakes: the collector, with the place of each key; it holds malformed overrides already.
     """
@@ -49,20 +52,55 @@ def shipped_topologies() -> list[str]:
     return sorted(path.stem for path in shipped_folder("launch").glob("*.toml"))
 
 
-def read_source(source: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Source:
-    """Read a topology by path or bare name and apply the overrides (``"run.seed=2"``).
+@dataclass(frozen=True)
+class Shipped:
+    """A topology that comes with the package; ``about`` is the sentence at its head."""
+
+    name: str
+    env: str
+    algorithm: str
+    about: str
+
+
+def shipped() -> list[Shipped]:
+    """The topologies that come with the package, as their files describe themselves."""
+    found = []
+    for name in shipped_topologies():
+        text = (shipped_folder("launch") / f"{name}.toml").read_text(encoding="utf-8")
+        run = tomllib.loads(text)["run"]
+        head = takewhile(lambda line: line.startswith("#"), text.splitlines())
+        about = " ".join(line.lstrip("# ") for line in head)
+        found.append(Shipped(name, run["env"], run.get("algorithm", "auto"), about))
+    return found
+
+
+def read_source(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
+    """Read a topology by path or bare name, or take its tables, and apply the overrides (``"run.seed=2"``).
 
     Raises:
         TopologyError: the file cannot be read or is no TOML.
     """
-    shown = os.fspath(source)
-    path = _find(shown)
-    text = read_text(path, shown)
-    values = parse_toml(text, shown)
+    lines: Mapping[Key, int] = {}
+    if isinstance(source, Mapping):
+        values = deepcopy(dict(source))
+        shown = _env_of(values)
+        path = Path(re.sub(r"[^A-Za-z0-9._-]", "_", shown.rpartition(":")[2]) + ".toml")
+    else:
+        shown = os.fspath(source)
+        path = _find(shown)
+        text = read_text(path, shown)
+        values, lines = parse_toml(text, shown), lines_of(text)
     mistakes = Mistakes()
     overridden = frozenset(filter(None, [_apply(values, override, mistakes) for override in overrides]))
-    mistakes.places = Places(path.name, lines_of(text), overridden)
+    mistakes.places = Places(path.name, lines, overridden)
     return Source(path.absolute(), shown, values, mistakes)
+
+
+def _env_of(values: Mapping[str, Any]) -> str:
+    """The environment of a topology's tables, which names a topology that has no file."""
+    run = values.get("run")
+    env = run.get("env") if isinstance(run, Mapping) else None
+    return env if isinstance(env, str) and env else "topology"
 
 
 def read_text(path: Path, shown: str) -> str:

@@ -37,16 +37,19 @@ def read_table(
             hint = elsewhere(name) or did_you_mean(name, by_name) or suggestion(name, by_name)
             mistakes.add((*key, name), "unknown key", hint)
             continue
-        values[name] = _read_value(by_name[name], value, (*key, name), mistakes)
+        values[name] = _read_value(by_name[name], value, (*key, name), mistakes, elsewhere)
     for option in options:
         if option.required and option.name not in table:
             mistakes.add((*key, option.name), f"missing; expected {option.expected}", option.help)
     return values
 
 
-def _read_value(option: Option, value: Any, key: Key, mistakes: Mistakes) -> Any:
+def _read_value(
+    option: Option, value: Any, key: Key, mistakes: Mistakes, elsewhere: Callable[[str], str]
+) -> Any:
     if option.options:
-        return {k: v for k, v in read_table(option.options, value, key, mistakes).items() if v is not None}
+        table = read_table(option.options, value, key, mistakes, elsewhere)
+        return {name: given for name, given in table.items() if given is not None}
     try:
         return check(option, value)
     except Unfit as unfit:

@@ -53,7 +53,7 @@ BAD = {
     "endpoint too long": (GOOD + f'[channels.policy]\nendpoint = "ipc:///tmp/{"x" * 120}"\n', ["107"]),
     "not TOML": ("[run\nenv = 1\n", ["line 1"]),
     "negative ratio": (GOOD + "[balance]\nreplay_ratio = -8\n", ["replay_ratio"]),
-    "discrete actions for SAC": ('[run]\nenv = "CartPole-v1"\n', ["discrete", "box"]),
+    "discrete actions for SAC": ('[run]\nenv = "CartPole-v1"\nalgorithm = "sac"\n', ["discrete", "box"]),
     "stop that never can be": (GOOD + "stop = { minuts = 5 }\n", ["minuts", "minutes"]),
     "many at once": (
         '[run]\nenv = "Pendulm-v1"\nsede = 1\n[balance]\nreplay_ratio = 0\n[components.samplr]\n',

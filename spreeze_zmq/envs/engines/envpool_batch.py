@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from spreeze_zmq.envs.batched import BatchedEnv, Step
 from spreeze_zmq.errors import InvalidEnvironment
 
+#: What the names of EnvPool's Atari games look like.
+_ATARI = re.compile(r"[A-Z][A-Za-z]+-v5")
 HOW_TO_INSTALL = "pip install 'spreeze_zmq[envpool]'"
 _OWN_ARGUMENTS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "base_path")
 
@@ -198,5 +201,18 @@ def why_not(env_id: str) -> str:
     if env_id in names:
         space = envpool.make_spec(env_id).observation_space
         return "" if isinstance(space, Box) else f"EnvPool gives its observations as a {type(space).__name__}"
-    near = difflib.get_close_matches(env_id, names, 3, 0.6)
+    near = _near(env_id)
     return f"EnvPool has no {env_id}" + (f" (did you mean {' or '.join(near)}?)" if near else "")
+
+
+def may_have_meant(env_id: str) -> bool:
+    """Whether an unknown name may stand for one of EnvPool's: it is near one, or looks like an Atari game."""
+    if find_spec("envpool") is None:
+        return _ATARI.fullmatch(env_id) is not None
+    return bool(_near(env_id, 0.75))
+
+
+def _near(env_id: str, cutoff: float = 0.6) -> list[str]:
+    import envpool
+
+    return difflib.get_close_matches(env_id, envpool.list_all_envs(), 3, cutoff)

@@ -106,3 +106,22 @@ def test_an_environment_that_no_policy_can_act_in_is_refused(changes, message):
     for part in PARTS:
         with pytest.raises(InvalidEnvironment, match=message):
             algorithms.make(part, sac, sac.Options(), environment(**changes), "cpu", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        ("sac", {"action_kind": "box", "action_shape": (2,), "action_low": [-1, -1], "action_high": [1, 1]}),
+        ("ppo", {"action_kind": "box", "action_shape": (2,)}),
+        ("ppo", {"action_kind": "discrete", "action_sizes": (3,)}),
+        ("ppo", {"action_kind": "multi_discrete", "action_shape": (2,), "action_sizes": (3, 2)}),
+        (
+            "dqn",
+            {"obs_shape": (84, 84), "obs_dtype": "uint8", "action_kind": "discrete", "action_sizes": (3,)},
+        ),
+    ],
+)
+def test_the_spaces_choose_an_algorithm_that_can_act_there(name, spec):
+    """Where the user names none."""
+    env = EnvironmentSpec(**{"id": "Own-v0", "kwargs": {}, "obs_shape": (4,), "obs_dtype": "float32", **spec})
+    assert algorithms.suited(env) == name

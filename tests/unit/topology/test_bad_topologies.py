@@ -17,7 +17,7 @@ TOPOLOGIES = {
     "key_outside_its_table": ("seed = 1\n" + RUN, ["bad.toml:1 seed: unknown key", '"run.seed"']),
     "option_of_another_component": (
         RUN + "[components.evaluator]\nenvs = 4",
-        ["bad.toml:4 components.evaluator.envs: unknown key", "an option of components.sampler"],
+        ["bad.toml:4 components.evaluator.envs: unknown key", 'did you mean "components.sampler.envs"?'],
     ),
     "option_without_owner": (
         RUN + "[components.broker]\nfrobnicate = 4",
@@ -64,7 +64,7 @@ TOPOLOGIES = {
     "unknown_environment": ('[run]\nenv = "Pendulun-v1"', ["bad.toml:2 run.env", "Pendulum-v1"]),
     "missing_module": ('[run]\nenv = "no_such_module:Reach-v0"', ["bad.toml:2 run.env", "no_such_module"]),
     "discrete_actions": (
-        '[run]\nenv = "CartPole-v1"',
+        '[run]\nenv = "CartPole-v1"\nalgorithm = "sac"',
         ["bad.toml:2 run.env", "SAC acts in box", "is discrete", "algorithm = 'dqn' or 'ppo' could"],
     ),
     "argument_of_no_environment": (RUN + "env_kwargs = { gravity = 3.0 }", ["run.env", "gravity"]),

@@ -1,0 +1,38 @@
+"""The parser of all commands: a mistake on the command line is one line, which says how to mend it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NoReturn
+
+from spreeze_zmq import topology
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.topology.mistakes import did_you_mean
+
+
+class Parser(argparse.ArgumentParser):
+    """An ``ArgumentParser`` whose errors are one line each; options are not abbreviated."""
+
+    def __init__(self, prog: str | None = None, **named: Any):
+        super().__init__(prog, **named)
+        self.allow_abbrev = False
+
+    def error(self, message: str) -> NoReturn:
+        """End the program with one line and the exit code of bad input."""
+        self.exit(InputError.exit_code, f"{self.prog}: {message} ({self.prog} --help lists all)\n")
+
+    def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
+        """As the base has it, but an unknown option is an error, with a hint at what it may have meant."""
+        parsed, unknown = super().parse_known_args(*arguments, **named)
+        flags = [word for word in unknown if word.startswith("-")] or unknown
+        if flags:
+            flag = flags[0].partition("=")[0]
+            self.exit(InputError.exit_code, f"{self.prog}: {flag}: unknown argument{self._hint(flag)}\n")
+        return parsed, unknown
+
+    def _hint(self, flag: str) -> str:
+        near = did_you_mean(flag, self._option_string_actions)
+        key = topology.setting(flag) if flag.startswith("--") else ""
+        if key and "--set" in self._option_string_actions:
+            return f"; write --set {key}=VALUE"
+        return f"; {near}" if near else f" ({self.prog} --help lists all)"
