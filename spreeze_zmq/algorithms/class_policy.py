@@ -50,6 +50,12 @@ class ClassPolicy:
         description: ``options``, ``environment``, ``observation`` and ``distribution`` are read.
         arrays: ``parameters`` of the acting part, bounds and normaliser.
 
+    Attributes:
+        algorithm: with its acting part's modules as attributes.
+        modules: the same, by name.
+        network: what acts, from rows to what the distribution takes.
+        acts_by_itself: whether the algorithm's ``act`` gives the actions, and no distribution.
+
     Raises:
         ValueError: they do not fit the class.
     """
@@ -66,17 +72,17 @@ class ClassPolicy:
 
         self._torch = torch
         env = EnvironmentSpec.from_dict(description["environment"])
-        self._algorithm = kind(options_from(kind.Options, description["options"]), env)
-        networks = self._algorithm.networks()
+        self.algorithm = kind(options_from(kind.Options, description["options"]), env)
+        networks = self.algorithm.networks()
         part = networks.policy if networks.acting in networks.policy else networks.critic
         for name, module in part.items():
-            setattr(self._algorithm, name, module.eval())
+            setattr(self.algorithm, name, module.eval().requires_grad_(False))
         FlatNetworks(part, networks.acting, trained=False).load(arrays["parameters"], "a policy")
-        self._network = part[networks.acting]
+        self.modules, self.network = part, part[networks.acting]
         self._rows = ObservationScaling(description["observation"], arrays)
-        num_outputs = self._algorithm.distribution().num_outputs
+        num_outputs = self.algorithm.distribution().num_outputs
         self._head = make_head(description["distribution"], arrays, num_outputs)
-        self._by_itself = kind.acts_by_itself()
+        self.acts_by_itself = kind.acts_by_itself()
 
     def uniform(self, num: int, rng: np.random.Generator) -> Drawn | None:
         """``num`` uniformly random actions and their log densities; None where there are none."""
@@ -86,7 +92,7 @@ class ClassPolicy:
         self, output: NDArray[Any], rng: np.random.Generator, place: Floats | None, log_prob: bool
     ) -> Drawn:
         """An action for each of the observations ``output`` ``[N, *obs_shape]``, and its log density."""
-        if self._by_itself:
+        if self.acts_by_itself:
             if log_prob:
                 raise ValueError("an algorithm with an act() of its own gives no log probabilities")
             return self._own_action(output, greedy=False), None
@@ -94,7 +100,7 @@ class ClassPolicy:
 
     def mode(self, output: NDArray[Any]) -> Actions:
         """The deterministic action for each of the observations ``output``."""
-        if self._by_itself:
+        if self.acts_by_itself:
             return self._own_action(output, greedy=True)
         return self._head.mode(self._outputs(output))
 
@@ -104,10 +110,10 @@ class ClassPolicy:
 
     def _outputs(self, obs: NDArray[Any]) -> Floats:
         with self._torch.inference_mode():
-            outputs: Floats = self._network(self._torch.from_numpy(self._rows(obs))).numpy()
+            outputs: Floats = self.network(self._torch.from_numpy(self._rows(obs))).numpy()
         return outputs
 
     def _own_action(self, obs: NDArray[Any], *, greedy: bool) -> Actions:
         with self._torch.inference_mode():
-            action: Actions = self._algorithm.act(self._torch.from_numpy(self._rows(obs)), greedy).numpy()
+            action: Actions = self.algorithm.act(self._torch.from_numpy(self._rows(obs)), greedy).numpy()
         return action

@@ -14,6 +14,9 @@ from spreeze_zmq.policy.head import Actor
 #: arrays, and gives what acts; its ``output`` are the observations ``[N, *obs_shape]`` as they come.
 ClassLoader = Callable[[Mapping[str, Any], Mapping[str, NDArray[np.float32]]], Actor]
 
+#: Modules of this process that the user has said to trust, by :meth:`Policy.load`.
+trusted: set[str] = set()
+
 _loaders: list[ClassLoader] = []
 
 

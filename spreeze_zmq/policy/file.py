@@ -15,6 +15,8 @@ from spreeze_zmq.errors import InputError
 
 #: What a policy file says it is; the number goes up when older readers would misread it.
 FILE_FORMAT = "spreeze_zmq.policy.1"
+#: The name of the best policy's file in a run's folder.
+POLICY_FILE = "policy.safetensors"
 _FIELDS = ("description", "version", "extras")
 
 

@@ -34,14 +34,14 @@ class FrameStack:
 
     def begin(self, obs: NDArray[Any]) -> None:
         """An episode begins in every environment with ``obs`` ``[N, *obs_shape]``."""
-        frames = self._in_order(obs)
+        frames = self.in_order(obs)
         self._frames = np.repeat(frames[:, None], self.stack, 1) if self.stack > 1 else frames[:, None]
 
     def add(self, obs: NDArray[Any], ended: NDArray[np.bool_]) -> None:
         """Take what a step gave: ``obs`` ``[N, *obs_shape]`` follows, or begins the next episode where the
         last one has ``ended`` ``[N]``.
         """
-        frames = self._in_order(obs)
+        frames = self.in_order(obs)
         if self.stack == 1:
             self._frames = frames[:, None]
             return
@@ -59,5 +59,6 @@ class FrameStack:
         before = np.moveaxis(self._frames[:, :-1], 1, 0)
         return np.array(np.moveaxis(before, -3, -1) if self._channels_last else before, order="C")
 
-    def _in_order(self, obs: NDArray[Any]) -> NDArray[Any]:
+    def in_order(self, obs: NDArray[Any]) -> NDArray[Any]:
+        """Observations ``[..., *obs_shape]`` with the channels of images first; may be a view."""
         return channels_first(obs) if self._channels_last else obs

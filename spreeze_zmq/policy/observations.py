@@ -19,6 +19,14 @@ Floats = NDArray[np.float32]
 class ObservationScaling:
     """Observations of any shape and dtype, or stacks of them, to float32 rows, normalised where the
     description asks for it.
+
+    Attributes:
+        shape: of one observation of the environment.
+        size: numbers in a row.
+        normalize: whether rows are normalised.
+        clip: normalised numbers stay within -clip to clip.
+        mean: ``[size]``, subtracted.
+        std: ``[size]``, divided by.
     """
 
     def __init__(self, about: Mapping[str, Any], arrays: Mapping[str, Floats]):
@@ -26,12 +34,12 @@ class ObservationScaling:
         stack = FrameStack.described(about).stack
         self.size = stack * math.prod(self.shape)
         self._takes = "observations" if stack == 1 else f"stacks of {stack} observations"
-        self._normalize = bool(about["normalize"])
-        if self._normalize:
-            self._clip = np.float32(number(about, "clip"))
-            self._mean = arrays["observation_mean"].reshape(self.size)
-            self._std = arrays["observation_std"].reshape(self.size)
-            if not (self._std > 0).all():
+        self.normalize = bool(about["normalize"])
+        if self.normalize:
+            self.clip = np.float32(number(about, "clip"))
+            self.mean = arrays["observation_mean"].reshape(self.size)
+            self.std = arrays["observation_std"].reshape(self.size)
+            if not (self.std > 0).all():
                 raise ValueError("observation_std must be positive")
 
     def __call__(self, obs: NDArray[Any]) -> Floats:
@@ -47,9 +55,9 @@ class ObservationScaling:
                 f"the policy takes {self._takes} of shape {list(self.shape)}, they are {list(obs.shape[1:])}",
             )
         rows = obs.reshape(len(obs), self.size)
-        if not self._normalize:
+        if not self.normalize:
             return rows.astype(np.float32, copy=False)
-        scaled: Floats = np.subtract(rows, self._mean, dtype=np.float32)
-        scaled /= self._std
-        np.clip(scaled, -self._clip, self._clip, out=scaled)
+        scaled: Floats = np.subtract(rows, self.mean, dtype=np.float32)
+        scaled /= self.std
+        np.clip(scaled, -self.clip, self.clip, out=scaled)
         return scaled

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InputError, WireError
-from spreeze_zmq.policy.classes import load_class, module_of
-from spreeze_zmq.policy.file import read_file, write_file
+from spreeze_zmq.policy.classes import load_class, module_of, trusted
+from spreeze_zmq.policy.description import counts
+from spreeze_zmq.policy.file import POLICY_FILE, read_file, write_file
 from spreeze_zmq.policy.frame_stack import FrameStack
 from spreeze_zmq.policy.head import Actions, Actor, Drawn
 from spreeze_zmq.policy.heads import make_head
@@ -26,7 +27,11 @@ _ARRAYS = ("parameters", "action_low", "action_high", "observation_mean", "obser
 
 
 class Policy:
-    """Acts in a batch of environments.
+    """Acts in one environment or in a batch of them.
+
+    >>> policy = Policy.load("runs/pendulum-20260101-120000")
+    >>> action = policy(obs)                    # deterministic, as the environment's step takes it
+    >>> action, _ = policy.act(obs[None], rng)  # drawn from its distribution, for a batch
 
     Args:
         fields: of a policy message: ``version``, ``description`` and ``extras`` are read.
@@ -35,6 +40,9 @@ class Policy:
 
     Attributes:
         version: counts publications; 0 acts uniformly at random.
+        description: its observations, layers and distribution, or its class, as PROTOCOL.md says.
+        arrays: float32: parameters, bounds and normaliser, as PROTOCOL.md says.
+        actor: turns the network's output, or of a class the observations, into actions.
         extras: numbers that travelled with it, such as the temperature.
         metadata: words that came with the file, empty for a message.
 
@@ -53,19 +61,19 @@ class Policy:
             self.version = int(fields["version"])
             self.description: dict[str, Any] = dict(fields["description"])
             self.extras: dict[str, float] = dict(fields.get("extras", {}))
-            self._arrays = {name: _floats(name, arrays[name]) for name in _ARRAYS if name in arrays}
+            self.arrays = {name: _floats(name, arrays[name]) for name in _ARRAYS if name in arrays}
             self._observation: ObservationScaling | None = None
             self.frame_stack()
             if module_of(self.description) is not None:
-                self._actor: Actor = load_class(self.description, self._arrays)
+                self.actor: Actor = load_class(self.description, self.arrays)
             else:
-                self._observation = ObservationScaling(self.description["observation"], self._arrays)
+                self._observation = ObservationScaling(self.description["observation"], self.arrays)
                 layers = self.description["layers"]
                 self._network = _network(
-                    read_layers(layers, self._arrays["parameters"], self._observation.size)
+                    read_layers(layers, self.arrays["parameters"], self._observation.size)
                 )
                 distribution = self.description["distribution"]
-                self._actor = make_head(distribution, self._arrays, self._network.num_outputs)
+                self.actor = make_head(distribution, self.arrays, self._network.num_outputs)
         except KeyError as error:
             raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -75,6 +83,46 @@ class Policy:
     def from_message(cls, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The policy of a policy message. Raises WireError ``bad_policy``."""
         return cls(fields, arrays)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """What it acts on: one observation of the environment, or ``[stack, *obs_shape]``, oldest first, as
+        ``gymnasium.wrappers.FrameStackObservation(env, stack, padding_type="reset")`` gives them.
+
+        Raises:
+            WireError: ``bad_policy``, where its description names none.
+        """
+        try:
+            shape = counts(self.description["observation"], "shape")
+        except (KeyError, ValueError) as error:
+            raise WireError("bad_policy", f"it does not say what it observes: {error}") from error
+        stack = self.frame_stack().stack
+        return shape if stack == 1 else (stack, *shape)
+
+    def __call__(self, obs: Any) -> Any:
+        """The deterministic action for one observation, or for each of a batch.
+
+        Args:
+            obs: ``[*observation_shape]`` or ``[N, *observation_shape]``, of any number type; Dict and Tuple
+                observations flattened by ``gymnasium.spaces.flatten``.
+
+        Returns:
+            What ``env.step`` takes: of a box float32 ``[*action_shape]`` within its bounds, else int64 (a
+            single number for a Discrete space), counted from 0; for a batch with ``[N]`` before it.
+
+        Raises:
+            InputError: observations of another shape.
+        """
+        obs, shape = np.asarray(obs), self.observation_shape
+        if obs.shape == shape:
+            return self(obs[None])[0]
+        if obs.shape[1:] != shape:
+            batch = "(N, " + ", ".join(map(str, shape)) + ")"
+            raise InputError(
+                f"the policy takes observations of shape {shape}, or a batch {batch}, got {obs.shape}"
+            )
+        frames = self.frame_stack().in_order(obs)
+        return self.env_action(self.mode(frames))
 
     def frame_stack(self) -> FrameStack:
         """An empty stack of observations as it takes them, to be held beside a batch of environments."""
@@ -105,11 +153,11 @@ class Policy:
             WireError: ``bad_policy``, where the observations are of another size, or a density is wanted of a
                 policy that has none.
         """
-        uniform = self._actor.uniform(len(obs), rng) if self.version == 0 else None
+        uniform = self.actor.uniform(len(obs), rng) if self.version == 0 else None
         if uniform is not None:
             return uniform if log_prob else (uniform[0], None)
         try:
-            return self._actor.draw(self._output(obs), rng, place, log_prob)
+            return self.actor.draw(self._output(obs), rng, place, log_prob)
         except ValueError as error:
             raise WireError("bad_policy", str(error)) from error
 
@@ -117,11 +165,11 @@ class Policy:
         """The deterministic action for each of ``obs``, within the bounds; the network's own at version 0
         too. Raises WireError as :meth:`act`.
         """
-        return self._actor.mode(self._output(obs))
+        return self.actor.mode(self._output(obs))
 
     def env_action(self, action: Actions) -> Actions:
         """What an environment is given for actions of :meth:`act`: a box's clipped to its bounds."""
-        return self._actor.env_action(action)
+        return self.actor.env_action(action)
 
     def _output(self, obs: NDArray[Any]) -> NDArray[Any]:
         return obs if self._observation is None else self._network(self._observation(obs))
@@ -132,14 +180,14 @@ class Policy:
         ``metadata`` comes back on ``load``.
         """
         fields = {"description": self.description, "version": self.version, "extras": self.extras}
-        write_file(Path(path), fields, self._arrays, metadata)
+        write_file(Path(path), fields, self.arrays, metadata)
 
     @classmethod
     def load(cls, path: Path | str, trust: Collection[str] = ()) -> Self:
         """Read a file that ``save`` wrote.
 
         Args:
-            path: of the file.
+            path: of the file, or of the folder of a run, whose best policy is read.
             trust: modules whose classes may be loaded: a file that names another one is refused, since to
                 import it is to run it.
 
@@ -147,6 +195,11 @@ class Policy:
             InputError: there is no such file, it holds no policy of this format, or it names a class of a
                 module that is not trusted.
         """
+        path = Path(path)
+        if path.is_dir():
+            path = path / POLICY_FILE
+            if not path.exists():
+                raise InputError(f"{path.parent} has no {POLICY_FILE}: no policy was evaluated in that run")
         fields, arrays, metadata = read_file(path)
         try:
             module = module_of(fields["description"])
@@ -155,6 +208,8 @@ class Policy:
                     f"{path} names a class of the module {module!r}, whose code would run: give --trust "
                     f"{module} if you know where the file comes from"
                 )
+            if module is not None:
+                trusted.add(module)
             return cls(fields, arrays, metadata)
         except (TypeError, ValueError, WireError) as error:
             raise InputError(f"{path} holds no whole policy: {error}") from error

@@ -38,15 +38,18 @@ class TorchNetwork:
         self.num_outputs = layers[-1].num_outputs
         self._steps = [_step(layer) for layer in layers]
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[N, inputs]`` to ``[N, num_outputs]``, traceable for any ``N``."""
+        for step in self._steps:
+            x = step(x)
+        return x
+
     def __call__(self, rows: Floats) -> Floats:
         """``[N, inputs]`` to ``[N, num_outputs]``; the rows stay as they are."""
         if not rows.flags.writeable:
             rows = rows.copy()  # torch warns of memory that it must not write to
         with torch.inference_mode():
-            x = torch.from_numpy(rows)
-            for step in self._steps:
-                x = step(x)
-            result: Floats = x.numpy()
+            result: Floats = self.forward(torch.from_numpy(rows)).numpy()
         return result
 
 
@@ -70,19 +73,19 @@ def _conv2d(layer: Layer, weights: list[torch.Tensor]) -> Step:
     weight, bias = weights
 
     def step(x: torch.Tensor) -> torch.Tensor:
-        images = x.reshape(len(x), *layer.image)
+        images = x.reshape(-1, *layer.image)
         return functional.conv2d(images, weight, bias, layer.stride).flatten(1)
 
     return step
 
 
 def _append(layer: Layer, weights: list[torch.Tensor]) -> Step:
-    return lambda x: torch.cat([x, weights[0].expand(len(x), -1)], 1)
+    return lambda x: torch.cat([x, weights[0].expand(x.shape[0], -1)], 1)
 
 
 def _dueling(layer: Layer, weights: list[torch.Tensor]) -> Step:
     def step(x: torch.Tensor) -> torch.Tensor:
-        parts = x.reshape(len(x), 1 + layer.actions, layer.atoms)
+        parts = x.reshape(-1, 1 + layer.actions, layer.atoms)
         value, advantage = parts[:, :1], parts[:, 1:]
         return (value + advantage - advantage.mean(1, keepdim=True)).flatten(1)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from spreeze_zmq.channels import SocketFolder
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.policy.file import POLICY_FILE
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class RunFolder:
     @property
     def best_policy(self) -> Path:
         """The best evaluated policy, with everything needed to act."""
-        return self.path / "policy.safetensors"
+        return self.path / POLICY_FILE
 
     @classmethod
     def create(cls, name: str, chosen: str | None = None) -> RunFolder:

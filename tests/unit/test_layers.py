@@ -15,7 +15,7 @@ LAYERS = (
     {"device", "metrics"},
     {"wire", "envs", "replay", "policy", "balance", "nn"},
     {"algorithms"},
-    {"plan"},
+    {"plan", "export"},
     {"topology", "channels", "status"},
     {"run", "autoscale"},
     {"component", "supervisor"},
@@ -75,7 +75,10 @@ def test_imports_point_strictly_down(path):
     ("dependency", "rooms"),
     [
         ("zmq", {"channels", "bench"}),
-        ("torch", {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "commands"}),
+        (
+            "torch",
+            {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "commands", "export"},
+        ),
         ("gymnasium", {"envs"}),
         ("mujoco", {"envs", "bench"}),
         ("tensorboard", {"metrics"}),

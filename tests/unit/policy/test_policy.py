@@ -1,6 +1,8 @@
 """The numpy policy against torch, its draws, its files and what it refuses."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -272,3 +274,71 @@ def test_what_the_learners_exchange_is_passed_over(tmp_path):
     assert np.array_equal(policy.mode(observations(4)), expected)
     policy.save(tmp_path / "policy.safetensors", {})
     assert set(read_file(tmp_path / "policy.safetensors")[1]) == set(arrays)
+
+
+def test_one_observation_or_a_batch(tmp_path):
+    """``policy(obs)`` gives what the environment's step takes; a run's folder holds its best policy."""
+    fields, arrays, _ = make_message()
+    Policy.from_message(fields, arrays).save(tmp_path / "policy.safetensors", {})
+    policy = Policy.load(tmp_path)
+    obs = observations(5)
+    np.testing.assert_allclose(policy(obs), policy.mode(obs))
+    assert policy(obs[0]).shape == (2,)
+    np.testing.assert_allclose(policy(obs[0].tolist()), policy.mode(obs[:1])[0])
+    with pytest.raises(InputError, match=r"shape \(3,\), or a batch \(N, 3\), got \(4,\)"):
+        policy(np.zeros(4))
+    with pytest.raises(InputError, match=r"has no policy\.safetensors: no policy was evaluated in that run"):
+        Policy.load(tmp_path.parent)
+
+
+def test_a_stack_is_taken_as_gymnasium_stacks_frames():
+    """``FrameStackObservation`` with the first frame repeated gives what the policy's own stack holds."""
+    import gymnasium
+
+    size = 2 * 12
+    description = {
+        "observation": {"shape": [4, 2, 3], "normalize": True, "clip": 10.0, "stack": 2},
+        "layers": [{"kind": "linear", "in": 2 * size, "out": 5}],
+        "distribution": {"kind": "categorical", "sizes": [5]},
+    }
+    description["observation"]["channels_last"] = True
+    arrays = {
+        "parameters": np.random.default_rng(0).standard_normal(5 * 2 * size + 5).astype(np.float32),
+        "observation_mean": np.full(2 * size, 127.5, np.float32),
+        "observation_std": np.full(2 * size, 127.5, np.float32),
+    }
+    policy = Policy({"version": 1, "description": description}, arrays)
+
+    class Pictures(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 255, (4, 2, 3), np.uint8)
+        action_space = gymnasium.spaces.Discrete(5)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    Pictures.observation_space.seed(1)
+    env = gymnasium.wrappers.FrameStackObservation(Pictures(), 2, padding_type="reset")
+    assert policy.observation_shape == env.observation_space.shape
+    obs, _ = env.reset()
+    frames = policy.frame_stack()
+    frames.begin(obs[-1:])
+    actions = []
+    for _ in range(20):
+        actions.append(policy(obs))
+        assert actions[-1] == policy.mode(frames.seen)[0] == policy(obs[None])[0]
+        obs, *_ = env.step(actions[-1])
+        frames.add(obs[-1:], np.array([False]))
+    assert len(set(actions)) > 1
+
+
+def test_the_package_imports_nothing_until_it_is_used():
+    """And a policy of linear layers costs no torch."""
+    code = (
+        "import sys, spreeze_zmq; assert not {'numpy', 'zmq', 'torch'} & set(sys.modules);"
+        "from spreeze_zmq import Policy; assert Policy.load; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -140,7 +140,7 @@ def test_the_value_of_atoms_is_their_expectation():
     output = [50.0, 0.0, 0.0, 0.0, -50.0, math.log(3.0), 0.0, 50.0, 0.0]
     policy = giving(output, about)
     assert policy.mode(rows(1)).tolist() == [1]
-    values = policy._actor.values(np.array([output], np.float32))
+    values = policy.actor.values(np.array([output], np.float32))
     np.testing.assert_allclose(values, [[-2.0, 1.0, 0.0]], atol=1e-5)
     support = torch.linspace(-2.0, 2.0, 3)
     expected = (torch.tensor(output).reshape(3, 3).softmax(1) * support).sum(1)

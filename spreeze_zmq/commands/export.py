@@ -1,0 +1,36 @@
+"""``spreeze export RUN``: the best policy of a run as ONNX or TorchScript, to use without this package."""
+
+from __future__ import annotations
+
+import argparse
+
+from spreeze_zmq.commands.evaluate import add_run_arguments
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.run.saved import SavedPolicy
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_run_arguments(parser)
+    parser.add_argument("--onnx", metavar="FILE", help="write ONNX; input 'obs', output 'action'")
+    parser.add_argument("--torchscript", metavar="FILE", help="write TorchScript")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Write the files, each compared with the policy."""
+    if not (arguments.onnx or arguments.torchscript):
+        raise InputError("nothing to write: give --onnx FILE, --torchscript FILE or both")
+    from spreeze_zmq.export import export_onnx, export_torchscript
+    from spreeze_zmq.export.files import NUM_COMPARED
+
+    saved = SavedPolicy.load(arguments.run, arguments.trust)
+    dtype = saved.environment.obs_dtype
+    shape = ", ".join(map(str, ("batch", *saved.policy.observation_shape)))
+    for path, export in ((arguments.onnx, export_onnx), (arguments.torchscript, export_torchscript)):
+        if path:
+            difference = export(saved.policy, path, dtype)
+            print(
+                f"{path}: obs {dtype} [{shape}] to action; on {NUM_COMPARED} random observations at most "
+                f"{difference:.1e} from the policy"
+            )
+    return 0

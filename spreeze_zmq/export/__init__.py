@@ -1,0 +1,5 @@
+"""Policies for programs without this package: one file that maps observations to actions."""
+
+from spreeze_zmq.export.files import export_onnx, export_torchscript
+
+__all__ = ["export_onnx", "export_torchscript"]

@@ -1,0 +1,81 @@
+"""The best policy of a run, and where it was scored: what eval, play, export and Python begin with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from spreeze_zmq.algorithms.class_policy import loader_of_modules
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.policy import Policy, register_class_loader
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.topology import make_importable
+
+
+@dataclass(frozen=True)
+class SavedPolicy:
+    """A policy that a run has saved.
+
+    Attributes:
+        path: of its file.
+        policy: acts.
+        environment: that it was scored in.
+        mean_return: its score.
+        num_episodes: of the score.
+        seed: of the score's first episode.
+    """
+
+    path: Path
+    policy: Policy
+    environment: EnvironmentSpec
+    mean_return: float
+    num_episodes: int
+    seed: int
+
+    @classmethod
+    def load(cls, run: Path | str, trust: Collection[str] = ()) -> SavedPolicy:
+        """The best policy of a run's folder, or the policy in a file.
+
+        Its topology's folder becomes importable, since the environment may be a module there.
+
+        Args:
+            run: a run's folder, or a file.
+            trust: modules whose classes may be loaded, which runs their code.
+
+        Raises:
+            InputError: there is none, it cannot be loaded, or it was not saved by a run.
+        """
+        path = policy_file(Path(run))
+        if (run_file := RunFolder(path.parent).run_file).exists():
+            make_importable(Path(Plan.read(run_file).topology_file).parent)
+        register_class_loader(loader_of_modules(trust))
+        policy = Policy.load(path, trust=trust)
+        about = policy.metadata
+        try:
+            environment = EnvironmentSpec.from_dict(json.loads(about["environment"]))
+            mean_return, num_episodes = float(about["mean_return"]), int(about["num_episodes"])
+            return cls(path, policy, environment, mean_return, num_episodes, int(about["evaluation_seed"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path} does not say where it was scored ({error}); it was not saved by a run"
+            ) from error
+
+
+def policy_file(path: Path) -> Path:
+    """The policy of a run's folder, or the file itself.
+
+    Raises:
+        InputError: there is none.
+    """
+    if path.is_dir():
+        best = RunFolder(path).best_policy
+        if not best.exists():
+            raise InputError(f"{path} has no {best.name}: no policy was evaluated in that run")
+        return best
+    if not path.exists():
+        raise InputError(f"{path}: no such run folder or policy file")
+    return path
