@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sysconfig
 import traceback
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
@@ -75,11 +76,16 @@ def _import(module_name: str, name: str) -> Any:
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         # An error of an installed package is mended where that was called.
-        installed = (*(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")), "<frozen")
-        place = next((f for f in reversed(frames) if not f.filename.startswith(installed)), frames[-1])
+        place = next((frame for frame in reversed(frames) if not _is_installed(frame.filename)), frames[-1])
         raise InputError(
             f"{name}: {place.filename}:{place.lineno}: {type(error).__name__}: {error}"
         ) from error
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a source file belongs to Python or to an installed package."""
+    packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    return bool(packages) or file.startswith((sysconfig.get_path("stdlib"), "<frozen"))
 
 
 def _check(name: str, kind: Any) -> None:

@@ -149,7 +149,9 @@ def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypa
     """One that sleeps needs many samplers, and no core for them: they come while the learners wait for their
     first samples.
     """
-    plan = napping(tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=100000")
+    plan = napping(
+        tmp_path, monkeypatch, "components.sampler.count=[1, 3]", "algorithm.learning_starts=100000"
+    )
     run = Launch(plan, RunFolder.create("first", str(tmp_path / "run")), Notes())
     try:
         run.start()
