@@ -6,7 +6,11 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.balancer import Balancer
@@ -30,6 +34,8 @@ RECORD_INTERVAL_S = 1.0
 #: How long the end of a run waits for its last checkpoint.
 LAST_CHECKPOINT_S = 5.0
 CHECKPOINTS_KEPT = 2
+#: Characters of a traceback that are noted: they must fit in the header of a message.
+LONGEST_WORDS = 8000
 #: How often the balance is looked at.
 BALANCE_INTERVAL_S = 1.0
 
@@ -42,10 +48,12 @@ class Broker:
         self.plan = component.plan
         self.reports: Puller = component.open("report")
         self.control: Publisher = component.open("control")
+        self.feed: Publisher = component.open("feed")
         self.began_s = time.monotonic() - (time.time() - component.folder.run_file.stat().st_mtime)
         self.record = RunRecord(self.plan)
         self.balancer = Balancer(self.plan)
         self.next_balance_s = 0.0
+        self.ended: list[NDArray[np.float32]] = []
         self.journal = Journal(component.folder.metrics)
         self.tensorboard = TensorBoard(component.folder.path)
         self.state = "starting"
@@ -80,6 +88,17 @@ class Broker:
         """Tell everybody."""
         self.control.publish(Message(kind, fields))
 
+    def tell_observers(self, topic: str, about: Mapping[str, Any]) -> None:
+        """Publish one entry on the feed."""
+        self.feed.publish(
+            Message("entry", {"topic": topic, "t_s": round(self.now_s, 3), "about": dict(about)})
+        )
+
+    def note(self, topic: str, about: Mapping[str, Any]) -> None:
+        """Write one line of the journal, and publish it on the feed."""
+        self.journal.write(topic, self.now_s, about)
+        self.tell_observers(topic, about)
+
     # --- what comes in
 
     def listen(self) -> None:
@@ -94,6 +113,7 @@ class Broker:
     def on_hello(self, message: Message) -> None:
         """A process is set up."""
         self.record.take_hello(message.sender, message.incarnation, message.fields, self.now_s)
+        self.note("hello", message.fields)
 
     def on_report(self, message: Message) -> None:
         """Figures of a process."""
@@ -108,28 +128,31 @@ class Broker:
     def on_episodes(self, message: Message) -> None:
         """Episodes have ended."""
         self.record.take_episodes(message.arrays["returns"], message.arrays["lengths"])
+        self.ended.append(message.arrays["returns"])
 
     def on_evaluation(self, message: Message) -> None:
         """A policy has been evaluated."""
         self.record.take_evaluation(message.fields, self.now_s)
-        self.journal.write("evaluation", self.now_s, message.fields)
+        self.note("evaluation", message.fields)
         self.tensorboard.evaluation(message.fields)
 
     def on_failure(self, message: Message) -> None:
         """Something failed."""
         self.record.take_failure(message.fields, self.now_s)
-        self.journal.write("failure", self.now_s, message.fields)
+        self.note("failure", {**message.fields, "traceback": message.fields["traceback"][-LONGEST_WORDS:]})
 
     def on_exited(self, message: Message) -> None:
         """The launcher saw a process end."""
         self.record.lose(message.fields["name"], message.fields["how"])
         self.record.restarts += message.fields["restarting"]
         self.balancer.lose(message.fields["name"], self.now_s)
+        self.note("exited", message.fields)
 
     def on_workers(self, message: Message) -> None:
         """The launcher has changed a count."""
         self.record.take_workers(**message.fields, now_s=self.now_s)
         self.balancer.disturb(self.now_s)
+        self.note("workers", message.fields)
 
     def on_stop_request(self, message: Message) -> None:
         """Somebody asks for the end of the run."""
@@ -199,10 +222,10 @@ class Broker:
     def carry_out(self, change: Change) -> None:
         """Have the launcher change a count, or the processes of a role an option of theirs."""
         if not change.option:
-            self.journal.write("scale", self.now_s, vars(change))
+            self.note("scale", vars(change))
             self.say("scale", role=change.role, count=change.count, reason=change.reason)
             return
-        self.journal.write("set", self.now_s, vars(change))
+        self.note("set", vars(change))
         self.record.take_move(change.role, change.option, change.count, change.reason, self.now_s)
         self.say("set", role=change.role, option=change.option, value=change.count, reason=change.reason)
         if change.role in self.plan.learning.learners:  # the reason is said once
@@ -225,10 +248,23 @@ class Broker:
 
     def show(self) -> None:
         """Publish the status."""
-        self.say("status", **self.status())
+        status = self.status()
+        self.say("status", **status)
+        self.tell_observers("status", status)
+
+    def note_episodes(self) -> None:
+        """Note the training episodes that have ended since the last call."""
+        if not self.ended:
+            return
+        returns, self.ended = np.concatenate(self.ended), []
+        figures = {"mean": returns.mean(), "std": returns.std(), "min": returns.min(), "max": returns.max()}
+        self.note(
+            "episodes", {"count": returns.size, **{name: float(value) for name, value in figures.items()}}
+        )
 
     def write(self, *, final: bool = False) -> None:
         """Bring the run's files up to date."""
+        self.note_episodes()
         status = self.status()
         self.journal.write("status", self.now_s, status)
         self.tensorboard.status(status, self.record.gauges)

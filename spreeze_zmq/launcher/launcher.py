@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,17 @@ from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, CONTROL, EVALUATOR, LEARNERS, REPORT, SAMPLER
+from spreeze_zmq.page import address
+from spreeze_zmq.plan.roles import (
+    BROKER,
+    CONTROL,
+    EVALUATOR,
+    LEARNERS,
+    OBSERVERS,
+    REPORT,
+    SAMPLER,
+    VISUALIZER,
+)
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
 from spreeze_zmq.topology.resolve import available_cores
@@ -29,7 +40,7 @@ from spreeze_zmq.wire import Message
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
 BROKER_ANSWERS_S = 8.0
 #: Groups of roles, stopped one after the other: producers first, the broker with its records last.
-STOP_ORDER = ((SAMPLER, EVALUATOR), LEARNERS, (BROKER,))
+STOP_ORDER = ((SAMPLER, EVALUATOR), (*LEARNERS, VISUALIZER), (BROKER,))
 
 
 class View(Protocol):
@@ -78,6 +89,9 @@ class Launch:
         self.stop_reason = ""
         self.failures: list[tuple[str, str]] = []
         self.gave_up = False
+        #: Role -> the port that the launcher holds open for it.
+        self.ports: dict[str, socket.socket] = {}
+        self.page_address = ""
         self.input_fault: tuple[str, str] | None = None
         self.interrupts = 0
         self.heartbeat_timeout_s: float = self.plan.components[BROKER].options["heartbeat_timeout_s"]
@@ -95,7 +109,25 @@ class Launch:
                     f"python components/{role} {self.folder.run_file}"
                 )
                 continue
-            self.scale(role, component.count.initial, self.why(role))
+            if component.on_demand:
+                self.hold_port(role)
+            else:
+                self.scale(role, component.count.initial, self.why(role))
+
+    def hold_port(self, role: str) -> None:
+        """Open the port of a role that is started with its first visitor; where that fails, do without it."""
+        try:
+            port = address.open_port(self.plan.components[role].options.get("port", 0))
+            self.page_address = address.publish(self.folder, port)
+            self.ports[role] = port
+        except (InputError, OSError) as error:
+            self.view.note(f"{role}: {error}; the run goes on without it")
+
+    def open_doors(self) -> None:
+        """Start each role whose port somebody has connected to."""
+        for role, port in self.ports.items():
+            if not self.counts.get(role) and address.is_wanted(port):
+                self.scale(role, 1, "somebody looks at its page")
 
     def why(self, role: str) -> str:
         """How the first count of a role was chosen; for samplers also noted in the view."""
@@ -144,10 +176,15 @@ class Launch:
         """The supervisor's description of one process."""
         component = self.plan.components[role]
         name = f"{role}-{index}"
+        environment = KEEP_FREED_MEMORY if role in LEARNERS else {}
+        port = self.ports.get(role)
+        if port is not None:
+            environment = {address.LISTENER_VARIABLE: str(port.fileno())}
         return ProcessSpec(
             name=name,
             command=(*component.command, str(self.folder.run_file), str(index)),
-            environment=KEEP_FREED_MEMORY if role in LEARNERS else {},
+            environment=environment,
+            descriptors=() if port is None else (port.fileno(),),
             log_path=self.folder.logs / f"{name}.log",
             nice=component.nice,
             threads=component.threads,
@@ -171,6 +208,7 @@ class Launch:
             while not self.stop_reason:
                 self.pump(0.1)
                 self.watch()
+                self.open_doors()
                 if self.interrupts:
                     self.ask_to_stop("interrupted by the user")
         finally:
@@ -229,7 +267,9 @@ class Launch:
 
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""
-        if isinstance(event, Exited) and not event.expected:
+        if event.name.rpartition("-")[0] in OBSERVERS:
+            self.on_observer(event)
+        elif isinstance(event, Exited) and not event.expected:
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.started_s[event.name] = time.monotonic()
             if event.code == InputError.exit_code:
@@ -244,11 +284,22 @@ class Launch:
             self.gave_up, self.stop_reason = True, str(event)
             self.tell("stop_request", reason=self.stop_reason)
 
+    def on_observer(self, event: Event) -> None:
+        """Report the end of a process that the run does without."""
+        if isinstance(event, Exited):
+            self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
+            if not event.expected:
+                what = input_fault(event) if event.code == InputError.exit_code else event.how
+                self.fail(event.name, f"{what}; the run goes on\n{event.words}")
+        elif isinstance(event, GaveUp) and (port := self.ports.pop(event.name.rpartition("-")[0], None)):
+            port.close()
+
     def fail(self, name: str, what: str) -> None:
         """Record one failure and report it; ``report_end`` shows the first one again."""
+        if name.rpartition("-")[0] not in OBSERVERS:
+            self.failures.append((name, what))
         log = self.folder.logs / f"{name}.log"
         summary = what.splitlines()[0]
-        self.failures.append((name, what))
         self.tell("failure", name=name, summary=summary, traceback=what)
         self.view.note(f"{name}: {summary} ({log})")
 
@@ -289,6 +340,9 @@ class Launch:
         self.reports.close()
         channels.terminate()
         self.sockets.remove()
+        for port in self.ports.values():
+            port.close()
+        self.folder.page_address.unlink(missing_ok=True)
 
     def report_end(self) -> None:
         """Print the best return, the run's folder and the first failure, or the fault of the input."""

@@ -112,6 +112,7 @@ class ComponentPlan:
         folder: its folder, absolute.
         command: program and arguments; the run file and the process's index are appended.
         launched: the launcher starts it; else it is started by hand.
+        on_demand: it is started when somebody connects to the port that the launcher holds open for it.
         count: number of processes.
         threads: threads of numerical libraries in each process.
         nice: scheduling priority, 0 normal to 19 lowest.
@@ -127,6 +128,7 @@ class ComponentPlan:
     folder: str
     command: tuple[str, ...]
     launched: bool
+    on_demand: bool
     count: Count
     threads: int
     nice: int

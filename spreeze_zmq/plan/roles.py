@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
-BROKER, EVALUATOR, SAMPLER = "broker", "evaluator", "sampler"
+BROKER, EVALUATOR, SAMPLER, VISUALIZER = "broker", "evaluator", "sampler", "visualizer"
 #: The learners, by the part of the algorithm that each trains.
 LEARNER_OF = {"critic": CRITIC_LEARNER, "policy": ACTOR_LEARNER}
 PART_OF = {role: part for part, role in LEARNER_OF.items()}
 LEARNERS = tuple(PART_OF)
 #: Every role, in the order of starting: the slowest first, since a socket may connect before its peer binds.
-ROLES = (*LEARNERS, BROKER, EVALUATOR, SAMPLER)
+ROLES = (*LEARNERS, BROKER, EVALUATOR, SAMPLER, VISUALIZER)
+#: Roles that only look: a run goes on without them, also where they cannot be started.
+OBSERVERS = (VISUALIZER,)
 
-POLICY, CRITIC, REPORT, CONTROL = "policy", "critic", "report", "control"
+POLICY, CRITIC, REPORT, CONTROL, FEED = "policy", "critic", "report", "control", "feed"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def channels_of(learners: Sequence[str]) -> dict[str, ChannelSpec]:
     }
     publisher = publisher_of_policy(learners)
     others = tuple(learner for learner in learners if learner != publisher)
-    channels[POLICY] = ChannelSpec("pub_sub", publisher, "pub", (SAMPLER, *others, EVALUATOR), ("policy",), 4)
+    takers = (SAMPLER, *others, EVALUATOR, VISUALIZER)
+    channels[POLICY] = ChannelSpec("pub_sub", publisher, "pub", takers, ("policy",), 4)
     if others:
         channels[CRITIC] = ChannelSpec("pub_sub", CRITIC_LEARNER, "pub", (ACTOR_LEARNER,), ("critic",), 4)
     channels[REPORT] = ChannelSpec(
@@ -84,6 +87,7 @@ def channels_of(learners: Sequence[str]) -> dict[str, ChannelSpec]:
     channels[CONTROL] = ChannelSpec(
         "pub_sub", BROKER, "pub", ("*",), ("status", "stop", "checkpoint", "scale", "set"), 1000
     )
+    channels[FEED] = ChannelSpec("pub_sub", BROKER, "pub", (VISUALIZER,), ("entry",), 1000)
     return channels
 
 

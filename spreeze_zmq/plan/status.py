@@ -46,10 +46,11 @@ class Workers(TypedDict):
 
 
 class Episodes(TypedDict):
-    """Training episodes: means over the last 100, ``recent_return`` over the last 16."""
+    """Training episodes: mean and spread over the last 100, ``recent_return`` over the last 16."""
 
     count: int
     mean_return: float | None
+    std_return: float | None
     recent_return: float | None
     mean_length: float | None
 
@@ -84,13 +85,19 @@ Stop = TypedDict(
 
 class LiveProcess(TypedDict):
     """One living process: whether it is set up, seconds since its last report, what it waits for ("" for
-    nothing).
+    nothing), the shares of its time (0 to 1), cores used (100 % is one), resident memory.
     """
 
+    role: str
     pid: int
     ready: bool
     silent_s: float
     waiting_for: str
+    busy: float
+    blocked: float
+    starved: float
+    cpu_percent: float
+    rss_bytes: float
 
 
 class Balance(TypedDict):
@@ -134,4 +141,6 @@ class Status(Figures):
     evaluation: Evaluation
     stop: Stop
     processes: dict[str, LiveProcess]
+    #: The learners' newest losses and other momentary figures.
+    gauges: Mapping[str, float]
     balance: Balance

@@ -59,6 +59,11 @@ class RunFolder:
         """The best evaluated policy, with everything needed to act."""
         return self.path / POLICY_FILE
 
+    @property
+    def page_address(self) -> Path:
+        """The address of the live run's page; whoever can read it can look."""
+        return self.path / "page.url"
+
     @classmethod
     def create(cls, name: str, chosen: str | None = None) -> RunFolder:
         """Make a new folder at :meth:`place`.

@@ -72,10 +72,16 @@ def process_rows(processes: Mapping[str, ProcessRecord], now_s: float) -> dict[s
     """The living processes by name."""
     return {
         name: {
+            "role": process.role,
             "pid": process.pid,
             "ready": process.ready_s is not None,
             "silent_s": now_s - process.heard_s,
             "waiting_for": process.figures.get("waiting_for", ""),
+            "busy": process.shares.get("busy", 0.0),
+            "blocked": process.shares.get("blocked", 0.0),
+            "starved": process.shares.get("starved", 0.0),
+            "cpu_percent": 100 * process.shares.get("cpu", 0.0),
+            "rss_bytes": process.figures.get("rss_bytes", 0),
         }
         for name, process in processes.items()
         if not process.gone

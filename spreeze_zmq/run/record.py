@@ -222,6 +222,7 @@ class RunRecord:
             "episodes": {
                 "count": self.num_episodes,
                 "mean_return": float(np.mean(self.returns)) if self.returns else None,
+                "std_return": float(np.std(self.returns)) if self.returns else None,
                 "recent_return": float(np.mean(recent)) if recent else None,
                 "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
             },
@@ -233,6 +234,7 @@ class RunRecord:
                 "minutes": stop.minutes,
             },
             "processes": process_rows(self.processes, now_s),
+            "gauges": self.gauges,
             "balance": balance,
         }
 

@@ -38,6 +38,7 @@ class ProcessSpec:
         restart_window_s: seconds that a crash counts.
         parent_death_signal: signal at the launcher's death; SIGTERM for a process that must clean up.
         cpus: CPUs that it may run on; None for the launcher's.
+        descriptors: open files that it inherits.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ProcessSpec:
     restart_window_s: float = 60.0
     parent_death_signal: int = signal.SIGKILL
     cpus: frozenset[int] | None = None
+    descriptors: tuple[int, ...] = ()
 
 
 class Process(Protocol):
@@ -106,6 +108,7 @@ class GroupSpawner:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=spec.descriptors,
                 preexec_fn=self._preparation(spec),
             )
         except (OSError, subprocess.SubprocessError) as error:

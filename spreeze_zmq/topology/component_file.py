@@ -24,6 +24,7 @@ _FILE = (
     Option("role", "str", required=True, choices=ROLES, help="the job that it does"),
     Option("command", "strs", required=True, minimum=1, help='as in ["python", "{folder}"]'),
     Option("description", "str", "", help="one line of what it does"),
+    Option("on_demand", "bool", False, help="start it with the first visitor of its port, options.port"),
     Option("options", "table", {}, help="a table for each option of its own"),
 )
 
@@ -48,6 +49,7 @@ class ComponentFile:
         role: the job that it does.
         command: program and arguments, placeholders filled in.
         description: one line of what it does.
+        on_demand: it is started when somebody connects to the port that the launcher holds open for it.
         options: its own options.
     """
 
@@ -55,6 +57,7 @@ class ComponentFile:
     role: str
     command: tuple[str, ...]
     description: str
+    on_demand: bool
     options: tuple[Option, ...]
 
 
@@ -88,7 +91,14 @@ def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | Non
     mistakes.found += own.found
     if own.found:
         return None
-    return ComponentFile(folder, table["role"], command, table["description"], tuple(filter(None, options)))
+    return ComponentFile(
+        folder,
+        table["role"],
+        command,
+        table["description"],
+        table["on_demand"],
+        tuple(filter(None, options)),
+    )
 
 
 def _elsewhere(name: str) -> str:

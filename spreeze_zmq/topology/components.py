@@ -17,6 +17,7 @@ from spreeze_zmq.plan.roles import (
     LEARNERS,
     ROLES,
     SAMPLER,
+    VISUALIZER,
     ends_of,
     roles_of,
 )
@@ -38,6 +39,7 @@ SINGLE = {
     CRITIC_LEARNER: "one trains the critics; a larger algorithm.batch_size trains on more at once",
     ACTOR_LEARNER: "one trains the policy; a larger algorithm.batch_size trains on more at once",
     EVALUATOR: "one evaluator names the best policy",
+    VISUALIZER: "any number of browsers can look at one",
 }
 
 
@@ -165,6 +167,7 @@ def component_plans(
             folder=str(found.file.folder),
             command=found.file.command,
             launched=role not in without,
+            on_demand=found.file.on_demand,
             channels=ends_of(role, learner_roles),
             options=_resolved_options(role, found),
             **common,

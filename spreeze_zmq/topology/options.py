@@ -8,7 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from spreeze_zmq.plan.option import Option
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, VISUALIZER
 
 #: The tables of a topology.
 TABLES = ("run", "algorithm", "balance", "components", "channels")
@@ -99,7 +99,7 @@ CHANNEL = (
     Option("socket_buffer_bytes", "int", minimum=0, help="kernel buffer; 0 for the system's own"),
 )
 
-_NICE = {EVALUATOR: 5}
+_NICE = {EVALUATOR: 5, VISUALIZER: 5}
 
 
 def component_options(role: str) -> tuple[Option, ...]:

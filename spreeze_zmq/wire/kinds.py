@@ -239,6 +239,9 @@ KINDS: dict[str, KindSpec] = {
     "stop_request": KindSpec(_fields(reason="text")),
     "stopping": KindSpec(_fields(roles="names")),
     "status": KindSpec(retained=True),
+    "entry": KindSpec(
+        _fields(topic="text", t_s="number", about="map"), retained=True, retained_by=("topic",)
+    ),
     "stop": KindSpec(_fields(roles="names", reason="text"), retained=True),
     "checkpoint": KindSpec(_fields(("env_steps",), folder="text", env_steps="count")),
     "scale": KindSpec(_fields(role="text", count="count", reason="text")),

@@ -72,6 +72,11 @@ _FIELDS = {
     "stop_request": {"reason": "interrupted by the user"},
     "stopping": {"roles": ["sampler", "evaluator"]},
     "status": {"state": "training", "t_s": 12.5, "env_steps": 4096},
+    "entry": {
+        "topic": "workers",
+        "t_s": 12.5,
+        "about": {"role": "sampler", "count": 2, "reason": "as the topology says"},
+    },
     "stop": {"roles": ["*"], "reason": "minutes 10.00 >= 10"},
     "checkpoint": {"folder": "000000004096-000012345", "env_steps": 4096},
     "scale": {"role": "sampler", "count": 3, "reason": "critic_learner starved 40 % of the time"},

@@ -18,7 +18,7 @@ LAYERS = (
     {"plan", "export"},
     {"topology", "channels", "status"},
     {"run", "autoscale"},
-    {"component", "supervisor"},
+    {"component", "supervisor", "page"},
     {"learner", "launcher"},
     {"bench"},
     {"commands"},
@@ -80,9 +80,10 @@ def test_imports_point_strictly_down(path):
             {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "commands", "export"},
         ),
         ("gymnasium", {"envs"}),
-        ("mujoco", {"envs", "bench"}),
+        ("mujoco", {"envs", "bench", "page"}),
         ("tensorboard", {"metrics"}),
         ("rich", {"status", "commands"}),
+        ("websockets", {"page"}),
     ],
 )
 def test_each_dependency_has_its_room(dependency, rooms):

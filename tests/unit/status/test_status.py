@@ -33,6 +33,10 @@ def score(t_s, env_steps, mean_return, std_return):
     return {"t_s": t_s, "env_steps": env_steps, "mean_return": mean_return, "std_return": std_return}
 
 
+LIVING = {
+    **{"role": "sampler", "pid": 4242, "ready": True, "silent_s": 0.2, "waiting_for": ""},
+    **{"busy": 0.9, "blocked": 0.0, "starved": 0.1, "cpu_percent": 90.0, "rss_bytes": 60_000_000},
+}
 #: A run that is just being started.
 STARTING: Status = {
     "t_s": 0.4,
@@ -50,7 +54,13 @@ STARTING: Status = {
     "policy_lag": {"p50": 0, "p99": 0, "max": 0, "stale": 0, "bound": None},
     "samples": {"produced": 0, "received": 0, "dropped": 0, "in_flight": 0},
     "workers": {},
-    "episodes": {"count": 0, "mean_return": None, "recent_return": None, "mean_length": None},
+    "episodes": {
+        "count": 0,
+        "mean_return": None,
+        "std_return": None,
+        "recent_return": None,
+        "mean_length": None,
+    },
     "evaluation": {"last": None, "best": None},
     "stop": {"return": None, "env_steps": None, "trained_transitions": None, "minutes": None},
     "publication": {},
@@ -58,12 +68,12 @@ STARTING: Status = {
     "balance": {"movable": True, "settled": False, "last_change": ""},
     "processes": {
         "actor_learner-0": {
-            "pid": 4242,
-            "ready": True,
-            "silent_s": 0.2,
+            **LIVING,
+            "role": "actor_learner",
             "waiting_for": "critic_learner-0: its weights",
         }
     },
+    "gauges": {},
 }
 
 #: A long run on a large machine: nothing gets wider than this.
@@ -95,6 +105,7 @@ LARGE: Status = {
     "episodes": {
         "count": 1_123_456,
         "mean_return": -1234.567,
+        "std_return": 80.5,
         "recent_return": -1230.0,
         "mean_length": 1000.0,
     },
@@ -110,7 +121,8 @@ LARGE: Status = {
     },
     "publication": {},
     "devices": {},
-    "processes": {"sampler-3": {"pid": 4243, "ready": True, "silent_s": 0.5, "waiting_for": ""}},
+    "processes": {"sampler-3": {**LIVING, "pid": 4243}},
+    "gauges": {},
     "balance": {"movable": True, "settled": True, "last_change": "samplers 1 -> 4: starved"},
 }
 

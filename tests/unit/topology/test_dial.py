@@ -45,7 +45,7 @@ def test_in_order_nothing_moves_and_nobody_has_a_second_life():
     restarts = {role: component.max_restarts for role, component in plan.components.items()}
     assert restarts == {
         **{"critic_learner": 0, "actor_learner": 0, "sampler": 0},
-        **{"broker": 3, "evaluator": 3},
+        **{"broker": 3, "evaluator": 3, "visualizer": 3},
     }
     assert plan.components["actor_learner"].options["slack_updates"] == 0
 

@@ -82,7 +82,7 @@ def test_two_words_are_a_whole_topology(topology):
     }
     assert plan.components["sampler"].count == Count(initial=6, minimum=1, maximum=8)
     assert plan.channels["experience.actor_learner"].fields == ("obs",)
-    assert plan.channels["policy"].connects == ("critic_learner", "evaluator", "sampler")
+    assert plan.channels["policy"].connects == ("critic_learner", "evaluator", "sampler", "visualizer")
     assert plan.channels["policy"].endpoint is None
 
 

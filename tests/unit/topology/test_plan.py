@@ -57,6 +57,7 @@ def test_the_file_has_the_documented_shape(plan):
         "actor_learner",
         "evaluator",
         "sampler",
+        "visualizer",
     ]
 
 

@@ -1,0 +1,50 @@
+"""Visualizer: shows the run and its newest policy at work on a web page; it only looks."""
+
+import sys
+
+from spreeze_zmq.channels import Subscriber
+from spreeze_zmq.component.component import Component
+from spreeze_zmq.component.life import run
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.metrics import plain
+from spreeze_zmq.page import address, story
+
+
+def main(component: Component) -> None:
+    """Serve the page, and pass on to it what the broker publishes."""
+    try:
+        from spreeze_zmq.page.agent import PolicyPlayer
+        from spreeze_zmq.page.policies import LivePolicies
+        from spreeze_zmq.page.server import Server
+    except ModuleNotFoundError as error:
+        raise InputError(f"the page needs the package {error.name}: pip install {error.name}") from None
+    listener = address.inherited()
+    if listener is None:
+        listener = address.open_port(component.options["port"])
+        print(f"the page of this run: {address.publish(component.folder, listener)}", file=sys.stderr)
+    plan, folder = component.plan, component.folder
+    agent = PolicyPlayer(
+        plan.environment,
+        lambda: LivePolicies(plan, component.name),
+        folder.logs,
+        enabled=component.options["agent"],
+    )
+    token = address.token_of(folder.page_address)
+    server = Server(
+        listener, token, lambda: [story.run_entry(plan, live=True), *story.journal(folder)], agent
+    )
+    feed: Subscriber = component.open("feed")
+    server.start()
+    component.ready()
+    while component.running:
+        component.poll([feed], timeout_s=1.0)
+        while (message := feed.receive()) is not None:
+            if server.num_visitors:
+                fields = message.fields
+                server.tell(plain(story.told(fields["topic"], fields["t_s"], fields["about"])))
+    server.tell({"topic": "end", "t_s": 0.0, "about": {"reason": component.stop_reason}})
+    server.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run("visualizer", main))

@@ -1,0 +1,254 @@
+"""The agent at work: one environment played with the newest policy, in the time that it takes in the world.
+
+Everything begins with the first browser that looks and ends with the last one: the environment, the
+subscription to policies, the thread that steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from websockets.asyncio.server import ServerConnection
+from websockets.http11 import Response
+
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.page.policies import Policies
+from spreeze_zmq.page.stage import Stage, open_stage
+from spreeze_zmq.policy import Policy
+
+if TYPE_CHECKING:
+    from spreeze_zmq.page.studio import Studio
+
+log = logging.getLogger("spreeze")
+
+#: Most pictures a second.
+MAX_PICTURES_PER_S = 30.0
+#: States a second that a browser draws of a MuJoCo model; between two steps they are interpolated.
+STATES_PER_S = 60.0
+JPEG_QUALITY = 82
+#: How long the last moment of an episode stays, and how long the stage is kept without a visitor.
+PAUSE_S, KEPT_S = 0.6, 3.0
+#: Seconds between two looks for a newer policy, and between two captions.
+NEW_POLICY_S, CAPTION_S = 1.0, 0.25
+
+
+class Visitor:
+    """What one browser has not been sent yet: the newest picture and the newest caption."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.news = asyncio.Event()
+        self.waiting: dict[str, str | bytes] = {}
+
+    def offer(self, kind: str, content: str | bytes) -> None:
+        """Replace what waits of this kind; called in any thread."""
+        self.loop.call_soon_threadsafe(self._take, kind, content)
+
+    def _take(self, kind: str, content: str | bytes) -> None:
+        self.waiting[kind] = content
+        self.news.set()
+
+
+class PolicyPlayer:
+    """Plays while somebody looks.
+
+    Args:
+        spec: the environment.
+        open_policies: opens the source of policies; called in the thread that plays.
+        folder: where MuJoCo's viewer may write its log.
+        enabled: False shows nothing, and says so.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        open_policies: Callable[[], Policies],
+        folder: Path,
+        *,
+        enabled: bool = True,
+    ) -> None:
+        self._spec, self._open_policies, self._folder = spec, open_policies, folder
+        self._enabled = enabled
+        self._visitors: set[Visitor] = set()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._caption: dict[str, Any] = {"mode": "none", "why": "the environment is being made"}
+        self._studio: Studio | None = None
+        self._unseen_s = 0.0
+
+    # --- for the server
+
+    async def show(self, visitor: ServerConnection) -> None:
+        """Send pictures and captions until the browser leaves."""
+        mine = Visitor()
+        mine.offer("caption", json.dumps(self._caption))
+        self._visitors.add(mine)
+        gone = asyncio.ensure_future(visitor.wait_closed())
+        try:
+            self._begin()
+            while not gone.done():
+                news = asyncio.ensure_future(mine.news.wait())
+                await asyncio.wait((gone, news), return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+                mine.news.clear()
+                for kind in ("caption", "picture"):
+                    if (content := mine.waiting.pop(kind, None)) is not None:
+                        await visitor.send(content)
+        finally:
+            gone.cancel()
+            self._visitors.discard(mine)
+
+    async def fetch(self, path: str) -> Response | None:
+        """A file of MuJoCo's viewer."""
+        return None if self._studio is None else await self._studio.fetch(path)
+
+    async def connect(self, path: str, visitor: ServerConnection) -> None:
+        """A stream of MuJoCo's viewer."""
+        if self._studio is not None:
+            await self._studio.connect(path, visitor)
+
+    # --- the thread that plays
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._enabled and self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="agent", daemon=True)
+                self._thread.start()
+            elif not self._enabled:
+                self._say(mode="none", why="components.visualizer.agent is false")
+
+    def _run(self) -> None:
+        try:
+            stage = open_stage(self._spec)
+            policies = self._open_policies()
+            try:
+                self._prepare(stage)
+                self._play(stage, policies)
+            finally:
+                policies.close()
+                stage.env.close()
+        except Exception as error:  # what is shown may fail; the page and the run go on
+            log.exception("the agent cannot be shown")
+            self._say(mode="none", why=f"the agent cannot be shown: {' '.join(str(error).split())[:300]}")
+            self._thread = None
+            return
+        self._thread = None
+        if self._visitors:  # somebody has come while it ended
+            self._begin()
+
+    def _prepare(self, stage: Stage) -> None:
+        """Choose how the agent is shown."""
+        if stage.model is not None:
+            from spreeze_zmq.page.studio import Studio
+
+            self._studio = self._studio or Studio(stage.model, self._folder)
+            self._say(mode="viewer", why="")
+        elif stage.draw is not None:
+            self._say(mode="picture", why="")
+        else:
+            self._say(mode="none", why=stage.why_not)
+
+    def _play(self, stage: Stage, policies: Policies) -> None:
+        """Episode after episode, until nobody looks."""
+        policy = self._first(policies)
+        seed = 0
+        while policy is not None and self._is_watched():
+            policy = self._episode(stage, policy, policies, seed)
+            seed += 1
+
+    def _first(self, policies: Policies) -> Policy | None:
+        """The first policy; None when nobody looks any more."""
+        self._say(waiting="waits for the first policy")
+        while self._is_watched():
+            if (policy := policies.newest()) is not None:
+                self._say(waiting="")
+                return policy
+            time.sleep(0.05)
+        return None
+
+    def _episode(self, stage: Stage, policy: Policy, policies: Policies, seed: int) -> Policy:
+        """One episode, by whatever policy is the newest; returns that."""
+        obs, _ = stage.env.reset(seed=seed)
+        frames = policy.frame_stack()
+        frames.begin(obs)
+        total, steps, over, looked_s, captioned_s = 0.0, 0, False, time.monotonic(), 0.0
+        due_s = time.monotonic()
+        while not over and self._is_watched():
+            now_s = time.monotonic()
+            if now_s - looked_s > NEW_POLICY_S:
+                looked_s, policy = now_s, policies.newest() or policy
+            before = None if stage.qpos is None else stage.qpos()
+            action = policy.env_action(policy.mode(frames.seen)).reshape(stage.env.action_space.shape)
+            obs, reward, terminated, truncated, _ = stage.env.step(action)
+            total, steps = total + float(reward[0]), steps + 1
+            over = bool(terminated[0] | truncated[0])
+            frames.add(obs, terminated | truncated)
+            if now_s - captioned_s > CAPTION_S or over:
+                captioned_s = now_s
+                self._say(
+                    version=policy.version,
+                    env_steps=int(policy.extras.get("env_steps", 0)),
+                    steps=steps,
+                    **{"return": total},
+                )
+            due_s = max(due_s, now_s - 0.25) + stage.step_s
+            if not over:  # the environment has begun the next episode already
+                self._show(stage, before, due_s)
+        self._wait(time.monotonic() + PAUSE_S)
+        return policy
+
+    def _show(self, stage: Stage, before: NDArray[np.float64] | None, until_s: float) -> None:
+        """Show one step, which is over at ``until_s``."""
+        if self._studio is not None and stage.qpos is not None and before is not None:
+            self._studio.move(before, stage.qpos(), stage.step_s, until_s, STATES_PER_S)
+            return
+        if stage.draw is not None and self._picture_is_due(stage):
+            content = jpeg(stage.draw())
+            for visitor in list(self._visitors):
+                visitor.offer("picture", content)
+        self._wait(until_s)
+
+    def _picture_is_due(self, stage: Stage) -> bool:
+        """Whether this step is shown, where there are more steps than pictures."""
+        self._unseen_s += stage.step_s
+        if self._unseen_s < 0.999 / MAX_PICTURES_PER_S:
+            return False
+        self._unseen_s = 0.0
+        return True
+
+    def _wait(self, until_s: float) -> None:
+        time.sleep(max(0.0, until_s - time.monotonic()))
+
+    def _is_watched(self) -> bool:
+        """Whether somebody looks, or has just left."""
+        until_s = time.monotonic() + KEPT_S
+        while not self._visitors:
+            if time.monotonic() > until_s:
+                return False
+            time.sleep(0.1)
+        return True
+
+    def _say(self, **caption: Any) -> None:
+        self._caption = {**self._caption, **caption}
+        text = json.dumps(self._caption)
+        for visitor in list(self._visitors):
+            visitor.offer("caption", text)
+
+
+def jpeg(picture: NDArray[np.uint8]) -> bytes:
+    """A picture ``[height, width, 3]`` as JPEG."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "JPEG", quality=JPEG_QUALITY)
+    return file.getvalue()

@@ -1,0 +1,75 @@
+"""One environment to look at: how it is stepped, and what can be shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq import envs
+from spreeze_zmq.envs import EnvironmentSpec
+
+#: Steps a second of an environment that does not say how fast it goes.
+DEFAULT_STEPS_PER_S = 30.0
+
+
+@dataclass
+class Stage:
+    """A batch of one environment, and its picture.
+
+    Attributes:
+        env: as ``envs.make`` gives it.
+        step_s: seconds that one step stands for.
+        draw: returns the present picture ``[height, width, 3]`` uint8; None where there is none.
+        model: the MjModel of a MuJoCo environment, which the browser draws itself; else None.
+        qpos: returns the positions ``[nq]`` of that model.
+        why_not: why there is nothing to see; empty where there is.
+    """
+
+    env: Any
+    step_s: float = 1.0 / DEFAULT_STEPS_PER_S
+    draw: Callable[[], NDArray[np.uint8]] | None = None
+    model: Any = None
+    qpos: Callable[[], NDArray[np.float64]] | None = None
+    why_not: str = ""
+
+
+def open_stage(spec: EnvironmentSpec) -> Stage:
+    """The stage of an environment: MuJoCo's own state, else pictures, else images that it observes.
+
+    Raises:
+        SpreezeError: the environment cannot be made.
+    """
+    env = envs.make(spec.id, 1, step_info=False, **spec.kwargs)
+    if env.backend == "mujoco":
+        task: Any = env.task  # type: ignore[attr-defined]
+        return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
+    own: Any = env.envs[0].unwrapped if env.backend == "gymnasium" else None  # type: ignore[attr-defined]
+    if hasattr(own, "model") and hasattr(getattr(own, "data", None), "qpos"):
+        step_s = float(getattr(own, "dt", 1.0 / DEFAULT_STEPS_PER_S))
+        return Stage(env, step_s, model=own.model, qpos=lambda: own.data.qpos.copy())
+    env.close()
+    return _with_pictures(spec)
+
+
+def _with_pictures(spec: EnvironmentSpec) -> Stage:
+    try:
+        env: Any = envs.make(
+            spec.id, 1, backend="gymnasium", step_info=False, **{**spec.kwargs, "render_mode": "rgb_array"}
+        )
+        env.reset(seed=0)
+        first = env.render()[0]
+        if np.ndim(first) != 3:
+            raise ValueError(f"render() gave {type(first).__name__} and no picture")
+    except Exception as error:  # an environment's own code may raise anything: then curves alone are shown
+        return _with_observations(spec, " ".join(str(error).split())[:200] or type(error).__name__)
+    per_s = float(env.metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
+    return Stage(env, 1.0 / per_s, draw=lambda: np.asarray(env.render()[0], np.uint8))
+
+
+def _with_observations(spec: EnvironmentSpec, why_not: str) -> Stage:
+    env = envs.make(spec.id, 1, step_info=False, **spec.kwargs)
+    return Stage(env, why_not=f"{spec.id} has no picture to show: {why_not}")

@@ -1,0 +1,146 @@
+// Curves over time, with uPlot; colours come from the style sheet, so that they follow the theme.
+
+import { clock, decimal, element, plain, short } from "./format.js";
+
+const HIDDEN_GAUGES = new Set(["replay_ratio", "replay_size"]);
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const ROLE_COLOURS = ["blue", "violet", "green", "amber", "teal", "red"];
+
+export class Charts {
+  constructor(run) {
+    this.run = run;
+    this.axis = "time";
+    this.charts = new Map();
+  }
+
+  /** Forget every chart: another run, theme or axis. */
+  begin() {
+    for (const chart of this.charts.values()) chart.destroy();
+    this.charts.clear();
+    document.getElementById("losses").replaceChildren();
+  }
+
+  draw() {
+    const { points, status } = this.run;
+    const x = points.map((point) => point.t_s);
+    const column = (name) => points.map((point) => point[name] ?? null);
+    this.learning();
+    this.show("rates", [x, column("env_steps_per_s"), column("trained_transitions_per_s")], [
+      line("env steps /s", "blue", { scale: "y" }),
+      line("trained on /s", "violet", { scale: "right" }),
+    ]);
+    const target = status?.replay_ratio.target ?? null;
+    this.show("ratio", [x, column("replay_ratio"), x.map(() => target)], [line("measured", "blue"), line("wanted", "muted", { dash: [4, 4] })]);
+    const bound = status?.policy_lag.bound;
+    const lag = [x, column("lag_p50"), column("lag_p99")];
+    const series = [line("p50", "blue"), line("p99", "violet")];
+    if (bound != null) (lag.push(x.map(() => bound)), series.push(line("bound", "red", { dash: [4, 4] })));
+    this.show("lag", lag, series);
+    this.counts(x);
+    this.losses(x);
+  }
+
+  learning() {
+    const { points, evaluations, run } = { ...this.run, run: this.run };
+    const steps = this.axis === "env_steps";
+    const known = points.filter((point) => point.return != null);
+    const training = [known.map((point) => (steps ? point.env_steps : point.t_s)), known.map((point) => point.return), ...band(known, "return", "return_std")];
+    const evaluated = [...evaluations].sort((a, b) => key(a) - key(b));
+    function key(row) {
+      return steps ? row.env_steps : row.t_s;
+    }
+    const evaluation = [evaluated.map(key), evaluated.map((row) => row.mean_return), ...band(evaluated, "mean_return", "std_return")];
+    const series = [
+      line("training", "blue", { width: 1.5 }), edge("blue"), edge("blue"),
+      line("evaluation", "green", { width: 2.5, points: { show: true, size: 6 } }), edge("green"), edge("green"),
+    ];
+    const bands = [{ series: [3, 2], fill: faint("blue") }, { series: [6, 5], fill: faint("green") }];
+    const goal = run.status?.stop.return;
+    const tables = [unique(training), unique(evaluation)];
+    if (goal != null && points.length) {
+      const ends = steps ? [0, points.at(-1).env_steps] : [points[0].t_s, points.at(-1).t_s];
+      tables.push([ends[1] > ends[0] ? ends : [ends[0], ends[0] + 1], [goal, goal]]);
+      series.push(line("goal", "muted", { dash: [4, 4] }));
+    }
+    this.show("learning", uPlot.join(tables), series, { bands, tall: true, steps });
+  }
+
+  counts(x) {
+    const roles = Object.keys(this.run.about.components).filter((role) => this.run.points.some((point) => role in point.counts));
+    const data = [x, ...roles.map((role) => this.run.points.map((point) => point.counts[role] ?? 0))];
+    const stepped = uPlot.paths.stepped({ align: 1 });
+    this.show("counts", data, roles.map((role, i) => line(plain(role), ROLE_COLOURS[i % ROLE_COLOURS.length], { paths: stepped })));
+  }
+
+  losses(x) {
+    const names = Object.keys(this.run.status?.gauges ?? {}).filter((name) => !HIDDEN_GAUGES.has(name)).sort();
+    const place = document.getElementById("losses");
+    for (const name of names) {
+      const id = `loss-${name}`;
+      let box = document.getElementById(id);
+      if (!box) {
+        box = element("div", { class: "loss" }, element("p", {}, element("span", {}, plain(name)), element("b", { class: "number" })), element("div", { class: "chart spark", id }));
+        place.append(box);
+      } else box = box.parentElement;
+      box.querySelector("b").textContent = decimal(this.run.status.gauges[name]);
+      this.show(id, [x, this.run.points.map((point) => point.gauges?.[name] ?? null)], [line(plain(name), "blue", { width: 1.25 })], { spark: true });
+    }
+  }
+
+  /** Draw a chart, making it where it is new or its lines or width have changed. */
+  show(id, data, series, more = {}) {
+    const place = document.getElementById(id);
+    const width = Math.floor(place.clientWidth);
+    const made = this.charts.get(id);
+    const shape = `${series.map((one) => one.label).join()} ${more.steps}`;
+    if (made && made.shape === shape) {
+      if (made.width !== width) made.setSize({ width, height: made.height });
+      made.setData(data);
+      return;
+    }
+    made?.destroy();
+    place.replaceChildren();
+    const chart = new uPlot(options(width, place.clientHeight, series, more), data, place);
+    chart.shape = shape;
+    series.forEach((one, i) => one.edge && (chart.root.querySelectorAll(".u-legend .u-series")[i + 1].style.display = "none"));
+    this.charts.set(id, chart);
+  }
+}
+
+const line = (label, name, more = {}) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, spanGaps: true, value: (_, v) => short(v), ...more });
+const edge = (name) => ({ label: `edge ${name}`, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true, edge: true });
+const faint = (name) => `color-mix(in srgb, ${colour(name)} 14%, transparent)`;
+
+function band(rows, mean, spread) {
+  return [rows.map((row) => row[mean] - (row[spread] ?? 0)), rows.map((row) => row[mean] + (row[spread] ?? 0))];
+}
+
+/** uPlot joins tables whose x grow strictly. */
+function unique(table) {
+  const kept = table[0].map((x, i) => i + 1 === table[0].length || table[0][i + 1] > x);
+  return table.map((column) => column.filter((_, i) => kept[i]));
+}
+
+function options(width, height, series, { bands = [], spark = false, steps = false }) {
+  const axis = { stroke: colour("muted"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif", labelGap: 0 };
+  const right = series.some((one) => one.scale === "right");
+  const time = (_, values) => values.map((value) => (steps ? short(value) : clock(value)));
+  const numbers = (_, values) => values.map(short);
+  const axes = [{ ...axis, size: 24, space: 60, values: time, grid: { show: false } }, { ...axis, size: 46, space: 34, values: numbers }];
+  if (right) axes.push({ ...axis, scale: "right", side: 1, size: 46, space: 34, values: numbers, grid: { show: false } });
+  const legend = { show: !spark, live: true, markers: { width: 0, fill: (_, i) => series[i - 1]?.stroke } };
+  return {
+    width, height: Math.max(40, height - (spark ? 0 : 26)), bands, legend,
+    padding: spark ? [4, 0, 4, 0] : [10, right ? 0 : 12, 0, 0],
+    scales: { x: { time: false }, y: { range: padded }, right: { range: padded } },
+    axes: spark ? [{ show: false }, { show: false }] : axes,
+    cursor: { show: !spark, drag: { setScale: false }, points: { size: 6 } },
+    series: [{ label: steps ? "env steps" : "time", value: (_, v) => (v == null ? "" : steps ? short(v) : clock(v)) }, ...series],
+  };
+}
+
+function padded(_, low, high) {
+  if (low == null) return [0, 1];
+  const room = high > low ? 0.08 * (high - low) : Math.abs(high) * 0.1 || 1;
+  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
+}

@@ -1,0 +1,55 @@
+// Numbers and times as text.
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+/** 1234567 as "1,234,567". */
+export const count = (value) => (value == null ? "–" : whole.format(value));
+
+/** A figure with three digits that matter; thousands as k, millions as M. */
+export function short(value) {
+  if (value == null || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${trim(value / 1e9)}G`;
+  if (size >= 1e6) return `${trim(value / 1e6)}M`;
+  if (size >= 1e4) return `${trim(value / 1e3)}k`;
+  if (size >= 1000) return whole.format(value);
+  return size > 0 && size < 0.01 ? value.toExponential(1) : trim(value);
+}
+
+const trim = (value) => String(Number(value.toPrecision(3)));
+
+/** A return or a loss. */
+export function decimal(value) {
+  if (value == null || !Number.isFinite(value)) return "–";
+  return Math.abs(value) >= 1000 ? whole.format(value) : value.toFixed(Math.abs(value) >= 10 ? 1 : 2);
+}
+
+export const percent = (share) => `${Math.round(100 * share)} %`;
+
+export function bytes(value) {
+  if (value >= 1e9) return `${trim(value / 1e9)} GB`;
+  if (value >= 1e6) return `${trim(value / 1e6)} MB`;
+  return `${trim(value / 1e3)} kB`;
+}
+
+/** Seconds as 0:07, 12:30 or 1:02:03. */
+export function clock(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  const minutes = String(Math.floor(s / 60) % 60);
+  const tail = String(s % 60).padStart(2, "0");
+  return s >= 3600 ? `${Math.floor(s / 3600)}:${minutes.padStart(2, "0")}:${tail}` : `${minutes}:${tail}`;
+}
+
+/** critic_learner as "critic learner". */
+export const plain = (name) => name.replaceAll("_", " ");
+
+/** An element with attributes and children; text is never read as HTML. */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "class") made.className = value;
+    else if (value != null) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child != null));
+  return made;
+}

@@ -1,0 +1,82 @@
+// The head of the page, and the figures below the pictures.
+
+import { clock, count, decimal, element, percent, plain, short } from "./format.js";
+
+const at = (id) => document.getElementById(id);
+
+export function showHead(run) {
+  const { about, status } = run;
+  at("env").textContent = about.env;
+  at("facts").textContent = `${about.algorithm.toUpperCase()} · seed ${about.seed} · ${about.name}`;
+  if (!status) return;
+  const state = run.ended ? "over" : about.live ? status.state : "past run";
+  at("state").textContent = state;
+  at("state").dataset.state = state;
+  at("clock").textContent = clock(status.t_s);
+  const goals = goalsOf(status);
+  const nearest = goals.reduce((best, goal) => (goal.share > (best?.share ?? -1) ? goal : best), null);
+  at("bar").style.width = `${100 * Math.min(1, nearest?.share ?? 0)}%`;
+  const left = goals.map((goal) => goal.left_s).filter((left_s) => left_s != null);
+  at("left").textContent = left.length && !run.ended && about.live ? `${clock(Math.min(...left))} left at most` : "";
+  at("stop").textContent = goals.length ? `until ${goals.map((goal) => goal.text).join(" or ")}` : "until it is interrupted";
+}
+
+/** The stop conditions: how far each is reached, and the time left where that can be foreseen. */
+function goalsOf(status) {
+  const goals = [];
+  const { stop } = status;
+  for (const name of ["env_steps", "trained_transitions"]) {
+    if (stop[name] == null) continue;
+    const rate = status[`${name}_per_s`];
+    const left_s = rate > 0 ? (stop[name] - status[name]) / rate : null;
+    goals.push({ text: `${count(stop[name])} ${plain(name)}`, share: status[name] / stop[name], left_s });
+  }
+  if (stop.minutes != null)
+    goals.push({ text: `${stop.minutes} min`, share: status.t_s / (60 * stop.minutes), left_s: 60 * stop.minutes - status.t_s });
+  if (stop.return != null) goals.unshift({ text: `a return of ${decimal(stop.return)}`, share: 0 });
+  return goals;
+}
+
+export function showFigures(run) {
+  const { status, about } = run;
+  const limit = about.limits.trained_transitions_per_s;
+  at("figures").replaceChildren(
+    figure("env steps", count(status.env_steps), `${short(status.env_steps_per_s)} /s`, capacity(run, "sampler", status.env_steps_per_s)),
+    figure("transitions trained on", short(status.trained_transitions), `${short(status.trained_transitions_per_s)} /s`,
+      limit ? { value: status.trained_transitions_per_s / limit.value, text: `of ${short(limit.value)} /s: ${limit.source}` }
+        : capacity(run, "critic_learner", status.trained_transitions_per_s)),
+    figure("updates", `${short(status.critic_updates)}`, `${short(status.critic_updates_per_s)} critic${about.learners.length > 1 ? `, ${short(status.actor_updates_per_s)} actor` : ""} /s`),
+    figure("replay ratio", decimal(status.replay_ratio.measured), `of ${short(status.replay_ratio.target)} wanted`),
+    figure("policy lag", `${short(status.policy_lag.p50)}`, `p99 ${short(status.policy_lag.p99)}, most ${short(status.policy_lag.max)}${status.policy_lag.bound == null ? "" : ` of ${status.policy_lag.bound}`}`),
+    figure("samples dropped", count(status.samples.dropped), `${count(status.samples.in_flight)} in flight of ${short(status.samples.produced)}`),
+  );
+  const { last, best } = status.evaluation;
+  const { episodes } = status;
+  at("scores").replaceChildren(
+    score("evaluation", last, last && `at ${short(last.env_steps)} env steps`, "evaluation"),
+    score("best", best, best && `at ${short(best.env_steps)} env steps`, "best"),
+    score("training", episodes.mean_return == null ? null : episodes, `${short(episodes.count)} episodes of ${short(episodes.mean_length)} steps`, "training"),
+  );
+}
+
+/** What a role could do if it never waited for a peer: its rate over the share of its time that it works. */
+function capacity(run, role, rate) {
+  const row = run.status.workers[role];
+  if (!row || !rate || row.busy < 0.02) return null;
+  return { value: row.busy, text: `of ${short(rate / row.busy)} /s, were it never to wait for a peer` };
+}
+
+function figure(name, value, beside, limit) {
+  const parts = [element("h3", {}, name), element("p", { class: "number" }, value), element("p", { class: "muted" }, beside)];
+  if (limit) {
+    const share = Math.min(1, limit.value);
+    const bar = element("div", { class: "bar", role: "img", "aria-label": percent(share) }, element("div", { style: `width:${100 * share}%` }));
+    parts.push(bar, element("p", { class: "muted small" }, `${percent(share)} ${limit.text}`));
+  }
+  return element("div", { class: "card figure" }, ...parts);
+}
+
+function score(name, row, beside, kind) {
+  const value = row ? element("p", { class: "number" }, decimal(row.mean_return), element("small", {}, row.std_return == null ? "" : ` ± ${decimal(row.std_return)}`)) : element("p", { class: "number muted" }, "–");
+  return element("div", { class: `score ${kind}` }, element("h3", {}, name), value, element("p", { class: "muted small" }, row ? beside : "none yet"));
+}

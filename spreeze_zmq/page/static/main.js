@@ -1,0 +1,79 @@
+// Connects to the run, and draws what has changed.
+
+import { showAgent } from "./agent.js";
+import { Charts } from "./charts.js";
+import { showEvents } from "./events.js";
+import { Flow } from "./flow.js";
+import { clock } from "./format.js";
+import { showFigures, showHead } from "./head.js";
+import { Run } from "./run.js";
+
+const run = new Run();
+const charts = new Charts(run);
+const flow = new Flow(document.getElementById("flow"), run);
+let due = false;
+
+function draw() {
+  due = false;
+  if (!run.about) return;
+  showHead(run);
+  if (run.status) showFigures(run);
+  flow.draw();
+  charts.draw();
+  showEvents(document.getElementById("events"), run);
+}
+
+function soon() {
+  if (!due) requestAnimationFrame(draw);
+  due = true;
+}
+
+function notice(text) {
+  const place = document.getElementById("notice");
+  place.hidden = !text;
+  place.textContent = text;
+}
+
+function connect(delay_s) {
+  const socket = new WebSocket(new URL("feed", location.href.replace(/^http/, "ws")));
+  let opened = false;
+  socket.onmessage = ({ data }) => {
+    for (const entry of JSON.parse(data)) if (run.take(entry)) begin();
+    soon();
+  };
+  socket.onopen = () => {
+    opened = true;
+    document.body.dataset.connected = "yes";
+    notice("");
+  };
+  socket.onclose = () => {
+    document.body.dataset.connected = "no";
+    if (run.ended) {
+      notice(`The run is over after ${clock(run.status?.t_s ?? 0)}: ${run.ended}. To look again: spreeze view ${run.about.folder}`);
+      return;
+    }
+    notice("The connection is lost; trying again");
+    setTimeout(() => connect(opened ? 0.3 : Math.min(2 * delay_s, 5)), 1000 * (opened ? 0.3 : delay_s));
+  };
+}
+
+function begin() {
+  document.title = `${run.about.env} · spreeze`;
+  flow.begin();
+  charts.begin();
+}
+
+connect(0.5);
+showAgent(run);
+addEventListener("resize", soon);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  charts.begin();
+  soon();
+});
+for (const button of document.querySelectorAll("[data-axis]"))
+  button.addEventListener("click", () => {
+    for (const other of document.querySelectorAll("[data-axis]")) other.setAttribute("aria-pressed", other === button);
+    charts.axis = button.dataset.axis;
+    charts.begin();
+    soon();
+  });

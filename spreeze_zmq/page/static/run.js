@@ -1,0 +1,83 @@
+// The run as the page knows it: built from the entries of its journal and of the broker's feed.
+
+const MAX_EVENTS = 300;
+const MAX_POINTS = 3000;
+
+export class Run {
+  constructor() {
+    this.about = null; // what does not change: components, channels, limits
+    this.status = null; // the newest one
+    this.points = []; // of the curves, by time
+    this.evaluations = [];
+    this.events = []; // newest last
+    this.gone = new Map(); // process name -> how it ended, until it is back
+    this.ended = null;
+  }
+
+  /** Take one entry; returns whether the run has begun anew, as after a lost connection. */
+  take(entry) {
+    const { topic, about, t_s } = entry;
+    if (topic === "run") {
+      Object.assign(this, new Run());
+      this.about = about;
+      return true;
+    }
+    if (topic === "point") this.addPoint(about);
+    else if (topic === "status") this.takeStatus(about, entry.point);
+    else if (topic === "evaluation") this.evaluations.push({ t_s, ...about });
+    else if (topic === "end") this.ended = about.reason || "ended";
+    this.remember(topic, about, t_s);
+    return false;
+  }
+
+  takeStatus(status, point) {
+    this.status = status;
+    if (point) this.addPoint(point);
+    for (const [name, process] of Object.entries(status.processes)) if (process.ready) this.gone.delete(name);
+  }
+
+  addPoint(point) {
+    const last = this.points.at(-1);
+    if (last && point.t_s <= last.t_s) return;
+    this.points.push(point);
+    if (this.points.length > MAX_POINTS) this.points = this.points.filter((_, i) => i % 2 || i > MAX_POINTS * 0.9);
+  }
+
+  /** What a person is told in a line; details below it where there are any. */
+  remember(topic, about, t_s) {
+    let line = null;
+    let kind = "note";
+    if (topic === "hello") line = `${about.name} is ready`;
+    else if (topic === "exited") {
+      line = `${about.name} ${about.how}${about.restarting ? "; it is started again" : ""}`;
+      if (about.restarting) kind = "bad";
+      this.gone.set(about.name, about);
+    } else if (topic === "failure") [line, kind] = [`${about.name}: ${about.summary}`, "bad"];
+    else if (topic === "evaluation" && about.best)
+      [line, kind] = [`best policy so far: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)}`, "good"];
+    else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
+    else if (topic === "workers" && t_s > 2 && !this.said(about.reason)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
+    if (!line) return;
+    if (topic === "hello") this.gone.delete(about.name);
+    this.events.push({ t_s, line, kind, details: topic === "failure" ? about.traceback : "" });
+    if (this.events.length > MAX_EVENTS) this.events.shift();
+  }
+
+  said(reason) {
+    return this.events.some((event) => event.line === reason);
+  }
+
+  /** Env steps at a time, read off the curve. */
+  envStepsAt(t_s) {
+    const points = this.points;
+    let low = 0;
+    let high = points.length - 1;
+    if (high < 0) return 0;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (points[middle].t_s < t_s) low = middle + 1;
+      else high = middle;
+    }
+    return points[low].env_steps;
+  }
+}

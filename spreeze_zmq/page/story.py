@@ -1,0 +1,132 @@
+"""What a browser is told of a run: its plan, its journal so far, then each entry of the broker's feed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import RunFolder
+
+#: Points of a curve; a longer run is thinned evenly.
+MAX_POINTS = 1200
+#: Entries of each topic that are told from the journal, the last ones.
+MAX_ENTRIES = 1000
+#: Topics of the journal that the page shows, besides ``status``.
+TOPICS = ("hello", "exited", "failure", "evaluation", "episodes", "workers", "scale", "set")
+
+Entry = dict[str, Any]
+
+
+def run_entry(plan: Plan, *, live: bool) -> Entry:
+    """The facts of a run that do not change while it lives."""
+    return {
+        "topic": "run",
+        "t_s": 0.0,
+        "about": {
+            "live": live,
+            "name": Path(plan.run_dir).name or plan.name,
+            "folder": plan.run_dir,
+            "env": plan.run.env,
+            "algorithm": plan.run.algorithm,
+            "seed": plan.run.seed,
+            "mode": plan.balance.mode,
+            "batch_size": plan.learning.batch_size,
+            "learners": list(plan.learning.learners),
+            "components": {
+                role: {
+                    "count": [component.count.minimum, component.count.maximum],
+                    "launched": component.launched,
+                    "device": component.options.get("device"),
+                }
+                for role, component in plan.components.items()
+            },
+            "channels": {
+                name: {"binds": channel.binds, "connects": list(channel.connects), "pattern": channel.pattern}
+                for name, channel in plan.channels.items()
+            },
+            "limits": limits(plan),
+        },
+    }
+
+
+def limits(plan: Plan) -> dict[str, dict[str, Any]]:
+    """The machine's limit of a rate, with its source, where this run's plan holds one."""
+    found: dict[str, dict[str, Any]] = {}
+    if (measured := plan.measured.get("batch_size")) is not None:
+        rate = dict(map(tuple, measured["curve"])).get(plan.learning.batch_size)
+        if rate is not None:
+            source = f"the critics' updates alone, {plan.measured.get('source', 'measured')}"
+            found["trained_transitions_per_s"] = {"value": rate, "source": source}
+    return found
+
+
+def told(topic: str, t_s: float, about: Mapping[str, Any]) -> Entry:
+    """One entry as a browser gets it; a status comes with its point of the curves."""
+    entry: Entry = {"topic": topic, "t_s": t_s, "about": dict(about)}
+    if topic == "status":
+        entry["point"] = point(about)
+    return entry
+
+
+def point(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a status that are drawn over time."""
+    return {
+        "t_s": status["t_s"],
+        "env_steps": status["env_steps"],
+        "return": status["episodes"]["mean_return"],
+        "return_std": status["episodes"].get("std_return"),
+        "replay_ratio": status["replay_ratio"]["measured"],
+        "lag_p50": status["policy_lag"]["p50"],
+        "lag_p99": status["policy_lag"]["p99"],
+        "env_steps_per_s": status["env_steps_per_s"],
+        "trained_transitions_per_s": status["trained_transitions_per_s"],
+        "gauges": dict(status.get("gauges", {})),
+        "counts": {role: row["count"] for role, row in status["workers"].items()},
+    }
+
+
+def journal(folder: RunFolder) -> list[Entry]:
+    """The journal of a run, thinned to what a page can draw, oldest first."""
+    if not folder.metrics.exists():
+        return []
+    lines: dict[str, list[bytes]] = {}
+    for line in folder.metrics.read_bytes().splitlines():
+        topic = _topic(line)
+        if topic == "status" or topic in TOPICS:
+            lines.setdefault(topic, []).append(line)
+    statuses = lines.pop("status", [])
+    entries = [entry for kept in lines.values() for entry in _entries(_thinned(kept, MAX_ENTRIES))]
+    entries += _points(statuses)
+    return sorted(entries, key=lambda entry: float(entry["t_s"]))
+
+
+def _topic(line: bytes) -> str:
+    """The topic of a line: the journal writes its ``kind`` last."""
+    return line[line.rfind(b'"kind": "') + 9 : -2].decode(errors="replace")
+
+
+def _thinned(lines: list[bytes], most: int) -> list[bytes]:
+    every = -(-len(lines) // most) if lines else 1
+    return lines[::-every][::-1]
+
+
+def _entries(lines: list[bytes]) -> Iterator[Entry]:
+    for line in lines:
+        try:
+            fields = json.loads(line)
+        except ValueError:
+            continue  # torn by the death of its writer
+        yield {"topic": fields.pop("kind"), "t_s": fields.pop("t_s"), "about": fields}
+
+
+def _points(lines: list[bytes]) -> Iterator[Entry]:
+    """Points of the curves, and the last status whole."""
+    statuses = list(_entries(_thinned(lines, MAX_POINTS)))
+    for entry in statuses:
+        yield {"topic": "point", "t_s": entry["t_s"], "about": point({**entry["about"], "t_s": entry["t_s"]})}
+    if statuses:
+        last = statuses[-1]
+        yield told("status", last["t_s"], {**last["about"], "t_s": last["t_s"]})

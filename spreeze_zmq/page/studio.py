@@ -1,0 +1,177 @@
+"""MuJoCo's web viewer behind the page's own port: the browser draws the model, this side streams its state.
+
+The viewer knows neither tokens nor origins and would listen on every interface. So it is given a unix socket in
+a folder of the user's own, and what it serves passes through here: its files, its model, and two streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import os
+import socket
+import tempfile
+import threading
+import time
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from mujoco.studio import launch_web, messages, plugin, viewer_protocol, web_viewer
+from numpy.typing import NDArray
+from websockets.asyncio.client import unix_connect
+from websockets.asyncio.server import ServerConnection
+from websockets.datastructures import Headers
+from websockets.http11 import Response
+
+#: The streams that are passed on; ``drop`` would take a stranger's model.
+STREAMS = ("state", "ui")
+PASSED_ON = ("Content-Type", "Cache-Control")
+#: The viewer's page makes its scripts while it runs.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval' blob:; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; worker-src 'self' blob:; "
+    "connect-src 'self' blob: data:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+)
+STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
+
+
+class FollowingCamera(plugin.ViewerPlugin):  # type: ignore[misc]
+    """Looks at the whole model; a body that can travel is followed."""
+
+    @messages.handler  # type: ignore[untyped-decorator]
+    def on_model(self, event: messages.PostModelEvent) -> None:
+        """Set the camera for a new model."""
+        model, camera = event.model, self.viewer.camera
+        travels = model.nbody > 1 and model.body_dofnum[1] > 0 and not _is_a_cart(model)
+        camera.azimuth, camera.elevation = 90.0, -15.0
+        if travels:
+            camera.type = mujoco.mjtCamera.mjCAMERA_TRACKING
+            camera.trackbodyid = 1
+            camera.distance = 1.6 * _height(model)
+        else:
+            camera.type = mujoco.mjtCamera.mjCAMERA_FREE
+            camera.lookat[:] = model.stat.center
+            camera.distance = 1.6 * model.stat.extent
+
+
+def _is_a_cart(model: Any) -> bool:
+    """Whether the first body moves along a bounded rail, as a pendulum's cart does."""
+    first = model.body_jntadr[1]
+    return bool(model.jnt_limited[first])
+
+
+def _height(model: Any) -> float:
+    """The size of what moves: bodies' distances from the first one, floors and skies left out."""
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    reach = np.linalg.norm(data.xipos[1:] - data.xipos[1], axis=1).max(initial=0.0)
+    return float(max(2.2 * reach, 1.2))
+
+
+class Studio:
+    """One viewer of one model; a process can have but one.
+
+    Args:
+        model: the MjModel.
+        folder: where MuJoCo writes its log; it becomes the process's working directory.
+    """
+
+    def __init__(self, model: Any, folder: Path) -> None:
+        self._model, self._data = model, mujoco.MjData(model)
+        self._folder = tempfile.TemporaryDirectory(prefix="spreeze-viewer-")
+        self._path = os.path.join(self._folder.name, "socket")
+        os.chdir(folder)
+        with self._own_socket():
+            self._handle = launch_web.launch(
+                viewer_protocol.ViewerConfig(gfx="web", open_browser=False), plugins=[FollowingCamera()]
+            )
+            self._handle.set_model(model)
+            self._listening.wait(10.0)
+
+    @contextlib.contextmanager
+    def _own_socket(self) -> Any:
+        """While the viewer starts: it binds a unix socket in place of a port, and prints no address."""
+        self._listening = threading.Event()
+        server = web_viewer.web_server
+        kept, banner = server.bind_public_socket, web_viewer._print_url_banner
+
+        def bind(host: str, port: int = 0) -> socket.socket:
+            own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            own.bind(self._path)
+            own.listen(16)
+            return own
+
+        server.bind_public_socket = bind
+        web_viewer._print_url_banner = lambda *_: self._listening.set()
+        try:
+            yield
+        finally:
+            server.bind_public_socket, web_viewer._print_url_banner = kept, banner
+
+    def move(
+        self,
+        before: NDArray[np.float64],
+        after: NDArray[np.float64],
+        step_s: float,
+        until_s: float,
+        per_s: float,
+    ) -> None:
+        """Stream the way from one position ``[nq]`` to the next; returns when the step is over."""
+        num = max(1, round(step_s * per_s))
+        velocity = np.zeros(self._model.nv)
+        mujoco.mj_differentiatePos(self._model, velocity, 1.0, before, after)
+        for k in range(1, num + 1):
+            self._data.qpos[:] = before
+            mujoco.mj_integratePos(self._model, self._data.qpos, velocity, k / num)
+            state = np.empty(mujoco.mj_stateSize(self._model, STATE))
+            mujoco.mj_getState(self._model, self._data, state, STATE)
+            self._handle.send_to_viewer(messages.StateSnapshot(state=state, state_sig=int(STATE)))
+            time.sleep(max(0.0, until_s - (num - k) * step_s / num - time.monotonic()))
+
+    # --- what browsers ask for
+
+    async def fetch(self, path: str) -> Response | None:
+        """A file of the viewer, or its model."""
+        status, kind, body = await asyncio.to_thread(self._get, path)
+        if path.partition("?")[0] == "index.html":
+            text = body.decode().replace('return "/model"', 'return "model"')
+            body = text.replace("<head>", '<head><script src="../viewer.js"></script>', 1).encode()
+        headers = Headers({**kind, "Content-Length": str(len(body)), "Connection": "close"})
+        headers["Content-Security-Policy"] = POLICY
+        for name in ("Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy"):
+            headers[name] = "same-origin"
+        headers["Cross-Origin-Embedder-Policy"] = "require-corp"
+        return Response(status, HTTPStatus(status).phrase, headers, body)
+
+    def _get(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("viewer", timeout=10)
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.connect(self._path)
+        try:
+            connection.request("GET", f"/{path}")
+            answer = connection.getresponse()
+            kind = {name: value for name in PASSED_ON if (value := answer.getheader(name)) is not None}
+            return answer.status, kind, answer.read()
+        finally:
+            connection.close()
+
+    async def connect(self, path: str, visitor: ServerConnection) -> None:
+        """One of the viewer's streams, in both directions."""
+        if path.partition("?")[0] not in STREAMS:
+            return
+        async with unix_connect(
+            self._path, f"ws://viewer/{path}", compression=None, ping_interval=None, max_size=2**24
+        ) as viewer:
+            ways = [asyncio.ensure_future(_pass_on(*way)) for way in ((visitor, viewer), (viewer, visitor))]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+
+
+async def _pass_on(source: Any, target: Any) -> None:
+    async for message in source:
+        await target.send(message)
