@@ -20,8 +20,8 @@ from spreeze_zmq.autoscale.pinning import Pinning, pin
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.metrics import physical_cores
-from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.page import address
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import (
     BROKER,
     CONTROL,

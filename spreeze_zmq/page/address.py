@@ -1,7 +1,7 @@
 """The page's address: a port of this machine and a token, settled before anybody looks.
 
-The launcher opens the port and keeps it open; the process that serves the page begins with the first visitor and
-takes the port over. A visitor who comes while that process starts, or restarts, waits and is not refused.
+The launcher opens the port and keeps it open; the process that serves the page begins with the first visitor
+and takes the port over. A visitor who comes while that process starts, or restarts, waits and is not refused.
 """
 
 from __future__ import annotations

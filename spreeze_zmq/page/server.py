@@ -1,9 +1,9 @@
 """Serves the page: its files, the feed and the agent's pictures, below a token on a port of this machine.
 
 Two things keep strangers out. Every path begins with the token, which stands in a file of the run's folder
-that the user alone can read. And the names in ``Host`` and ``Origin`` must be this machine's, so that no other
-web page can make the user's browser ask. Files are read once, from the package: no path of a request reaches
-the disk, and nothing that is sent here is a command.
+that the user alone can read. And the names in ``Host`` and ``Origin`` must be this machine's, so that no
+other web page can make the user's browser ask. Files are read once, from the package: no path of a request
+reaches the disk, and nothing that is sent here is a command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """MuJoCo's web viewer behind the page's own port: the browser draws the model, this side streams its state.
 
-The viewer knows neither tokens nor origins and would listen on every interface. So it is given a unix socket in
-a folder of the user's own, and what it serves passes through here: its files, its model, and two streams.
+The viewer knows neither tokens nor origins and would listen on every interface. So it is given a unix socket
+in a folder of the user's own, and what it serves passes through here: its files, its model, two streams.
 """
 
 from __future__ import annotations
