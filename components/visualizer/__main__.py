@@ -27,7 +27,7 @@ def main(component: Component) -> None:
         plan.environment,
         lambda: LivePolicies(plan, component.name),
         folder.logs,
-        enabled=component.options["agent"],
+        enabled=component.options["show_agent"],
     )
     token = address.token_of(folder.page_address)
     server = Server(

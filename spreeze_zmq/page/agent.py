@@ -125,7 +125,7 @@ class PolicyPlayer:
                 self._thread = threading.Thread(target=self._run, name="agent", daemon=True)
                 self._thread.start()
             elif not self._enabled:
-                self._say(mode="none", why="components.visualizer.agent is false")
+                self._say(mode="none", why="components.visualizer.show_agent is false")
 
     def _run(self) -> None:
         try:
