@@ -33,7 +33,7 @@ log = logging.getLogger("spreeze")
 OWN_NAMES = ("127.0.0.1", "localhost", "::1")
 HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'self'; script-src 'self''; "
+    "Content-Security-Policy": "default-src 'self'; script-src 'self'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; "
     "frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
     "Cross-Origin-Embedder-Policy": "require-corp",

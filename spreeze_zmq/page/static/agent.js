@@ -13,7 +13,7 @@ export function showAgent(run) {
     socket = new WebSocket(new URL("agent", location.href.replace(/^http/, "ws")));
     socket.binaryType = "blob";
     socket.onmessage = ({ data }) => (typeof data === "string" ? caption(JSON.parse(data)) : picture(data));
-    socket.onclose = () => wanted && !run.ended && setTimeout(open, 700);
+    socket.onclose = () => setTimeout(() => wanted && !run.ended && open(), 700);
   }
 
   function follow() {
@@ -27,6 +27,12 @@ export function showAgent(run) {
 
   document.addEventListener("visibilitychange", follow);
   follow();
+}
+
+/** The run is over: MuJoCo's viewer would look for its server for ever. */
+export function endAgent() {
+  const frame = at("stage").querySelector("iframe");
+  frame?.replaceWith(Object.assign(document.createElement("p"), { className: "muted", textContent: "the run is over" }));
 }
 
 function picture(blob) {

@@ -2,7 +2,8 @@
 
 import { clock, decimal, element, plain, short } from "./format.js";
 
-const HIDDEN_GAUGES = new Set(["replay_ratio", "replay_size"]);
+/** Gauges that are drawn elsewhere, or that hardly move. */
+const ELSEWHERE = /^(replay_ratio|.*replay_size|batch_size|learning_rate)$/;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const ROLE_COLOURS = ["blue", "violet", "green", "amber", "teal", "red"];
 
@@ -57,7 +58,7 @@ export class Charts {
     const bands = [{ series: [3, 2], fill: faint("blue") }, { series: [6, 5], fill: faint("green") }];
     const goal = run.status?.stop.return;
     const tables = [unique(training), unique(evaluation)];
-    if (goal != null && points.length) {
+    if (goal != null && points.length && isNear(goal, training[1], evaluation[1])) {
       const ends = steps ? [0, points.at(-1).env_steps] : [points[0].t_s, points.at(-1).t_s];
       tables.push([ends[1] > ends[0] ? ends : [ends[0], ends[0] + 1], [goal, goal]]);
       series.push(line("goal", "muted", { dash: [4, 4] }));
@@ -66,14 +67,16 @@ export class Charts {
   }
 
   counts(x) {
-    const roles = Object.keys(this.run.about.components).filter((role) => this.run.points.some((point) => role in point.counts));
+    const { components } = this.run.about;
+    const moves = (role) => role === "sampler" || components[role].count[1] > 1;
+    const roles = Object.keys(components).filter(moves);
     const data = [x, ...roles.map((role) => this.run.points.map((point) => point.counts[role] ?? 0))];
     const stepped = uPlot.paths.stepped({ align: 1 });
-    this.show("counts", data, roles.map((role, i) => line(plain(role), ROLE_COLOURS[i % ROLE_COLOURS.length], { paths: stepped })));
+    this.show("counts", data, roles.map((role, i) => line(plain(role), ROLE_COLOURS[i % ROLE_COLOURS.length], { paths: stepped })), { whole: true });
   }
 
   losses(x) {
-    const names = Object.keys(this.run.status?.gauges ?? {}).filter((name) => !HIDDEN_GAUGES.has(name)).sort();
+    const names = Object.keys(this.run.status?.gauges ?? {}).filter((name) => !ELSEWHERE.test(name)).sort(byKind);
     const place = document.getElementById("losses");
     for (const name of names) {
       const id = `loss-${name}`;
@@ -94,25 +97,40 @@ export class Charts {
     const made = this.charts.get(id);
     const shape = `${series.map((one) => one.label).join()} ${more.steps}`;
     if (made && made.shape === shape) {
-      if (made.width !== width) made.setSize({ width, height: made.height });
+      const height = heightOf(place, more.spark);
+      if (made.width !== width || made.height !== height) made.setSize({ width, height });
       made.setData(data);
       return;
     }
     made?.destroy();
     place.replaceChildren();
-    const chart = new uPlot(options(width, place.clientHeight, series, more), data, place);
+    const chart = new uPlot(options(width, heightOf(place, more.spark), series, more), data, place);
     chart.shape = shape;
     series.forEach((one, i) => one.edge && (chart.root.querySelectorAll(".u-legend .u-series")[i + 1].style.display = "none"));
     this.charts.set(id, chart);
   }
 }
 
-const line = (label, name, more = {}) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, spanGaps: true, value: (_, v) => short(v), ...more });
+/** The height of a plot: a legend has its place below. */
+const heightOf = (place, spark) => Math.max(40, place.clientHeight - (spark ? 0 : 26));
+
+const line = (label, name, more = {}) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, spanGaps: true, value: (_, v) => (v == null ? "" : short(v)), ...more });
 const edge = (name) => ({ label: `edge ${name}`, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true, edge: true });
 const faint = (name) => `color-mix(in srgb, ${colour(name)} 14%, transparent)`;
 
 function band(rows, mean, spread) {
   return [rows.map((row) => row[mean] - (row[spread] ?? 0)), rows.map((row) => row[mean] + (row[spread] ?? 0))];
+}
+
+/** Losses first, then the rest by name. */
+const byKind = (a, b) => b.includes("loss") - a.includes("loss") || a.localeCompare(b);
+
+/** Whether a goal can be drawn without flattening the curves. */
+function isNear(goal, ...columns) {
+  const values = columns.flat().filter((value) => value != null);
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const room = 1.5 * Math.max(high - low, 0.1 * Math.abs(high));
+  return values.length > 0 && goal > low - room && goal < high + room;
 }
 
 /** uPlot joins tables whose x grow strictly. */
@@ -121,16 +139,17 @@ function unique(table) {
   return table.map((column) => column.filter((_, i) => kept[i]));
 }
 
-function options(width, height, series, { bands = [], spark = false, steps = false }) {
+function options(width, height, series, { bands = [], spark = false, steps = false, whole = false }) {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif", labelGap: 0 };
   const right = series.some((one) => one.scale === "right");
   const time = (_, values) => values.map((value) => (steps ? short(value) : clock(value)));
   const numbers = (_, values) => values.map(short);
   const axes = [{ ...axis, size: 24, space: 60, values: time, grid: { show: false } }, { ...axis, size: 46, space: 34, values: numbers }];
+  if (whole) axes[1].incrs = [1, 2, 5, 10, 20, 50, 100];
   if (right) axes.push({ ...axis, scale: "right", side: 1, size: 46, space: 34, values: numbers, grid: { show: false } });
   const legend = { show: !spark, live: true, markers: { width: 0, fill: (_, i) => series[i - 1]?.stroke } };
   return {
-    width, height: Math.max(40, height - (spark ? 0 : 26)), bands, legend,
+    width, height, bands, legend,
     padding: spark ? [4, 0, 4, 0] : [10, right ? 0 : 12, 0, 0],
     scales: { x: { time: false }, y: { range: padded }, right: { range: padded } },
     axes: spark ? [{ show: false }, { show: false }] : axes,

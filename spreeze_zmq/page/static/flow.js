@@ -62,12 +62,13 @@ export class Flow {
   arrow(frame, channel, from, to, rate) {
     const [a, b] = [this.cards.get(from), this.cards.get(to)].map((card) => card.getBoundingClientRect());
     const path = route(shift(a, frame), shift(b, frame), channel);
+    const text = frame.width < 620 ? rate.text.split(" · ")[0] : rate.text;
     const kind = channel.split(".")[0];
     const curve = svg("path", { d: path.d, class: `channel ${kind} ${rate.moving ? "moving" : ""}` });
     const head = svg("path", { d: path.head, class: `head ${kind}` });
     if (!rate.text || !path.labelled) return [curve, head];
     const label = svg("text", { x: path.x, y: path.y, class: `rate ${kind}`, "text-anchor": path.anchor });
-    label.textContent = rate.text;
+    label.textContent = text;
     return [curve, head, label];
   }
 }
@@ -129,14 +130,14 @@ function route(a, b, channel) {
     const [x1, x2] = right ? [a.right, b.left - 6] : [a.left, b.right + 6];
     const bend = (x2 - x1) / 2;
     const tip = right ? -6 : 6;
-    return { d: `M${x1},${y1}C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`, head: `M${x2 - tip},${y2}l${tip * 1.4},-4.5v9z`, x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 6, anchor: "middle", labelled: Math.abs(x2 - x1) > 60 };
+    return { d: `M${x1},${y1}C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`, head: `M${x2 - tip},${y2}l${tip * 1.4},-4.5v9z`, x: (x1 + x2) / 2, y: (y1 + y2) / 2 + (right ? -7 : 17), anchor: "middle", labelled: Math.abs(x2 - x1) > 60 };
   }
   const down = b.top >= a.bottom;
   const overlap = [Math.max(a.left, b.left), Math.min(a.right, b.right)];
   const x = (overlap[0] + overlap[1]) / 2 + 3 * offset;
   const [y1, y2] = down ? [a.bottom, b.top - 6] : [a.top, b.bottom + 6];
   const tip = down ? -6 : 6;
-  return { d: `M${x},${y1}L${x},${y2}`, head: `M${x},${y2 - tip}l-4.5,${tip * 1.4}h9z`, x: x + (offset < 0 ? -8 : 8), y: (y1 + y2) / 2 + 4, anchor: offset < 0 ? "end" : "start", labelled: Math.abs(y2 - y1) > 18 };
+  return { d: `M${x},${y1}L${x},${y2}`, head: `M${x},${y2 - tip}l-4.5,${tip * 1.4}h9z`, x: x + (offset > 0 ? 8 : -8), y: (y1 + y2) / 2 + 4, anchor: offset > 0 ? "start" : "end", labelled: Math.abs(y2 - y1) > 18 };
 }
 
 function svg(tag, attributes) {

@@ -1,6 +1,6 @@
 // Connects to the run, and draws what has changed.
 
-import { showAgent } from "./agent.js";
+import { endAgent, showAgent } from "./agent.js";
 import { Charts } from "./charts.js";
 import { showEvents } from "./events.js";
 import { Flow } from "./flow.js";
@@ -39,6 +39,7 @@ function connect(delay_s) {
   let opened = false;
   socket.onmessage = ({ data }) => {
     for (const entry of JSON.parse(data)) if (run.take(entry)) begin();
+    if (run.ended) endAgent();
     soon();
   };
   socket.onopen = () => {

@@ -56,7 +56,7 @@ export class Run {
     else if (topic === "evaluation" && about.best)
       [line, kind] = [`best policy so far: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)}`, "good"];
     else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
-    else if (topic === "workers" && t_s > 2 && !this.said(about.reason)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
+    else if (topic === "workers" && about.role !== "visualizer" && t_s > 2 && !this.said(about.reason)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
     if (!line) return;
     if (topic === "hello") this.gone.delete(about.name);
     this.events.push({ t_s, line, kind, details: topic === "failure" ? about.traceback : "" });
