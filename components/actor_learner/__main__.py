@@ -9,24 +9,26 @@ from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.learner import (
-    BaseLearner,
     CollectionLimits,
     Intake,
+    Learner,
     LiveBatch,
     PolicyOutlet,
     RoundLearner,
     learn,
 )
 from spreeze_zmq.plan.roles import CRITIC, CRITIC_LEARNER, SAMPLER
-from spreeze_zmq.replay import replay_of
+from spreeze_zmq.replay import ObservationReplay, Replay, replay_of
 from spreeze_zmq.rollout import Rollout
 
 #: Rollouts stored before the next update gets its turn.
 ROLLOUTS_AT_ONCE = 8
 
 
-class ActorLearner(BaseLearner):
+class ActorLearner(Learner):
     """Observations and critics in, policies out."""
+
+    replay: Replay | ObservationReplay
 
     def __init__(self, component: Component) -> None:
         super().__init__(component)

@@ -11,10 +11,10 @@ from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.learner import (
-    BaseLearner,
     CollectionLimits,
     Intake,
     KnownPolicies,
+    Learner,
     LiveBatch,
     Outbox,
     OwnPolicies,
@@ -24,12 +24,14 @@ from spreeze_zmq.learner import (
     learn,
 )
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, POLICY, SAMPLER, publisher_of_policy
-from spreeze_zmq.replay import transition_replay
+from spreeze_zmq.replay import Replay, transition_replay
 from spreeze_zmq.rollout import Rollout
 
 
-class CriticLearner(BaseLearner):
+class CriticLearner(Learner):
     """Experience and policies in, critics out."""
+
+    replay: Replay
 
     def __init__(self, component: Component) -> None:
         super().__init__(component)

@@ -101,8 +101,7 @@ class Collector:
         terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         actions: list[NDArray[Any]] = []
         log_probs: list[NDArray[np.float32]] = []
-        final_obs = []
-        final_index: list[tuple[int, Any]] = []
+        final_obs = [np.empty((0, *self.obs.shape[1:]), self.obs_dtype)]
         obs[0] = self.obs
         if self.frames is None:
             self.frames = policy.frame_stack()
@@ -116,21 +115,17 @@ class Collector:
             obs[t + 1], reward[t], terminated[t], truncated[t], info = self.envs.step(env_action)
             self.frames.add(obs[t + 1], terminated[t] | truncated[t])
             if "_final_obs" in info:
-                ended = np.flatnonzero(info["_final_obs"])
+                ended = info["_final_obs"]
                 final_obs.append(info["final_obs"][ended])
-                final_index.extend((t, n) for n in ended)
-                whole = ended[~info["failed"][ended]] if "failed" in info else ended
+                whole = ended & ~info["failed"] if "failed" in info else ended
                 self.returns.extend(info["episode"]["r"][whole])
                 self.lengths.extend(info["episode"]["l"][whole])
             self.component.breathe()
         self.obs = obs[-1]
-        index = np.array(final_index, np.int32).reshape(-1, 2)
-        order = np.lexsort((index[:, 1], index[:, 0]))
-        no_obs = np.empty((0, *obs.shape[2:]), self.obs_dtype)
         return Rollout(
-            sampler="",
-            incarnation=0,
-            sequence=0,
+            sampler=self.component.name,
+            incarnation=self.component.incarnation,
+            sequence=0,  # counted by each channel, as the outlets count what is produced
             produced=0,
             policy_version=policy.version,
             num_steps=self.num_steps,
@@ -140,8 +135,8 @@ class Collector:
             reward=reward,
             terminated=terminated,
             truncated=truncated,
-            final_obs=np.concatenate([no_obs, *final_obs], dtype=self.obs_dtype)[order],
-            final_index=index[order],
+            final_obs=np.concatenate(final_obs, dtype=self.obs_dtype),
+            final_index=np.argwhere(terminated | truncated).astype(np.int32),
             log_prob=np.stack(log_probs) if self.log_prob else None,
             history=history,
         )
@@ -155,7 +150,6 @@ class Outlet:
         self.pusher: Pusher = component.open(channel)
         self.learner = component.plan.channels[channel].binds
         self.fields = component.plan.channels[channel].fields
-        self.sequence = 0
         self.produced = 0
 
     def wait_for_place(self) -> None:
@@ -175,20 +169,13 @@ class Outlet:
         """Wait for a place as long as it takes; one that is told to stop meanwhile leaves the rollout
         unproduced.
         """
-        stamped = replace(
-            rollout,
-            sampler=self.component.name,
-            incarnation=self.component.incarnation,
-            sequence=self.sequence,
-            produced=self.produced + rollout.num_transitions,
-        )
-        message = rollout_message(stamped, self.fields)
+        produced = self.produced + rollout.num_transitions
+        message = rollout_message(replace(rollout, produced=produced), self.fields)
         while not self.pusher.try_push(message):
             if not self.component.running:
                 return
             self.wait_for_place()
-        self.sequence += 1
-        self.produced += rollout.num_transitions
+        self.produced = produced
 
 
 class Acting:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Parameters = NDArray[np.float32]
 
-__all__ = ["Batch", "CriticHalf", "Environment", "Half", "Parameters", "PolicyHalf", "RoundHalf", "seen"]
+__all__ = ["ActingHalf", "Environment", "Half", "Parameters", "seen"]
 
 
 def seen(env: Environment, options: Any) -> Environment:
@@ -40,34 +40,6 @@ def seen(env: Environment, options: Any) -> Environment:
         return env
     shape = stacked_shape(env.obs_shape, options.frame_stack)
     return env if shape == tuple(env.obs_shape) else replace(env, obs_shape=shape)
-
-
-class Batch(Protocol):
-    """Transitions to learn from; ``spreeze_zmq.replay.Batch`` fits."""
-
-    @property
-    def obs(self) -> torch.Tensor:
-        """``[B, *obs_shape]``."""
-
-    @property
-    def action(self) -> torch.Tensor:
-        """``[B, *action_shape]`` in the environment's own units."""
-
-    @property
-    def reward(self) -> torch.Tensor:
-        """``[B]``, the discounted sum of up to ``n`` rewards."""
-
-    @property
-    def discount(self) -> torch.Tensor:
-        """``[B]``, gamma to the number of rewards summed; 0 after termination."""
-
-    @property
-    def next_obs(self) -> torch.Tensor:
-        """``[B, *obs_shape]``, the observation to bootstrap from."""
-
-    @property
-    def weight(self) -> torch.Tensor | None:
-        """``[B]``, each transition's share in the loss; None where all are alike."""
 
 
 class Half(Protocol):
@@ -95,19 +67,6 @@ class Half(Protocol):
         """Go on from ``state_dict()``."""
 
 
-class CriticHalf(Half, Protocol):
-    """The half that learns values."""
-
-    def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
-        """Take a published policy: the arrays and the ``extras`` of its message. Raises WireError."""
-
-    def update(self, batch: Batch) -> Mapping[str, torch.Tensor]:
-        """One gradient step; 0-d float32 metrics on the device, to be read before the next one."""
-
-    def priorities(self) -> torch.Tensor:
-        """``[B]``, how far the last update's transitions were from their targets; never negative."""
-
-
 class ActingHalf(Half, Protocol):
     """A half that holds the policy, and publishes it."""
 
@@ -126,31 +85,3 @@ class ActingHalf(Half, Protocol):
 
     def extras(self, weights: Parameters | None = None) -> dict[str, float]:
         """Numbers that travel with the policy, such as the temperature; ``weights`` likewise."""
-
-
-class PolicyHalf(ActingHalf, Protocol):
-    """The half that learns the policy against published critics."""
-
-    def load_critic(self, parameters: Parameters) -> None:
-        """Take the flat parameters ``[P]`` of published critics. Raises WireError."""
-
-    def update(self, batch: Any) -> Mapping[str, torch.Tensor]:
-        """One gradient step on observations ``[B, *obs_shape]``, or on a :class:`Batch` where the algorithm
-        asks for more than observations; 0-d float32 metrics, as the critic's.
-        """
-
-
-class RoundHalf(ActingHalf, Protocol):
-    """Either half of an algorithm that learns from whole rollouts."""
-
-    def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
-        """Take a published policy: the arrays and the ``extras`` of its message. Raises WireError."""
-
-    def load_critic(self, parameters: Parameters) -> None:
-        """Take the flat parameters ``[P]`` of published critics. Raises WireError."""
-
-    def prepare(self, rollouts: Any) -> dict[str, torch.Tensor]:
-        """The transitions of a round, ``[T * N, ...]`` by name, with the targets of the losses among them."""
-
-    def update(self, batch: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """One gradient step on some of what :meth:`prepare` gave; 0-d float32 metrics."""

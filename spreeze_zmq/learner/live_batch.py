@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from spreeze_zmq.algorithms.interface import Half
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
 
 log = logging.getLogger("spreeze")
-
-
-class RatedHalf(Protocol):
-    """What either half of an algorithm can do about its rates."""
-
-    def set_rates(self, rates: Mapping[str, float]) -> None:
-        """Go on with other values of the options that follow the batch."""
 
 
 class LiveBatch:
@@ -32,7 +26,7 @@ class LiveBatch:
         learning_rate: that of the present size.
     """
 
-    def __init__(self, component: Component, half: RatedHalf) -> None:
+    def __init__(self, component: Component, half: Half) -> None:
         self.plan = component.plan
         self.half = half
         self.role = component.role

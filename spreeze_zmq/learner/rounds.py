@@ -9,8 +9,8 @@ import torch
 
 from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.component import Component, Weights
-from spreeze_zmq.learner.base import BaseLearner
 from spreeze_zmq.learner.intake import Intake
+from spreeze_zmq.learner.learner import Learner
 from spreeze_zmq.learner.policy_outlet import PolicyOutlet
 from spreeze_zmq.learner.publication import Outbox
 from spreeze_zmq.plan.roles import CRITIC, POLICY, SAMPLER, publisher_of_policy
@@ -21,7 +21,7 @@ from spreeze_zmq.rollout import Rollout
 FIRST_VERSION = 1
 
 
-class RoundLearner(BaseLearner):
+class RoundLearner(Learner):
     """Either learner of an algorithm with ``RolloutOptions``; both train on the same round at the same time.
 
     A round is one rollout of each sampler. Round ``r`` is trained on with the values as they were before it:
@@ -29,6 +29,8 @@ class RoundLearner(BaseLearner):
     the critic-learner when it has the policy that collected it. ``max_policy_lag`` rounds may be collected
     while another is trained on; rollouts that are older when their round begins are dropped and counted.
     """
+
+    replay: RoundStore
 
     def __init__(self, component: Component) -> None:
         super().__init__(component)

@@ -90,19 +90,18 @@ class FrameRing(Ring):
                 there are no next observations.
 
         Raises:
-            WireError: ``final_obs``, where its final observations are not those of the ended episodes.
+            WireError: ``misfit``, where the observations before its first are missing.
             InputError: the frames of one rollout do not fit.
         """
         assert rollout.terminated is not None
         assert rollout.truncated is not None
         ended = rollout.terminated | rollout.truncated
-        ends = None if last is None else ended_at(rollout, ended)
         frames = self._place(rollout)
         envs = np.arange(rollout.num_envs)
         stacks = frames[stack_times(ended, self._stack), envs[:, None]]  # [T + 1, N, k]
         used = [stacks[:-1]]
-        if last is not None and ends is not None:
-            following = stacks[1:].copy()
+        if last is not None:
+            following, ends = stacks[1:].copy(), ended_at(rollout)
             finals = np.arange(len(ends[0])) + self._frames.num_added
             following[ends] = np.concatenate([stacks[ends][:, 1:], finals[:, None]], 1)
             assert rollout.final_obs is not None

@@ -64,7 +64,7 @@ class PrioritizedReplay(Replay):
         return made
 
     def add(self, rollout: Rollout) -> None:
-        """Store a rollout's transitions, each to be drawn soon. Raises WireError ``final_obs``."""
+        """Store a rollout's transitions, each to be drawn soon."""
         ring = self.ring
         first, before = ring.first, ring.num_added
         super().add(rollout)

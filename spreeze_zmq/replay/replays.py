@@ -175,7 +175,7 @@ class Replay(_Kept):
         )
 
     def add(self, rollout: Rollout) -> None:
-        """Store the ``T x N`` transitions of a rollout. Raises WireError ``final_obs``."""
+        """Store the ``T x N`` transitions of a rollout."""
         assert rollout.obs is not None
         assert rollout.action is not None
         assert rollout.reward is not None
@@ -188,8 +188,7 @@ class Replay(_Kept):
         if isinstance(self.ring, FrameRing):
             self.ring.add(rollout, fields, last)
             return
-        ended = rollout.terminated | rollout.truncated
-        fields |= {"obs": rollout.obs[:-1], "next_obs": next_observations(rollout, ended, last)}
+        fields |= {"obs": rollout.obs[:-1], "next_obs": next_observations(rollout, last)}
         self.ring.write({name: _rows(field) for name, field in fields.items()})
 
     def sample(self, batch_size: int) -> Batch:

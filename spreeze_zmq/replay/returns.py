@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import WireError
 from spreeze_zmq.rollout import Rollout
 
 
@@ -40,32 +39,18 @@ def n_step_returns(
     return returns, discount, last
 
 
-def next_observations(rollout: Rollout, ended: NDArray[np.bool_], last: NDArray[np.intp]) -> NDArray[Any]:
-    """``[T, N, *obs_shape]``: what followed step ``last`` of each, an episode's true end included.
-
-    Raises:
-        WireError: ``final_obs``, where the rows of final observations are not those of the ended episodes.
-    """
+def next_observations(rollout: Rollout, last: NDArray[np.intp]) -> NDArray[Any]:
+    """``[T, N, *obs_shape]``: what followed step ``last`` of each, an episode's true end included."""
     assert rollout.obs is not None
-    steps, envs = ended_at(rollout, ended)
-    following = np.array(rollout.obs[1:])
     assert rollout.final_obs is not None
-    following[steps, envs] = rollout.final_obs
+    following = np.array(rollout.obs[1:])
+    following[ended_at(rollout)] = rollout.final_obs
     return following[last, np.arange(following.shape[1])]
 
 
-def ended_at(rollout: Rollout, ended: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Step and environment of each of a rollout's final observations, ``[K]`` each.
-
-    Raises:
-        WireError: ``final_obs``, where they are not those of the ended episodes.
+def ended_at(rollout: Rollout) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Step and environment of each of a rollout's final observations, ``[K]`` each. A message whose final
+    observations are not those of its ended episodes is refused when it is decoded.
     """
-    places = np.argwhere(ended)
-    index, final = rollout.final_index, rollout.final_obs
-    if index is None or final is None or len(final) != len(places) or not np.array_equal(places, index):
-        raise WireError(
-            "final_obs",
-            f"rollout {rollout.sequence} of {rollout.sampler} ends {len(places)} episodes and its final "
-            "observations are not theirs, in the order of time and then environment",
-        )
-    return places[:, 0], places[:, 1]
+    assert rollout.final_index is not None
+    return rollout.final_index[:, 0], rollout.final_index[:, 1]

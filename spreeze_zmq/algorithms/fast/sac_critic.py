@@ -15,10 +15,11 @@ from spreeze_zmq.algorithms.fast.lazy_metrics import LazyMetrics
 from spreeze_zmq.algorithms.fast.mlp import Mlp
 from spreeze_zmq.algorithms.fast.sac_networks import cut
 from spreeze_zmq.algorithms.fast.scratch import Numbers, Spares, ViewOf
-from spreeze_zmq.algorithms.interface import Batch, Environment
+from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
 from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.device import Staging, captured
+from spreeze_zmq.replay import Batch
 
 
 class SACCritic:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq.errors import CheckpointError, InputError, WireError
+from spreeze_zmq.errors import CheckpointError, InputError
 from spreeze_zmq.replay import Column, ObservationReplay, Replay, Ring, n_step_returns
 from spreeze_zmq.rollout import Rollout
 
@@ -118,15 +118,6 @@ def test_returns_equal_a_loop_over_every_transition():
             assert returns[t, n] == pytest.approx(total, rel=1e-5, abs=1e-5)
             assert last[t, n] == t + k - 1
             assert discount[t, n] == pytest.approx(0.0 if terminated[t + k - 1, n] else 0.9**k)
-
-
-def test_final_observations_of_other_places_are_refused():
-    """Bootstrapping from another episode's observation would go unnoticed for ever."""
-    rollout = make_rollout([1.0, 2.0], truncated=[(1, 0)])
-    rollout.final_index[0] = (0, 0)
-    with pytest.raises(WireError, match="ends 1 episodes") as caught:
-        make_replay().add(rollout)
-    assert caught.value.reason == "final_obs"
 
 
 def test_the_oldest_are_overwritten_across_the_end():

@@ -1,4 +1,4 @@
-"""What all learners own and do alike."""
+"""A learner: what all learners own and do alike, and their loop."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from spreeze_zmq.device import Work
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Outbox, Record
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, prepare_device
+from spreeze_zmq.learner.vault import SavedReplay, Vault
 from spreeze_zmq.plan.roles import PART_OF, SAMPLER
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
 
 
-class BaseLearner(ABC):
+class Learner(ABC):
     """One half of an algorithm, with its rollouts in and its weights out.
 
     Attributes:
         options: the algorithm's.
         half: the half of the algorithm that this learner trains.
         intake: the rollouts that it receives.
+        replay: what it keeps of them.
         cadence: when it publishes.
         work: its updates on the device.
         record: of its counted publications.
@@ -34,6 +36,7 @@ class BaseLearner(ABC):
     """
 
     intake: Intake
+    replay: SavedReplay
 
     def __init__(self, component: Component) -> None:
         self.component, self.plan = component, component.plan
@@ -63,6 +66,11 @@ class BaseLearner(ABC):
         """Whether another rollout may be stored now."""
 
     @property
+    @abstractmethod
+    def settled(self) -> bool:
+        """Whether it has done all that the samples of this run allow."""
+
+    @property
     def stopping(self) -> bool:
         """Whether the samplers have been stopped: what they have sent is taken in, and nothing is trained."""
         return SAMPLER in self.component.stopping_roles
@@ -79,6 +87,14 @@ class BaseLearner(ABC):
         else:
             self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
 
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait on the sockets for what an update lacks; not at all where it lacks nothing."""
+
+    @abstractmethod
+    def take_weights(self) -> None:
+        """Load what the other half has published."""
+
     def take_rollouts(self) -> None:
         """Store the rollouts that wait, as far as ``may_pull`` allows."""
         while self.may_pull and (rollout := self.intake.take()) is not None:
@@ -87,6 +103,18 @@ class BaseLearner(ABC):
     @abstractmethod
     def store(self, rollout: Rollout) -> None:
         """Keep one rollout to train on."""
+
+    @abstractmethod
+    def update(self) -> None:
+        """Train on one batch."""
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Send the weights."""
+
+    @abstractmethod
+    def publish_if_due(self) -> None:
+        """Send the weights when the clock or the count says so, or when samplers wait for a new limit."""
 
     def count_env_steps(self, transitions: int) -> None:
         """Add to ``env_steps``. With the last sample of the run it reports at once, so that the broker ends
@@ -115,3 +143,31 @@ class BaseLearner(ABC):
     @abstractmethod
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state`."""
+
+
+def learn(component: Component, learner: Learner) -> None:
+    """Run a learner from its checkpoint, if there is one, until it is stopped; then drain its rollouts."""
+    vault = Vault(component, learner.state, learner.replay, lambda: learner.settled)
+    if (state := vault.restore()) is not None:
+        learner.restore(state)
+    component.ready()
+    learner.publish()
+    while component.running:
+        learner.wait()
+        learner.take_weights()
+        learner.take_rollouts()
+        if learner.may_update:
+            with learner.cadence.updating(), learner.work.update():
+                learner.update()
+        learner.publish_if_due()
+        vault.serve()
+    for rollout in learner.intake.drain():
+        learner.store(rollout)
