@@ -1,20 +1,27 @@
 """Reinforcement learning on one desktop: independent processes that pass messages over ZeroMQ.
 
 >>> import spreeze_zmq
->>> policy = spreeze_zmq.Policy.load("runs/pendulum-20260101-120000")
->>> action = policy(obs)
+>>> run = spreeze_zmq.train("Pendulum-v1", stop={"return": -200})
+>>> action = run.policy(obs)
+>>> policy = spreeze_zmq.Policy.load("runs/Pendulum-v1-20260101-120000")
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spreeze_zmq.policy import Policy as Policy
+    from spreeze_zmq.training import Run as Run
+    from spreeze_zmq.training import train as train
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     """What users import from here, made at its first use: importing the package alone costs nothing."""
+    if name in ("Run", "train"):
+        from spreeze_zmq import training
+
+        return getattr(training, name)
     if name != "Policy":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from spreeze_zmq.algorithms.class_policy import loader_of_modules

@@ -88,8 +88,6 @@ class GroupSpawner:
 
     def __init__(self) -> None:
         self._guard = Guard()
-        self._prctl = ctypes.CDLL(None).prctl
-        self._prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
 
     def spawn(self, spec: ProcessSpec) -> GroupProcess:
         """Start one process. Call it in the main thread: the death signal follows the thread that forked.
@@ -124,18 +122,31 @@ class GroupSpawner:
 
     def _preparation(self, spec: ProcessSpec) -> Callable[[], None]:
         """The function to run in the child between fork and exec; it does as little as possible."""
-        parent, prctl = os.getpid(), self._prctl
+        bind = bound_to_parent(spec.parent_death_signal)
 
         def prepare() -> None:
-            prctl(PR_SET_PDEATHSIG, spec.parent_death_signal)
-            if os.getppid() != parent:  # the launcher died before prctl
-                os._exit(1)
+            bind()
             if spec.nice:
                 os.nice(spec.nice)
             if spec.cpus is not None:
                 os.sched_setaffinity(0, spec.cpus)
 
         return prepare
+
+
+def bound_to_parent(number: int) -> Callable[[], None]:
+    """A function that has a child sent the signal ``number`` when this process dies; called in the child
+    between fork and exec.
+    """
+    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+    prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
+
+    def bind() -> None:
+        prctl(PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:  # it died before prctl
+            os._exit(1)
+
+    return bind
 
 
 class GroupProcess:

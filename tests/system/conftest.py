@@ -128,3 +128,20 @@ def launch(tmp_path):
 def adds_up(samples):
     """The account of samples."""
     return samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A short run of Pendulum to -300, shared: nobody may change its folder."""
+    import spreeze_zmq
+
+    return spreeze_zmq.train(
+        "Pendulum-v1",
+        algorithm="sac",
+        seed=1,
+        stop={"return": -300, "minutes": 1.5},
+        options={"hidden_sizes": [64, 64], "learning_rate": 3e-3, "tau": 0.02},
+        balance={"replay_ratio": 32.0},
+        components={"sampler": {"count": 1}},
+        run_dir=tmp_path_factory.mktemp("trained") / "run",
+    )

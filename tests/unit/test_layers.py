@@ -19,7 +19,7 @@ LAYERS = (
     {"topology", "channels", "status"},
     {"run", "autoscale"},
     {"component", "supervisor", "page"},
-    {"learner", "launcher"},
+    {"learner", "launcher", "training"},
     {"bench"},
     {"commands"},
 )

@@ -1,0 +1,106 @@
+"""The launcher as a child of the user's own process: what it shows, how it is interrupted, how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spreeze_zmq.supervisor.process import bound_to_parent
+
+LAUNCHER = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+#: Variables that ask a program for escape sequences in a pipe.
+TERMINAL = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+
+
+@dataclass(frozen=True)
+class End:
+    """How the launcher ended.
+
+    Attributes:
+        code: its exit code.
+        said: its last words: of a fault the message, else what was reached.
+        interrupts: how often the user interrupted it.
+    """
+
+    code: int
+    said: str
+    interrupts: int
+
+
+def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool) -> End:
+    """Run the launcher to its end.
+
+    An interrupt of this process is passed on to it and ends the run properly; a second one ends it at once.
+
+    Args:
+        arguments: its command line.
+        import_paths: further folders where it and its processes find modules.
+        show: whether to show what it says: in place where this process has the terminal, else line by line.
+    """
+    environment = dict(os.environ)
+    in_terminal = show and sys.stdout is sys.__stdout__ and sys.stdout.isatty()
+    if not in_terminal:  # plain lines, whatever the terminal is that a notebook's server was started in
+        environment = {name: value for name, value in environment.items() if name not in TERMINAL}
+    paths = os.pathsep.join([*import_paths, *filter(None, [os.environ.get("PYTHONPATH")])])
+    interrupts = 0
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
+        child = subprocess.Popen(
+            [*LAUNCHER, *arguments],
+            env={**environment, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=None if in_terminal else subprocess.PIPE if show else subprocess.DEVNULL,
+            stderr=words,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C reaches it through us alone, and so counts once
+            preexec_fn=bound_to_parent(signal.SIGTERM),
+        )
+        lines = _Lines()
+        while child.poll() is None:
+            try:
+                for line in child.stdout or ():
+                    lines.show(line.rstrip("\n"))
+                child.wait()
+            except KeyboardInterrupt:
+                interrupts += 1
+                with contextlib.suppress(ProcessLookupError):
+                    child.send_signal(signal.SIGINT)
+        words.seek(0)
+        said = words.read().strip()
+    if show and child.returncode == 0:
+        print(said)
+    return End(child.returncode, said, interrupts)
+
+
+class _Lines:
+    """Plain lines; in a notebook the newest figures take the place of those before."""
+
+    def __init__(self) -> None:
+        self._display: Any = None
+        self._in_notebook = "ipykernel" in sys.modules and _has_kernel()
+
+    def show(self, line: str) -> None:
+        """Print a note, or replace the figures."""
+        if not self._in_notebook or line.startswith("note "):
+            print(line, flush=True)
+            return
+        from IPython.display import display
+
+        text = {"text/plain": line}
+        if self._display is None:
+            self._display = display(text, raw=True, display_id=True)
+        else:
+            self._display.update(text, raw=True)
+
+
+def _has_kernel() -> bool:
+    from IPython.core.getipython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None

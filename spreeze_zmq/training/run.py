@@ -1,0 +1,73 @@
+"""A finished run as Python sees it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq import envs
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.run.evaluation import Score, play
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.saved import SavedPolicy
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, and what can be done with its best policy.
+
+    Attributes:
+        folder: the run's.
+        trust: modules whose classes its policy may name, which runs their code.
+    """
+
+    folder: Path
+    trust: Collection[str] = ()
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """``summary.json``: exit_reason, wall_s, env_steps, evaluations, best_return and more."""
+        summary: dict[str, Any] = json.loads(RunFolder(self.folder).summary.read_text())
+        return summary
+
+    @property
+    def policy(self) -> Policy:
+        """The best policy by evaluation; ``run.policy(obs)`` gives its deterministic action.
+
+        Raises:
+            InputError: none was evaluated.
+        """
+        return self._saved.policy
+
+    def evaluate(self, episodes: int | None = None, seed: int | None = None) -> Score:
+        """Play whole episodes with the best policy.
+
+        Args:
+            episodes: how many, all at once; by default as many as when it was scored.
+            seed: episode ``i`` begins with ``seed + i``; by default those that it was scored on.
+
+        Returns:
+            ``returns`` and ``lengths`` of the episodes, and their ``mean_return``.
+
+        Raises:
+            InputError: there is no policy, or less than one episode is asked for.
+        """
+        saved = self._saved
+        num = saved.num_episodes if episodes is None else episodes
+        if num < 1:
+            raise InputError(f"evaluate: episodes is at least 1, got {num}")
+        spec = saved.environment
+        score = play(
+            envs.make(spec.id, num, **spec.kwargs), saved.policy, saved.seed if seed is None else seed
+        )
+        assert score is not None
+        return score
+
+    @cached_property
+    def _saved(self) -> SavedPolicy:
+        return SavedPolicy.load(self.folder, self.trust)

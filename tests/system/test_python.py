@@ -1,0 +1,198 @@
+"""``spreeze_zmq.train`` as people call it: in a script, in a notebook, and with every kind of mistake."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import gymnasium
+import nbclient
+import nbformat
+import numpy as np
+import psutil
+import pytest
+
+import spreeze_zmq
+from spreeze_zmq import errors
+from tests.system.conftest import adds_up
+
+
+def test_a_run_is_trained_and_evaluated(trained):
+    """Its policy acts in Gymnasium's own environment as well as the run says."""
+    assert trained.summary["best_return"] >= -300
+    assert trained.summary["env"] == "Pendulum-v1"
+    assert trained.summary["seed"] == 1
+    assert adds_up(trained.summary["samples"])
+    saved = float(trained.policy.metadata["mean_return"])
+    assert trained.evaluate().mean_return == pytest.approx(saved, rel=1e-4)
+    score = trained.evaluate(episodes=2, seed=7)
+    env = gymnasium.make("Pendulum-v1")
+    obs, _ = env.reset(seed=8)
+    total, over = 0.0, False
+    while not over:
+        obs, reward, terminated, truncated, _ = env.step(trained.policy(obs))
+        total, over = total + reward, terminated or truncated
+    assert score.returns[1] == pytest.approx(total, rel=1e-3)
+    with pytest.raises(errors.InputError, match="episodes is at least 1, got 0"):
+        trained.evaluate(episodes=0)
+
+
+def test_the_folder_of_a_run_is_enough(trained):
+    """``Policy.load`` takes it."""
+    obs = np.ones((3, 3), np.float32)
+    np.testing.assert_array_equal(spreeze_zmq.Policy.load(trained.folder)(obs), trained.policy(obs))
+
+
+SCRIPT = """
+    import sys
+    import spreeze_zmq
+    import my_pendulum
+
+    print("the script begins", flush=True)
+    run = spreeze_zmq.train(
+        my_pendulum.Mine, algorithm="sac", options={"hidden_sizes": (16,), "learning_starts": 500}, seed=3,
+        components={"evaluator": {"episodes": 2}, "sampler": {"count": 1}}, env_kwargs={"g": 9.0},
+        run_dir=sys.argv[1],
+    )
+    print("ended:", run.summary["exit_reason"], run.policy.version, flush=True)
+"""
+MODULE = """
+    from gymnasium.envs.classic_control import PendulumEnv
+    from gymnasium.wrappers import TimeLimit
+
+    class Mine(TimeLimit):
+        def __init__(self, g=10.0):
+            super().__init__(PendulumEnv(g=g), 100)
+"""
+
+
+def until(condition, process, what, deadline_s=90):
+    """Wait for a condition while the process lives."""
+    until_s = time.monotonic() + deadline_s
+    while not condition():
+        assert process.poll() is None, f"ended while waiting for {what}"
+        assert time.monotonic() < until_s, f"no {what}"
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(180)
+def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
+    """A script without a main guard, an environment of a module beside it, started from elsewhere: Ctrl-C ends
+    the run with its last checkpoint, and nothing of it stays.
+    """
+    beside, folder = tmp_path / "mine", tmp_path / "run"
+    beside.mkdir()
+    (beside / "script.py").write_text(textwrap.dedent(SCRIPT))
+    (beside / "my_pendulum.py").write_text(textwrap.dedent(MODULE))
+    output = tmp_path / "output"
+    with output.open("w") as file:
+        script = subprocess.Popen(
+            [sys.executable, beside / "script.py", folder],
+            cwd=tmp_path,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    children = []
+    try:
+        until((folder / "policy.safetensors").exists, script, f"policy: {output.read_text()}")
+        children = psutil.Process(script.pid).children(recursive=True)
+        script.send_signal(signal.SIGINT)
+        assert script.wait(60) == 0, output.read_text()
+    finally:
+        script.kill()
+    said = output.read_text()
+    assert said.count("the script begins") == 1
+    assert "ended: interrupted by the user" in said
+    assert "Traceback" not in said
+    assert list((folder / "checkpoints").iterdir())
+    plan = json.loads((folder / "run.json").read_text())
+    assert (plan["run"]["env"], plan["run"]["env_kwargs"]) == ("my_pendulum:Mine", {"g": 9.0})
+    assert len(children) > 4
+    assert not psutil.wait_procs(children, 30)[1]
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_script_takes_its_run_along(tmp_path):
+    """SIGKILL, which no handler sees."""
+    code = f"import spreeze_zmq; spreeze_zmq.train('Pendulum-v1', algorithm='sac', run_dir={str(tmp_path / 'run')!r})"
+    with (tmp_path / "output").open("w") as file:
+        script = subprocess.Popen([sys.executable, "-c", code], stdout=file, stderr=subprocess.STDOUT)
+    try:
+        until(lambda: len(psutil.Process(script.pid).children(recursive=True)) > 4, script, "processes")
+        children = psutil.Process(script.pid).children(recursive=True)
+    finally:
+        script.kill()
+        script.wait()
+    assert not psutil.wait_procs(children, 60)[1]
+
+
+@pytest.mark.timeout(240)
+def test_a_notebook_trains_and_shows_it(tmp_path):
+    """In a real kernel: notes are printed, the figures are replaced, and the kernel goes on."""
+    code = """
+        import spreeze_zmq
+        run = spreeze_zmq.train(
+            "Pendulum-v1", algorithm="sac", stop={"env_steps": 3000}, options={"hidden_sizes": [16]},
+            components={"sampler": {"count": 1}}, run_dir="run")
+    """
+    then = "print(run.summary['env_steps'], run.policy([1.0, 0.0, 0.0]).shape)"
+    wrong = "spreeze_zmq.train('Pendulum-v1', stop={'returns': 1})"
+    cells = [nbformat.v4.new_code_cell(textwrap.dedent(text)) for text in (code, then, wrong)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+        allow_errors=True,
+    )
+    client.create_kernel_manager().kernel_cmd = [
+        *(sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}")
+    ]
+    client.execute()
+    trained, used, refused = (cell.outputs for cell in cells)
+    figures = [output for output in trained if output.output_type == "display_data"]
+    assert len(figures) == 1, trained
+    assert "env_steps=" in figures[0].data["text/plain"]
+    printed = "".join(output.text for output in trained if output.output_type == "stream")
+    assert "env_steps" in printed
+    assert str(tmp_path / "run") in printed
+    assert used[0].text.endswith("(1,)\n")
+    assert int(used[0].text.split()[0]) >= 3000
+    assert refused[0].ename == "InputError"
+    assert "returns: unknown key" in refused[0].evalue
+    assert "return" in refused[0].evalue
+
+
+MISTAKES = {
+    "no environment": ({"env": None}, "expected an environment, as in train"),
+    "unknown environment": ({"env": "Pendulum-v7"}, "did you mean 'Pendulum-v1'"),
+    "an instance": (
+        {"env": gymnasium.make("CartPole-v1")},
+        "expected an environment's id, class or function",
+    ),
+    "a lambda": ({"env": lambda: gymnasium.make("CartPole-v1")}, "top level of a file of its own"),
+    "unknown option": ({"options": {"lr": 1}}, "algorithm.lr: unknown key"),
+    "unknown argument": ({"learning_rate": 1e-3}, "algorithm.learning_rate"),
+    "another type": ({"balance": {"replay_ratio": "much"}}, "balance.replay_ratio: expected a number"),
+    "no plain value": (
+        {"options": {"hidden_sizes": print}},
+        "train: algorithm.hidden_sizes: expected a number",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_an_exception_that_says_how_to_mend_it(case, tmp_path, capfd):
+    """Of the errors' tree, and nothing else is printed."""
+    arguments, message = MISTAKES[case]
+    arguments = {"env": "Pendulum-v1", "algorithm": "sac", "run_dir": tmp_path / "run", **arguments}
+    with pytest.raises(errors.InputError) as raised:
+        spreeze_zmq.train(**arguments)
+    assert message in str(raised.value)
+    assert "Traceback" not in str(raised.value)
+    assert capfd.readouterr() == ("", "")
+    assert not os.path.exists(tmp_path / "run")
