@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spreeze_zmq.policy import Policy as Policy
-    from spreeze_zmq.training import Run as Run
-    from spreeze_zmq.training import train as train
+    from spreeze_zmq.training.entry import train as train
+    from spreeze_zmq.training.run import Run as Run
 
 __version__ = "0.1.0"
 

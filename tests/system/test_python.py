@@ -80,8 +80,8 @@ def until(condition, process, what, deadline_s=90):
 
 @pytest.mark.timeout(180)
 def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
-    """A script without a main guard, an environment of a module beside it, started from elsewhere: Ctrl-C ends
-    the run with its last checkpoint, and nothing of it stays.
+    """A script without a main guard, an environment of a module beside it, started from elsewhere: Ctrl-C
+    ends the run with its last checkpoint, and nothing of it stays.
     """
     beside, folder = tmp_path / "mine", tmp_path / "run"
     beside.mkdir()
@@ -97,7 +97,8 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
         )
     children = []
     try:
-        until((folder / "policy.safetensors").exists, script, f"policy: {output.read_text()}")
+        until((folder / "policy.safetensors").exists, script, "policy")
+        until(lambda: json.loads((folder / "summary.json").read_text())["actor_updates"], script, "updates")
         children = psutil.Process(script.pid).children(recursive=True)
         script.send_signal(signal.SIGINT)
         assert script.wait(60) == 0, output.read_text()
@@ -117,7 +118,8 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
 @pytest.mark.timeout(180)
 def test_a_killed_script_takes_its_run_along(tmp_path):
     """SIGKILL, which no handler sees."""
-    code = f"import spreeze_zmq; spreeze_zmq.train('Pendulum-v1', algorithm='sac', run_dir={str(tmp_path / 'run')!r})"
+    folder = str(tmp_path / "run")
+    code = f"import spreeze_zmq; spreeze_zmq.train('Pendulum-v1', algorithm='sac', run_dir={folder!r})"
     with (tmp_path / "output").open("w") as file:
         script = subprocess.Popen([sys.executable, "-c", code], stdout=file, stderr=subprocess.STDOUT)
     try:

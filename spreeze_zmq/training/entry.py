@@ -1,4 +1,4 @@
-"""``spreeze_zmq.train``: the arguments as a command line of the launcher, and its end as a run or an error."""
+"""``spreeze_zmq.train``: its arguments as a command line of the launcher, whose end is a run or an error."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def train(
             that other processes can import.
         stop: when to stop, whichever comes first: ``return``, ``env_steps``, ``minutes``,
             ``trained_transitions``; without it the run goes on until it is interrupted.
-        algorithm: ``"sac"``, ``"td3"``, ``"dqn"``, ``"ppo"`` or ``"my_module:MyAlgorithm"``; ``"auto"`` goes by
-            the environment's spaces.
+        algorithm: ``"sac"``, ``"td3"``, ``"dqn"``, ``"ppo"`` or ``"my_module:MyAlgorithm"``; ``"auto"`` goes
+            by the environment's spaces.
         seed: from which all others are drawn.
         options: the algorithm's: ``{"batch_size": 256, "learning_rate": 1e-3}``.
         balance: ``{"replay_ratio": 32}``, ``{"mode": "lockstep"}``.
@@ -111,14 +111,14 @@ def env_name(env: str | Callable[..., Any]) -> str:
     module, name = getattr(env, "__module__", None), getattr(env, "__qualname__", None)
     if not callable(env) or not isinstance(module, str) or not isinstance(name, str):
         raise InputError(
-            f"train: expected an environment's id, class or function, got {env!r:.80}; the run's processes make"
-            " environments of their own"
+            f"train: expected an environment's id, class or function, got {env!r:.80}; the run's processes"
+            " make environments of their own"
         )
     if module == "__main__" or getattr(sys.modules.get(module), name, None) is not env:
         where = "this script or notebook" if module == "__main__" else f"another function of {module}"
         raise InputError(
-            f"train: {name} is defined in {where}, where the run's processes cannot import it; write it at the "
-            "top level of a file of its own, such as my_env.py, and give 'my_env:NAME'"
+            f"train: {name} is defined in {where}, where the run's processes cannot import it; write it at "
+            "the top level of a file of its own, such as my_env.py, and give 'my_env:NAME'"
         )
     importlib.import_module(module)
     return f"{module}:{name}"
@@ -161,8 +161,8 @@ def toml(value: Any, place: str) -> str:
         items = (f"{json.dumps(str(key))} = {toml(item, place)}" for key, item in value.items())
         return "{" + ", ".join(items) + "}"
     raise InputError(
-        f"train: {place}: expected a number, a text, a list or a table, got {value!r:.80}; what other processes "
-        "make themselves is named, as in 'my_module:name'"
+        f"train: {place}: expected a number, a text, a list or a table, got {value!r:.80}; what other "
+        "processes make themselves is named, as in 'my_module:name'"
     )
 
 
