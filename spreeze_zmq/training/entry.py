@@ -87,7 +87,7 @@ def train(
     words += [word for setting in settings(tables) for word in ("--set", setting)]
     stem = str(run.get("name") or name or Path(str(topology)).stem)
     folder = RunFolder.place(
-        re.sub(r"[^A-Za-z0-9._-]", "_", stem.rpartition(":")[2]), run_dir and str(run_dir)
+        re.sub(r"[^A-Za-z0-9._-]", "_", stem.rpartition(":")[2]), str(run_dir) if run_dir else None
     )
     end = launch([*words, "--run-dir", str(folder)], import_paths(), show=progress)
     if end.code == InputError.exit_code:

@@ -45,7 +45,7 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
         show: whether to show what it says: in place where this process has the terminal, else line by line.
     """
     environment = dict(os.environ)
-    in_terminal = show and sys.__stdout__ is sys.stdout and sys.stdout.isatty()
+    in_terminal = show and sys.stdout.isatty() and sys.stdout is sys.__stdout__
     if not in_terminal:  # plain lines, whatever the terminal is that a notebook's server was started in
         environment = {name: value for name, value in environment.items() if name not in TERMINAL}
     paths = os.pathsep.join([*import_paths, *filter(None, [os.environ.get("PYTHONPATH")])])
