@@ -16,8 +16,11 @@ SpreezeError                exit code 1: the run failed
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class SpreezeError(Exception):
@@ -108,3 +111,24 @@ class PeerTimeout(SpreezeError):
 
 class ComponentFailed(SpreezeError):
     """A process of the run crashed more often than its topology allows."""
+
+
+def place_of(error: BaseException) -> str:
+    """``file:line`` of the user's code at which an error arose, else of the innermost call.
+
+    An error within an installed package, or here, is mended where that was called.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    place = next((frame for frame in reversed(frames) if is_users(frame.filename)), frames[-1])
+    return f"{place.filename}:{place.lineno}"
+
+
+def is_users(file: str) -> bool:
+    """Whether a source file is neither Python's own nor of an installed package or this one."""
+    packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    ours = str(Path(__file__).parent)
+    return not packages and not file.startswith((ours, sysconfig.get_path("stdlib"), "<frozen"))

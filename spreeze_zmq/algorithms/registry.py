@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-import sysconfig
-import traceback
-from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
 from spreeze_zmq.algorithms.interface import Environment, seen
 from spreeze_zmq.algorithms.options import TrainingOptions, nearest
-from spreeze_zmq.errors import InputError, InvalidEnvironment
+from spreeze_zmq.errors import InputError, InvalidEnvironment, place_of
 from spreeze_zmq.rollout import ARRAY_FIELDS
 
 #: The shipped algorithms: the class in the module of that name.
@@ -66,26 +63,15 @@ def get(name: str) -> type[Algorithm]:
 def _import(module_name: str, name: str) -> Any:
     try:
         return importlib.import_module(module_name)
-    except SyntaxError as error:
-        raise InputError(f"{name}: {error.filename}:{error.lineno}: {error.msg}") from None
     except ModuleNotFoundError as error:
         hint = (
             "is it beside the topology, or installed?" if error.name == module_name.partition(".")[0] else ""
         )
         raise InputError(f"{name}: no module is called {error.name!r}; {hint}".rstrip("; ")) from None
+    except SyntaxError as error:
+        raise InputError(f"{name}: {place_of(error)}: {error.msg}") from None
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        # An error of an installed package is mended where that was called.
-        place = next((frame for frame in reversed(frames) if not _is_installed(frame.filename)), frames[-1])
-        raise InputError(
-            f"{name}: {place.filename}:{place.lineno}: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _is_installed(file: str) -> bool:
-    """Whether a source file belongs to Python or to an installed package."""
-    packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
-    return bool(packages) or file.startswith((sysconfig.get_path("stdlib"), "<frozen"))
+        raise InputError(f"{name}: {place_of(error)}: {type(error).__name__}: {error}") from error
 
 
 def _check(name: str, kind: Any) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import __version__, topology
+from spreeze_zmq import __version__, envs, topology
 from spreeze_zmq.autoscale import sizing
-from spreeze_zmq.commands import table
+from spreeze_zmq.commands import check, table
 from spreeze_zmq.commands.arguments import Parser
 from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError
 from spreeze_zmq.launcher.launcher import Launch
@@ -36,8 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.graph:
             print(topology.graph(plan))
             return 0
+        envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
         if arguments.check:
             print(f"{arguments.topology or arguments.env}: nothing to mend")
+            print(check.report(plan))
             return 0
         return _launch(plan, arguments) if arguments.seeds is None else _launch_seeds(plan, arguments)
     except SpreezeError as error:

@@ -15,7 +15,7 @@ from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import InputError, SpreezeError
-from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.plan import Plan, python
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, settle
 
@@ -25,8 +25,8 @@ log = logging.getLogger("spreeze")
 def run(role: str, main: Callable[[Component], None]) -> int:
     """Join the run named on the command line, call ``main(component)``, leave, and end the process.
 
-    ``PROGRAM RUN_FILE [INDEX]`` joins a live run. Given a topology instead of a run file, the process creates
-    the run's folder and endpoints itself and waits for peers.
+    ``PROGRAM RUN [INDEX]`` joins a live run, named by its folder or run.json. Given a topology instead, the
+    process creates the run's folder and endpoints itself and waits for peers.
     """
     logging.basicConfig(
         level=os.environ.get("SPREEZE_LOG", "INFO"),
@@ -62,17 +62,17 @@ def run(role: str, main: Callable[[Component], None]) -> int:
 def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFolder | None]:
     if not 1 <= len(arguments) <= 2 or (len(arguments) == 2 and not arguments[1].isdecimal()):
         raise InputError(
-            f"usage: {role} RUN_FILE [INDEX]; RUN_FILE is the run.json of a live run, "
+            f"usage: {role} RUN [INDEX]; RUN is the folder or run.json of a live run, "
             "or a topology to stand alone with"
         )
     index = int(arguments[1]) if len(arguments) == 2 else None
-    if arguments[0].endswith(".json"):
-        plan = Plan.read(Path(arguments[0]))
+    run_file = RunFolder(Path(arguments[0])).run_file if Path(arguments[0]).is_dir() else Path(arguments[0])
+    if run_file.suffix == ".json":
+        plan = Plan.read(run_file)
         topology.make_importable(Path(plan.topology_file).parent)
         return Component(role, plan, index), None
     plan = sizing.settle(topology.load(arguments[0]))
     plan, sockets = settle(plan, RunFolder.create(plan.name))
-    log.info(
-        "standing alone; others join with: python components/ROLE %s", RunFolder(Path(plan.run_dir)).run_file
-    )
+    joining = f"{python()} -m spreeze_zmq.components.ROLE {RunFolder(Path(plan.run_dir)).run_file}"
+    log.info("standing alone; others join with: %s", joining)
     return Component(role, plan, index), sockets

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs.failures import Failure, Failures, traceback_of
 from spreeze_zmq.envs.infos import overlay, select
-from spreeze_zmq.errors import EnvironmentFailure
+from spreeze_zmq.errors import EnvironmentFailure, place_of
 
 #: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
 Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
@@ -317,8 +316,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _raised(self, row: int, where: str, error: Exception) -> None:
         """Note that an environment raised; raises as ``_fail`` does."""
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"raised in {where}: {type(error).__name__}: {error} [{frame.filename}:{frame.lineno}]"
+        what = f"raised in {where}: {type(error).__name__}: {error} [{place_of(error)}]"
         self._fail(row, what, error)
 
 

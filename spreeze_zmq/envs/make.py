@@ -1,4 +1,4 @@
-"""The two entry points of the environment engine; Gymnasium and MuJoCo are imported when they are called."""
+"""The entry points of the environment engine; Gymnasium and MuJoCo are imported when they are called."""
 
 from __future__ import annotations
 
@@ -44,6 +44,19 @@ def probe(
     with closing(make(env_id, 1, randomize=randomize, **kwargs)) as env:
         spaces = env.single_observation_space, env.single_action_space
         return spec_of(env_id, kwargs, *spaces, env.episode_limit)
+
+
+def try_out(
+    env_id: str, env_kwargs: Mapping[str, Any] | None = None, randomize: Mapping[str, Any] | None = None
+) -> None:
+    """Make one environment, reset and step it as samplers do; the arguments are those of ``probe``.
+
+    Raises:
+        InvalidEnvironment: it cannot be trained in; says why, with the file and line of one's own code.
+    """
+    from spreeze_zmq.envs.trial import try_out as run
+
+    run(env_id, env_kwargs or {}, randomize)
 
 
 def make(

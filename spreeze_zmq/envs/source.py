@@ -18,10 +18,13 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from spreeze_zmq.envs.engines.native_batch import NativeBatch
 from spreeze_zmq.envs.task import Task
 from spreeze_zmq.envs.tasks import NATIVE
-from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization
+from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization, is_users, place_of
 
 #: Renderer arguments of Gymnasium's MuJoCo environments; without a render mode they change nothing.
 _VIEW = ("camera_id", "camera_name", "default_camera_config", "height", "max_geom", "visual_options", "width")
+
+#: Where modules are looked for.
+_WHERE = "in the current directory, the topology's folder or the installed packages"
 
 #: Arguments of ``gymnasium.make`` itself.
 _MAKE = ("max_episode_steps", "render_mode")
@@ -146,8 +149,9 @@ class EnvironmentSource:
             known = ", ".join(accepted)
             return f"{self.env_id}: it takes no argument {_listed(unknown)}{guess}; it takes {known}"
         newer = _latest_version(self.registered)
-        message = f"{self.env_id}: it could not be made: {type(error).__name__}: {_one_line(error)}"
-        return message + (f" (use {newer})" if newer else "")
+        said = f"{type(error).__name__}: {_one_line(error)}"
+        at = f" [{place}]" if is_users((place := place_of(error)).rpartition(":")[0]) else ""
+        return f"{self.env_id}: it could not be made: {said}{at}" + (f" (use {newer})" if newer else "")
 
 
 def find(env_id: str) -> EnvironmentSource:
@@ -165,7 +169,11 @@ def find(env_id: str) -> EnvironmentSource:
         raise InvalidEnvironment(
             f"an environment's name is expected, such as 'HalfCheetah-v5', not {env_id!r}"
         )
-    module_name, colon, name = env_id.rpartition(":")
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    module_name, colon, name = env_id.partition(":")
+    if colon and not (module_name and name):
+        raise InvalidEnvironment(f"{env_id}: expected 'module:id' or 'module:callable'")
     if not colon:
         return EnvironmentSource(env_id, registered=_registered(env_id))
     module = _import(env_id, module_name)
@@ -181,23 +189,22 @@ def find(env_id: str) -> EnvironmentSource:
 
 
 def _import(env_id: str, module_name: str) -> Any:
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    if "/" in module_name or module_name.endswith(".py"):
+        plain = os.path.basename(module_name).removesuffix(".py")
+        raise InvalidEnvironment(f"{env_id}: a module is named, not its file: write '{plain}:...', {_WHERE}")
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
-            raise InvalidEnvironment(
-                f"{env_id}: there is no module '{error.name}'"
-                f" (searched in the current directory {os.getcwd()} and in the installed packages)"
-            ) from error
+            raise InvalidEnvironment(f"{env_id}: there is no module '{error.name}' {_WHERE}") from error
         raise InvalidEnvironment(
             f"{env_id}: module '{module_name}' needs '{error.name}', which is not installed"
+            f" [{place_of(error)}]"
         ) from error
     except Exception as error:
-        raise InvalidEnvironment(
-            f"{env_id}: importing module '{module_name}' failed: {type(error).__name__}: {_one_line(error)}"
-        ) from error
+        said = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else _one_line(error)}"
+        problem = f"importing module '{module_name}' failed: {said} [{place_of(error)}]"
+        raise InvalidEnvironment(f"{env_id}: {problem}") from error
 
 
 def _registered(env_id: str) -> EnvSpec:
@@ -209,6 +216,9 @@ def _registered(env_id: str) -> EnvSpec:
         return gymnasium.registry[versions[-1]]
     near = near_registered(env_id)
     hint = f"did you mean {_listed(near, 'or')}?" if near else "gymnasium.pprint_registry() lists all"
+    head, _, rest = env_id.partition(".")
+    if not near and head.isidentifier() and find_spec(head):
+        hint = f"'{head}' is a module: write '{head}:{rest or 'MyEnvironment'}'"
     raise InvalidEnvironment(
         f"{env_id}: no such environment is registered ({hint}; one of your own is named 'module:id' or"
         " 'module:callable')"

@@ -105,8 +105,7 @@ class Launch:
         for role, component in self.plan.components.items():
             if not component.launched:
                 self.view.note(
-                    f"{role}: its place is left free; join with: "
-                    f"python components/{role} {self.folder.run_file}"
+                    f"{role}: its place is left free; join with: {component.by_hand(self.folder.run_file)}"
                 )
                 continue
             if component.on_demand:

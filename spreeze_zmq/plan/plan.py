@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import sys
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -138,6 +141,17 @@ class ComponentPlan:
     stop_grace_s: float
     channels: dict[str, str]
     options: dict[str, Any]
+
+    def by_hand(self, run_file: Path) -> str:
+        """The shell's line that starts one more process of this role."""
+        if "/" not in self.use:  # shipped
+            return f"{python()} -m spreeze_zmq.components.{self.use} {shlex.quote(str(run_file))}"
+        return shlex.join((*self.command, str(run_file)))
+
+
+def python() -> str:
+    """What a shell calls the interpreter that runs this: ``python`` where that is the one on the path."""
+    return "python" if shutil.which("python") == sys.executable else shlex.quote(sys.executable)
 
 
 @dataclass(frozen=True)

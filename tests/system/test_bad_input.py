@@ -136,11 +136,19 @@ def test_a_run_folder_in_use_is_not_touched(tmp_path):
 
 
 def test_check_and_graph_start_nothing(tmp_path):
-    """--check says that all is well; --graph names every process and channel."""
+    """--check says that all is well, and what would be run; --graph names every process and channel."""
     checked = subprocess.run(
         [*LAUNCH, "ant", "--check"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert checked.stdout.strip() == "ant: nothing to mend"
+    said, *rows = checked.stdout.splitlines()
+    assert said == "ant: nothing to mend"
+    rows = dict(row.split(maxsplit=1) for row in rows)
+    assert rows["environment"].startswith(
+        "Ant-v5: observations [105] float32, actions [8] numbers, at most 1000"
+    )
+    assert rows["ends"] == "at return 4,000 or minutes 45"
+    assert "1 critic_learner, 1 actor_learner" in rows["processes"]
+    assert rows["replay"].endswith("together 1.30 GB when full")
     drawn = subprocess.run(
         [*LAUNCH, "ant", "--graph"], cwd=tmp_path, capture_output=True, text=True, check=True
     )

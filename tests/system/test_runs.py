@@ -168,7 +168,7 @@ def test_a_component_given_a_topology_stands_alone_and_others_join(tmp_path, mon
         stderr=subprocess.PIPE,
         text=True,
     )
-    run_file = alone.stderr.readline().split("python components/ROLE ")[1].strip()
+    run_file = alone.stderr.readline().split("-m spreeze_zmq.components.ROLE ")[1].strip()
     sockets = Path(json.loads(Path(run_file).read_text())["socket_dir"])
     joined = subprocess.Popen(
         [sys.executable, str(ROOT / "components/sampler"), run_file], stderr=subprocess.PIPE, text=True

@@ -21,8 +21,11 @@ def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]
     that count from another number than 0 are shifted.
 
     Raises:
-        InvalidEnvironment: the observations have no fixed size.
+        InvalidEnvironment: there are no spaces, or the observations have no fixed size.
     """
+    for name in ("observation_space", "action_space"):
+        if getattr(env, name, None) is None:
+            raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
     return _from_zero(_flattened(env_id, env))
 
 

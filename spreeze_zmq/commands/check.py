@@ -1,0 +1,63 @@
+"""What ``spreeze-launch --check`` says of a topology that has no mistake."""
+
+from __future__ import annotations
+
+from spreeze_zmq.learner.memory import check_memory
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import SAMPLER
+
+
+def report(plan: Plan) -> str:
+    """What would be trained, until when, by how many processes, and what the replays will take.
+
+    Raises:
+        InputError: the replays of all learners do not fit in the memory.
+    """
+    rows = {
+        "environment": environment(plan),
+        "algorithm": plan.run.algorithm,
+        "ends": ends(plan),
+        "processes": ", ".join(_count(plan, role) for role in plan.components),
+        "replay": replay(check_memory(plan)),
+    }
+    return "\n".join(f"  {name:12} {text}" for name, text in rows.items())
+
+
+def environment(plan: Plan) -> str:
+    """Its spaces and time limit."""
+    spec = plan.environment
+    actions = {"box": f"{list(spec.action_shape)} numbers", "discrete": f"one of {spec.num_actions}"}
+    limit = (
+        f"at most {spec.max_episode_steps} steps an episode" if spec.max_episode_steps else "no time limit"
+    )
+    action = actions.get(spec.action_kind, f"one each of {list(spec.action_sizes)}")
+    return f"{spec.id}: observations {list(spec.obs_shape)} {spec.obs_dtype}, actions {action}, {limit}"
+
+
+def ends(plan: Plan) -> str:
+    """The stop conditions of a run."""
+    stop = plan.run.stop
+    named = {
+        "return": stop.mean_return,
+        "env_steps": stop.env_steps,
+        "trained_transitions": stop.trained_transitions,
+        "minutes": stop.minutes,
+    }
+    given = [f"{name} {value:,g}" for name, value in named.items() if value is not None]
+    return f"at {' or '.join(given)}" if given else "never, until Ctrl-C (--set run.stop.minutes=10 ends it)"
+
+
+def replay(sizes: dict[str, int]) -> str:
+    """The memory of each learner's replay and of all."""
+    if not any(sizes.values()):
+        return "none: each round of rollouts is thrown away"
+    each = ", ".join(f"{role} {size / 1e9:.2f} GB" for role, size in sizes.items())
+    return f"{each}; together {sum(sizes.values()) / 1e9:.2f} GB when full"
+
+
+def _count(plan: Plan, role: str) -> str:
+    component = plan.components[role]
+    count = component.count
+    number = f"{count.initial}" + f" to {count.maximum}" * (count.minimum < count.maximum)
+    envs = f" of {component.options['envs']} environments" if role == SAMPLER else ""
+    return f"{number} {role}{envs}" if component.launched else f"{role} by hand"

@@ -1,0 +1,118 @@
+"""A trial of an environment before a run: made, reset and stepped; a mistake is one line that says where."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from spreeze_zmq.envs.in_process import choose
+from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment, is_users, place_of
+
+_RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
+_STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"
+
+
+def try_out(env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, Any] | None = None) -> None:
+    """Reset an environment, step it once by a random action, and reset it again, as samplers do.
+
+    Raises:
+        InvalidEnvironment: it cannot be trained in; says why, with the user's file and line.
+    """
+    engine = choose(env_id, env_kwargs)
+    try:
+        with closing(engine.make(1, 0, randomize=randomize)) as batch:
+            batch.reset()
+            batch.step(batch.action_space.sample())
+            batch.reset()
+    except EnvironmentFailure as error:
+        if engine.backend == "gymnasium" and engine.source is not None:
+            with closing(engine.source.make_one(env_kwargs)) as env:
+                _Trial(env_id, env.unwrapped).run()
+        raise InvalidEnvironment(str(error).splitlines()[0]) from error
+
+
+class _Trial:
+    """Finds out what is wrong with one environment, inside its wrappers."""
+
+    def __init__(self, env_id: str, env: gymnasium.Env[Any, Any]) -> None:
+        self.env_id, self.env = env_id, env
+
+    def run(self) -> None:
+        """Raise InvalidEnvironment for the first thing that is not as Gymnasium's interface has it."""
+        result = self._call("reset", _RESET, seed=0)
+        if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
+            self._refuse("reset", f"returned {_shown(result)}; {_RESET}")
+        self._check_observation("reset", result[0])
+        result = self._call("step", _STEP, self.env.action_space.sample())
+        if isinstance(result, tuple) and len(result) == 4:
+            self._refuse("step", f"returned 4 values, as in Gym before 0.26; {_STEP}")
+        if not isinstance(result, tuple) or len(result) != 5:
+            self._refuse("step", f"returned {_shown(result)}; {_STEP}")
+        self._check_observation("step", result[0])
+        if np.shape(result[1]) != () or not _is_finite(result[1]):
+            self._refuse("step", f"returned the reward {result[1]!r}; expected a finite number")
+
+    def _call(self, name: str, expected: str, *arguments: Any, **named: Any) -> Any:
+        try:
+            return getattr(self.env, name)(*arguments, **named)
+        except NotImplementedError as error:
+            if not is_users(place_of(error).rpartition(":")[0]):
+                self._refuse(name, f"is not defined; {expected}")
+            self._refuse(name, f"raised {_said(error)}", place_of(error))
+        except Exception as error:
+            trace = error.__traceback__
+            if isinstance(error, TypeError) and trace and trace.tb_next is None:  # the call was refused
+                self._refuse(name, f"was refused: {error}; {expected}")
+            self._refuse(name, f"raised {_said(error)}", place_of(error))
+
+    def _check_observation(self, name: str, obs: Any) -> None:
+        space = self.env.observation_space
+        try:
+            fits = space.contains(obs) or not isinstance(space, gymnasium.spaces.Box)
+        except Exception:
+            fits = False
+        if fits:
+            return
+        shape = np.shape(obs)
+        if shape != space.shape:
+            expected = f"observation_space has {space.shape}"
+            self._refuse(name, f"returned an observation of shape {shape}; {expected}")
+        if not _is_finite(obs):
+            self._refuse(name, f"returned an observation that is not finite: {_shown(obs)}")
+
+    def _refuse(self, name: str, what: str, place: str = "") -> None:
+        place = place or _definition(getattr(type(self.env), name, None)) or _definition(type(self.env))
+        raise InvalidEnvironment(f"{self.env_id}: {place}: {name} {what}") from None
+
+
+def _definition(thing: Callable[..., Any] | None) -> str:
+    """``file:line`` where the user defined a method or class; "" where it is not the user's."""
+    try:
+        file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
+    return f"{file}:{line}" if file and is_users(file) else ""
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return bool(np.isfinite(np.asarray(value, np.float64)).all())
+    except (TypeError, ValueError):
+        return False
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}" if value.size > 8 else np.array2string(value)
+    if isinstance(value, tuple):
+        return f"{len(value)} values"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,68 @@
+"""The trial of an environment before a run: each mistake in one line, with the file and line."""
+
+import inspect
+
+import pytest
+
+from spreeze_zmq import envs
+from spreeze_zmq.errors import InvalidEnvironment
+from tests.unit.envs import mistaken_environments as mistaken
+
+HERE = "tests.unit.envs.mistaken_environments"
+
+
+@pytest.mark.parametrize("name", ["Right", "Mended"])
+def test_an_environment_that_samplers_can_step_passes(name):
+    """Also one whose wrapper mends what is inside."""
+    envs.try_out(f"{HERE}:{name}")
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "HalfCheetah-v5", "CartPole-v1", "MountainCar-v0"])
+def test_shipped_environments_pass(env_id):
+    """Native ones and Gymnasium's."""
+    envs.try_out(env_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "said"),
+    [
+        ("OldStep", "step", "step returned 4 values, as in Gym before 0.26; step(self, action) returns (obs"),
+        (
+            "OldReset",
+            "reset",
+            "reset was refused: OldReset.reset() got an unexpected keyword argument 'seed'",
+        ),
+        ("NoInfo", "reset", "reset returned [0. 0. 0.]; reset(self, *, seed=None, options=None) returns"),
+        ("FailsInStep", None, "step raised ZeroDivisionError: float division by zero"),
+        ("NoStep", "", "step is not defined; step(self, action) returns"),
+        ("OtherShape", "reset", "reset returned an observation of shape (4,); observation_space has (3,)"),
+        ("NotANumber", "step", "step returned an observation that is not finite: [nan nan nan]"),
+        ("NoReward", "step", "step returned the reward None; expected a finite number"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(name, method, said):
+    """The place is the method, the class, or the very line that raised."""
+    kind = getattr(mistaken, name)
+    lines, first = inspect.getsourcelines(getattr(kind, method) if method else kind)
+    if method is None:
+        first += next(number for number, line in enumerate(lines) if "1.0 /" in line)
+    with pytest.raises(InvalidEnvironment) as caught:
+        envs.try_out(f"{HERE}:{name}")
+    message = str(caught.value)
+    assert message.startswith(f"{HERE}:{name}: {mistaken.__file__}:{first}: {said}")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("FailsInInit", "it could not be made: KeyError: 'arm.xml' [{file}:"),
+        ("NoSpaces", "it has no observation_space (set self.observation_space in its __init__)"),
+        ("NoEnv", "it returned a tests.unit.envs.mistaken_environments.NoEnv, not a gymnasium.Env"),
+    ],
+)
+def test_what_cannot_even_be_made_says_why(name, said):
+    """Found already when its spaces are read."""
+    with pytest.raises(InvalidEnvironment) as caught:
+        envs.probe(f"{HERE}:{name}")
+    assert str(caught.value).startswith(f"{HERE}:{name}: {said.format(file=mistaken.__file__)}")
