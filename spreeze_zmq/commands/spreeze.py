@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from spreeze_zmq import __version__
 from spreeze_zmq.bench import bench
-from spreeze_zmq.commands import evaluate, export, options, tune
+from spreeze_zmq.commands import evaluate, export, options, tune, view
 from spreeze_zmq.commands.arguments import Parser
 from spreeze_zmq.errors import SpreezeError
 
@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, module, text in (
         ("eval", evaluate, "play the best policy of a run again"),
         ("export", export, "the best policy of a run as ONNX or TorchScript"),
+        ("view", view, "open the page of a run that is over"),
         ("options", options, "list every key of a topology"),
         ("tune", tune, "measure what this machine needs for a topology"),
         ("bench", bench, "this machine's limits beside what we reach"),

@@ -11,6 +11,7 @@ import secrets
 import select
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.run.folder import RunFolder
@@ -44,13 +45,35 @@ def is_wanted(listener: socket.socket) -> bool:
     return bool(select.select([listener], [], [], 0)[0])
 
 
+def new_token() -> str:
+    """Random words that nobody guesses."""
+    return secrets.token_urlsafe(16)
+
+
+def url(listener: socket.socket, token: str) -> str:
+    """The address of a page."""
+    return f"http://{HOST}:{listener.getsockname()[1]}/{token}/"
+
+
 def publish(folder: RunFolder, listener: socket.socket) -> str:
     """Write the address with a new token into the run's folder, readable by the user alone; returns it."""
-    address = f"http://{HOST}:{listener.getsockname()[1]}/{secrets.token_urlsafe(16)}/"
+    address = url(listener, new_token())
     path = folder.page_address
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(address + "\n")
+    return address
+
+
+def of_live_run(folder: RunFolder) -> str | None:
+    """The address of a run's page that can be opened now; None where the run is over."""
+    if not folder.page_address.exists():
+        return None
+    address = folder.page_address.read_text().strip()
+    try:
+        socket.create_connection((HOST, urlsplit(address).port or 0), timeout=1.0).close()
+    except OSError:  # the launcher was killed, and nobody has removed the file
+        return None
     return address
 
 

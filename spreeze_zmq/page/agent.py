@@ -22,6 +22,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Response
 
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.errors import SpreezeError
 from spreeze_zmq.page.policies import Policies
 from spreeze_zmq.page.stage import Stage, open_stage
 from spreeze_zmq.policy import Policy
@@ -128,6 +129,7 @@ class PolicyPlayer:
                 self._say(mode="none", why="components.visualizer.show_agent is false")
 
     def _run(self) -> None:
+        ended_well = False
         try:
             stage = open_stage(self._spec)
             policies = self._open_policies()
@@ -137,13 +139,14 @@ class PolicyPlayer:
             finally:
                 policies.close()
                 stage.env.close()
+            ended_well = True
+        except SpreezeError as error:
+            self._say(mode="none", why=str(error))
         except Exception as error:  # what is shown may fail; the page and the run go on
             log.exception("the agent cannot be shown")
             self._say(mode="none", why=f"the agent cannot be shown: {' '.join(str(error).split())[:300]}")
-            self._thread = None
-            return
         self._thread = None
-        if self._visitors:  # somebody has come while it ended
+        if ended_well and self._visitors:  # somebody has come while it ended
             self._begin()
 
     def _prepare(self, stage: Stage) -> None:

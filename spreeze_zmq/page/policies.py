@@ -1,13 +1,11 @@
-"""Where the page's agent has its policy from: the live run's channel, or a file of a run that is over."""
+"""Where the page's agent has its policy from: the live run's channel, or one policy of a run that is over."""
 
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 from typing import Any, Protocol
 
 from spreeze_zmq import channels
-from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import POLICY
 from spreeze_zmq.policy import Policy, usable
@@ -48,27 +46,16 @@ class LivePolicies:
         self._channel.close()
 
 
-class SavedPolicy:
-    """The policy of a file, given once.
+class GivenPolicy:
+    """One policy, given once."""
 
-    Args:
-        path: a ``policy.safetensors``.
-        trust: modules whose classes it may name.
-    """
-
-    def __init__(self, path: Path, trust: tuple[str, ...] = ()) -> None:
-        self._path, self._trust, self._given = path, trust, False
+    def __init__(self, policy: Policy) -> None:
+        self._policy: Policy | None = policy
 
     def newest(self) -> Policy | None:
         """The policy at the first call."""
-        if self._given:
-            return None
-        self._given = True
-        if not self._path.exists():
-            raise InputError(
-                f"{self._path.parent} has no {self._path.name}: no policy was evaluated in that run"
-            )
-        return Policy.load(self._path, trust=self._trust)
+        policy, self._policy = self._policy, None
+        return policy
 
     def close(self) -> None:
         """Nothing to release."""

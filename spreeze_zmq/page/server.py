@@ -101,7 +101,7 @@ class Server:
             self._loop.call_soon_threadsafe(self._spread, text)
 
     def close(self) -> None:
-        """End every connection and the thread."""
+        """End every connection, each after what waits for it, and the thread."""
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(1.0)
 
@@ -124,6 +124,11 @@ class Server:
         )
         self._started.set()
         await self._stopping.wait()
+        self._spread(None)
+        for _ in range(30):
+            if not self._visitors:
+                break
+            await asyncio.sleep(0.01)
         server.close()
         await asyncio.wait([asyncio.ensure_future(server.wait_closed())], timeout=0.5)
 

@@ -95,6 +95,7 @@ export class Charts {
     const place = document.getElementById(id);
     const width = Math.floor(place.clientWidth);
     const made = this.charts.get(id);
+    place.dataset.points = data[0].length;
     const shape = `${series.map((one) => one.label).join()} ${more.steps}`;
     if (made && made.shape === shape) {
       const height = heightOf(place, more.spark);

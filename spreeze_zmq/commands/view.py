@@ -1,0 +1,57 @@
+"""``spreeze view RUN``: the page of a run that is over, from its folder alone."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from pathlib import Path
+
+from spreeze_zmq.commands.evaluate import add_run_arguments
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.page import address
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.saved import SavedPolicy
+from spreeze_zmq.topology import make_importable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_run_arguments(parser)
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the address, and serve it until Ctrl-C; of a live run the address of its own page."""
+    from spreeze_zmq.page.agent import PolicyPlayer
+    from spreeze_zmq.page.policies import GivenPolicy
+    from spreeze_zmq.page.server import Server
+    from spreeze_zmq.page.story import journal, run_entry
+
+    folder = RunFolder(Path(arguments.run).resolve())
+    if not folder.run_file.exists():
+        raise InputError(f"{arguments.run}: no run's folder, it has no {folder.run_file.name}")
+    plan = Plan.read(folder.run_file)
+    make_importable(Path(plan.topology_file).parent)
+    if not 0 <= arguments.port <= 65535:
+        raise InputError(f"--port {arguments.port}: expected 0 to 65535")
+    if (live := address.of_live_run(folder)) is not None:
+        print(f"the run is live, its own page is {live}")
+        return 0
+    listener = address.open_port(arguments.port)
+    token = address.new_token()
+
+    def policies() -> GivenPolicy:
+        return GivenPolicy(SavedPolicy.load(arguments.run, arguments.trust).policy)
+
+    agent = PolicyPlayer(plan.environment, policies, folder.logs)
+    server = Server(listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent)
+    server.start()
+    print(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    over.wait()
+    server.close()
+    return 0

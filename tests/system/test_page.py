@@ -1,0 +1,165 @@
+"""The page in a real headless Chromium, beside live runs."""
+
+import io
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+ARGUMENTS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    *("--use-angle=swiftshader", "--enable-unsafe-swiftshader"),
+)
+#: Screens that are kept beside the test's other files, and looked at by people.
+SCREENS = [(width, theme) for width in (390, 1440) for theme in ("light", "dark")]
+
+
+@contextmanager
+def browser_at(address, errors):
+    """A browser on the page; what it complains of in its console is collected."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.set_default_timeout(30_000)
+        page.on("console", lambda message: message.type == "error" and errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(address)
+        yield page
+        browser.close()
+
+
+def address_of(run):
+    """The page's address, once the run has it."""
+    path = run.folder / "page.url"
+    return run.until(lambda: path.exists() and path.read_text().strip(), "address of the page")
+
+
+def picture(page):
+    """What stands on the stage, as an array [height, width, 3]."""
+    box = page.locator("#stage").bounding_box()
+    return np.asarray(Image.open(io.BytesIO(page.screenshot(clip=box))).convert("RGB")).astype(int)
+
+
+def wait_for(condition, what, deadline_s=30.0):
+    """Poll a condition in the browser's own time; returns its value and the seconds that it took."""
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < deadline_s:
+        if value := condition():
+            return value, time.monotonic() - began_s
+    raise AssertionError(f"no {what} in {deadline_s} s")
+
+
+def moves(page, before):
+    """Whether the picture differs from an earlier one."""
+    return np.abs(picture(page) - before).max() > 50
+
+
+def num_points(page):
+    """Points of the learning curve."""
+    return int(page.locator("#learning").get_attribute("data-points") or 0)
+
+
+def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
+    """Pendulum: the picture moves, curves grow, a killed worker and its return show, the page comes back
+    after its server's death, and nothing overflows or complains.
+    """
+    run = launch("--set", "run.stop.return=500", "--set", "components.sampler.count=2")
+    errors = []
+    with browser_at(address_of(run), errors) as page:
+        page.wait_for_selector("#stage img")
+        page.wait_for_selector("#state[data-state=training]")
+        first = picture(page)
+        wait_for(lambda: moves(page, first), "movement")
+        points, _ = wait_for(lambda: num_points(page), "curve")
+        wait_for(lambda: num_points(page) > points, "growth of the curve")
+
+        run.kill("sampler-0")
+        gone = page.locator("#events li.bad", has_text="sampler-0 was killed by SIGKILL")
+        gone.wait_for(timeout=2000)
+        page.locator("#events li", has_text="sampler-0 is ready").nth(1).wait_for()
+        page.wait_for_selector('.process[data-name="sampler-0"]:not(.gone)')
+
+        run.kill("visualizer-0")
+        page.wait_for_selector("body[data-connected=no]", state="attached")
+        page.wait_for_selector("body[data-connected=yes]", state="attached")
+        wait_for(lambda: num_points(page) > points, "the curve as it was")
+        before = picture(page)
+        wait_for(lambda: moves(page, before), "movement after the restart")
+        look(page, tmp_path)
+        run.interrupt()
+        page.locator("#notice", has_text="The run is over").wait_for()
+    assert run.end() == 0
+    assert errors == []
+    assert not (run.folder / "page.url").exists()
+    assert not (run.folder / "MUJOCO_LOG.TXT").exists()
+    over_again(run.folder, errors)
+    assert errors == []
+
+
+def look(page, folder):
+    """Keep a screen of each size and theme; none needs sideways scrolling."""
+    for width, theme in SCREENS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=theme)
+        page.wait_for_timeout(600)  # the charts follow the new size with the next status
+        page.screenshot(path=folder / f"page-{width}-{theme}.png", full_page=True)
+        overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert overflow <= 0, (width, theme)
+
+
+def over_again(folder, errors):
+    """The same run by ``spreeze view``: the whole curve, the agent by the saved policy."""
+    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "view", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        with browser_at(process.stdout.readline().split()[0], errors) as page:
+            page.locator("#state", has_text="past run").wait_for()
+            page.wait_for_selector("#stage img")
+            wait_for(lambda: num_points(page) > 3, "curve of the past run")
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_a_robot_stays_in_view(launch, tmp_path):
+    """HalfCheetah in MuJoCo's own viewer: it moves, and its camera follows it."""
+    polite = [f"components.{role}.nice=15" for role in ("sampler", "critic_learner", "actor_learner")]
+    run = launch(*(word for key in polite for word in ("--set", key)), topology="halfcheetah")
+    errors = []
+    with browser_at(address_of(run), errors) as page:
+        page.wait_for_selector("#stage iframe")
+        first, _ = wait_for(lambda: robot(page), "robot", 60)
+        before = picture(page)
+        wait_for(lambda: moves(page, before), "movement")
+        places = [first, *(wait_for(lambda: robot(page), "robot")[0] for _ in range(3))]
+        page.screenshot(path=tmp_path / "halfcheetah.png")
+        for x, y in places:
+            assert 0.2 < x < 0.8
+            assert 0.2 < y < 0.9
+        run.interrupt()
+        page.locator("#notice", has_text="The run is over").wait_for()
+    assert run.end() == 0
+    assert errors == []
+    assert not Path("MUJOCO_LOG.TXT").exists()
+
+
+def robot(page):
+    """The centre of the cheetah's orange limbs, from 0 to 1; None where too little of them is seen."""
+    red, green, blue = np.moveaxis(picture(page), -1, 0)
+    limbs = (red > 90) & (red > 1.25 * green) & (red > 1.25 * blue)
+    if limbs.mean() < 0.002:
+        return None
+    rows, columns = np.nonzero(limbs)
+    return columns.mean() / limbs.shape[1], rows.mean() / limbs.shape[0]
