@@ -1,0 +1,173 @@
+"""The visualizer as a real process: a stranger and a browser ask, the test plays broker and learner."""
+
+import http.client
+import io
+import json
+import socket
+import time
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from PIL import Image
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.autoscale.balancer import Balancer
+from spreeze_zmq.metrics import Journal
+from spreeze_zmq.run.record import RunRecord
+from spreeze_zmq.wire import Message
+
+DEADLINE_S = 30.0
+
+
+def publish_policy(peers):
+    """A policy of the run's algorithm, as its learner makes it."""
+    algorithm = algorithms.get("sac")
+    options = algorithm.Options(hidden_sizes=(16,))
+    half = algorithms.make("policy", algorithm, options, peers.plan.environment, "cpu", 1)
+    fields = {
+        "version": 7,
+        "critic_updates": 7,
+        "actor_updates": 7,
+        "description": half.description(),
+        "extras": {**half.extras(), "env_steps": 512},
+    }
+    peers.peer("policy", "visualizer").publish(Message("policy", fields, half.policy_arrays()))
+
+
+def status_of(peers, t_s):
+    """A status as the broker makes it."""
+    record = RunRecord(peers.plan)
+    record.take_hello("sampler-0", 7, {"role": "sampler", "pid": 1}, t_s)
+    record.take_episodes(np.array([-3.0, -5.0], np.float32), np.array([200, 200], np.int32))
+    return record.status("training", Balancer(peers.plan).status(), t_s)
+
+
+@pytest.fixture
+def page(peers):
+    """The address of a page that is served: the journal holds one second of a run."""
+    Journal(peers.folder.metrics).write("status", 1.0, status_of(peers, 1.0))
+    for channel in ("report", "control", "feed", "policy"):
+        peers.peer(channel, "visualizer")
+    process = peers.start("visualizer")
+    peers.wait("report", "visualizer", "hello")
+    yield peers.folder.page_address.read_text().strip()
+    process.terminate()
+    assert process.wait(10) == 0
+
+
+def ask(address, path=None, **headers):
+    """Status and body of one request."""
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=DEADLINE_S)
+    connection.request("GET", parts.path if path is None else path, headers=headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode(errors="replace")
+
+
+def stream(address, name, **options):
+    """One of the page's WebSockets."""
+    return connect(address.replace("http", "ws", 1) + name, open_timeout=DEADLINE_S, **options)
+
+
+def serve(peers):
+    """Answer the subscriptions of late joiners."""
+    for channel in ("feed", "policy", "control"):
+        peers.peer(channel, "visualizer").serve()
+
+
+def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
+    """The plan, the journal's points, the last status; then what the broker publishes."""
+    with stream(page, "feed") as feed:
+        story = json.loads(feed.recv(DEADLINE_S))
+        assert [entry["topic"] for entry in story] == ["run", "point", "status"]
+        assert story[0]["about"]["env"] == "Pendulum-v1"
+        assert story[1]["about"]["return"] == -4.0
+        assert story[2]["about"]["processes"]["sampler-0"]["ready"] is True
+        about = {"name": "sampler-0", "how": "was killed by SIGKILL", "restarting": True}
+        entries = [("exited", about), ("status", status_of(peers, 2.0))]
+        for topic, fields in entries:
+            body = {"topic": topic, "t_s": 2.0, "about": fields}
+            peers.peer("feed", "visualizer").publish(Message("entry", body))
+        (exited,) = json.loads(feed.recv(DEADLINE_S))
+        assert exited["about"] == about
+        (status,) = json.loads(feed.recv(DEADLINE_S))
+        assert status["point"]["t_s"] == 2.0
+        assert status["point"]["return_std"] == 1.0
+
+
+def test_the_agent_plays_by_the_newest_policy(peers, page):
+    """Pictures that change, and beside them whose actions are seen."""
+    publish_policy(peers)
+    captions, pictures, until_s = [], [], time.monotonic() + DEADLINE_S
+    with stream(page, "agent") as agent:
+        while len(pictures) < 5 and time.monotonic() < until_s:
+            serve(peers)
+            message = agent.recv(DEADLINE_S)
+            (captions if isinstance(message, str) else pictures).append(message)
+        captions.append(agent.recv(DEADLINE_S))
+    first, *_, last = (np.asarray(Image.open(io.BytesIO(picture))) for picture in pictures)
+    assert first.shape == (500, 500, 3)
+    assert (first != last).any()
+    said = [json.loads(caption) for caption in captions if isinstance(caption, str)]
+    assert said[-1]["mode"] == "picture"
+    assert said[-1]["version"] == 7
+    assert said[-1]["env_steps"] == 512
+
+
+def test_nothing_heavy_is_loaded_before_somebody_looks(peers, page):
+    """Neither torch nor MuJoCo nor a game's window is in its memory, and the policy channel is not joined."""
+    maps = open(f"/proc/{peers.processes[0].pid}/maps").read()  # noqa: SIM115
+    for library in ("libtorch", "libmujoco", "pygame"):
+        assert library not in maps, library
+
+
+STRANGERS = [
+    ({"Host": "evil.example"}, None),
+    ({"Host": "127.0.0.1.evil.example:80"}, None),
+    ({"Origin": "http://evil.example"}, None),
+    ({"Origin": "null"}, None),
+    ({}, "/"),
+    ({}, "/wrong-token/"),
+    ({}, "//"),
+]
+
+
+def test_strangers_are_refused(page):
+    """A foreign Host or Origin, or no token: nothing but a refusal; streams likewise."""
+    for headers, path in STRANGERS:
+        status, body = ask(page, path, **headers)
+        assert status == 403, (headers, path)
+        assert "<html" not in body
+        address = page if path is None else page.replace(urlsplit(page).path, path + "/")
+        with pytest.raises(InvalidStatus), stream(address, "feed", additional_headers=headers):
+            pass
+
+
+def test_only_the_pages_own_files_are_served(peers, page):
+    """No path of a request leads to the disk: neither the run's files nor the system's."""
+    token = urlsplit(page).path
+    assert ask(page)[0] == 200
+    for path in (
+        *("../run.json", "run.json", "%2e%2e/run.json", "..%2f..%2fetc/passwd", "/etc/passwd"),
+        *("static/../../page.url", "viewer/../../../etc/passwd", "viewer/index.html", "feed", "agent"),
+    ):
+        status, body = ask(page, token + path)
+        assert status in (403, 404), path
+        assert "root:" not in body
+
+
+def test_it_listens_on_loopback_alone(peers, page):
+    """Nobody else's machine can reach the port."""
+    port = urlsplit(page).port
+    others = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), port, socket.AF_INET)}
+    for host in others - {"127.0.0.1", "127.0.1.1"}:
+        with pytest.raises(OSError, match=r"refused|unreachable|timed out"):
+            socket.create_connection((host, port), timeout=2)
+
+
+def test_the_address_is_the_users_own_secret(peers, page):
+    """The file that holds the token is readable by nobody else."""
+    assert peers.folder.page_address.stat().st_mode & 0o777 == 0o600
