@@ -152,6 +152,11 @@ class SocketFolder:
         """The ipc endpoint of ``channel`` in this folder."""
         return ipc_endpoint(self.path / channel)
 
+    def holder(self, name: str) -> int | None:
+        """Process id of the last process that took ``name`` in this folder; None for nobody."""
+        pid = _holder(self.path / f"{name}.lock")
+        return int(pid) if pid.isdecimal() else None
+
     def remove(self) -> None:
         """Remove the folder with everything in it, then unlock it. Only its owner may call this."""
         if self._descriptor is not None:

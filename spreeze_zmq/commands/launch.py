@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -104,7 +105,18 @@ def _launch(plan: Plan, arguments: argparse.Namespace, folder: str | None = None
     try:
         return launch.run()
     finally:
-        launch.report_end()
+        launch.report_end(_command(arguments, plan))
+
+
+def _command(arguments: argparse.Namespace, plan: Plan) -> str:
+    """The command of one run of this plan, to go on with."""
+    words = ["spreeze-launch", arguments.topology or f"--env={arguments.env}"]
+    words += ["--algorithm", arguments.algorithm] if arguments.algorithm else []
+    for name in ("set", "without"):
+        words += [word for value in getattr(arguments, name) for word in (f"--{name}", value)]
+    if arguments.seeds is not None:
+        words += ["--set", f"run.seed={plan.run.seed}"]
+    return shlex.join(words)
 
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.metrics import read_journal, write_json
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.status import View
 
 #: A count is right when it has been for this long.
 SETTLED_S = 3.0
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures to FILE as well")
 
 
-class Watch:
+class Watch(View):
     """Shows the changes of a run, and ends it when its count has settled."""
 
     def __init__(self) -> None:
@@ -61,9 +62,6 @@ class Watch:
     def note(self, line: str) -> None:
         """A change, with its reason."""
         print(line, flush=True)
-
-    def close(self) -> None:
-        """Nothing was drawn."""
 
 
 def main(arguments: argparse.Namespace) -> int:

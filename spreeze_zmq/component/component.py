@@ -27,8 +27,8 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message
 
 REPORT_INTERVAL_S = 0.5
-#: A component that waits longer than this says so in its log and in its reports.
-PATIENCE_S = 5.0
+#: A component that waits longer than this says so in its reports, and later in its log.
+REPORTED_WAIT_S, PATIENCE_S = 1.0, 5.0
 
 log = logging.getLogger("spreeze")
 
@@ -219,7 +219,7 @@ class Component:
             "clock_s": dict(self.clock_s),
             "counters": counters,
             "gauges": {},
-            "waiting_for": self._waiting_for if self._complained else "",
+            "waiting_for": self._waiting_for if self._waited_s > REPORTED_WAIT_S else "",
             **figures,
         }
 
@@ -255,12 +255,17 @@ class Component:
         if self.role in roles or "*" in roles:
             self.stop(fields["reason"])
 
+    @property
+    def _waited_s(self) -> float:
+        """How long the wait under way has lasted."""
+        return time.monotonic() - self._waiting_since_s if self._waiting_for else 0.0
+
     def _note_wait(self, waiting_for: str, began_s: float) -> None:
         if waiting_for != self._waiting_for:
             if self._complained:
                 log.info("no longer waiting for %s", self._waiting_for)
             self._waiting_for, self._waiting_since_s, self._complained = waiting_for, began_s, False
-        elif waiting_for and not self._complained and time.monotonic() - self._waiting_since_s > PATIENCE_S:
+        elif waiting_for and not self._complained and self._waited_s > PATIENCE_S:
             self._complained = True
             log.warning("%s has waited %.0f s for %s", self.name, PATIENCE_S, waiting_for)
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import secrets
 import signal
 import socket
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from spreeze_zmq import channels
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.pinning import Pinning, pin
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.launcher.telling import AS_STATED, Stages, facts, first_count, last_words
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.page import address
 from spreeze_zmq.plan.plan import Plan
@@ -33,27 +32,14 @@ from spreeze_zmq.plan.roles import (
     VISUALIZER,
 )
 from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.status import View, say_last
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, ProcessSpec, Supervisor
-from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.wire import Message
 
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
 BROKER_ANSWERS_S = 8.0
 #: Groups of roles, stopped one after the other: producers first, the broker with its records last.
 STOP_ORDER = ((SAMPLER, EVALUATOR), (*LEARNERS, VISUALIZER), (BROKER,))
-
-
-class View(Protocol):
-    """Displays the course of the run."""
-
-    def update(self, status: Mapping[str, Any]) -> None:
-        """Show the broker's newest status."""
-
-    def note(self, line: str) -> None:
-        """Show one event."""
-
-    def close(self) -> None:
-        """End the display with the run."""
 
 
 class Launch:
@@ -85,7 +71,7 @@ class Launch:
         self.counts: dict[str, int] = {}
         self.missing: list[str] = []
         self.started_s: dict[str, float] = {}
-        self.waits: dict[str, str] = {}
+        self.stages = Stages(self.sockets)
         self.stop_reason = ""
         self.failures: list[tuple[str, str]] = []
         self.gave_up = False
@@ -93,15 +79,13 @@ class Launch:
         self.ports: dict[str, socket.socket] = {}
         self.page_address = ""
         self.input_fault: tuple[str, str] | None = None
-        self.interrupts = 0
+        self.interrupts, self.interrupted_by = 0, "the user"
         self.heartbeat_timeout_s: float = self.plan.components[BROKER].options["heartbeat_timeout_s"]
 
     # --- starting
 
     def start(self) -> None:
         """Start every process at once; their sockets wait for each other."""
-        if self.pinning.cpus or self.plan.balance.pin == "always":
-            self.view.note(self.pinning.reason)
         for role, component in self.plan.components.items():
             if not component.launched:
                 self.view.note(
@@ -112,6 +96,12 @@ class Launch:
                 self.hold_port(role)
             else:
                 self.scale(role, component.count.initial, self.why(role))
+        self.view.begin(facts(self.plan, self.folder, self.page_address))
+        self.show_processes()
+        if self.pinning.cpus or self.plan.balance.pin == "always":
+            self.view.note(self.pinning.reason)
+        if note := first_count(self.plan, self.why(SAMPLER)):
+            self.view.note(note)
 
     def hold_port(self, role: str) -> None:
         """Open the port of a role that is started with its first visitor; where that fails, do without it."""
@@ -129,17 +119,11 @@ class Launch:
                 self.scale(role, 1, "somebody looks at its page")
 
     def why(self, role: str) -> str:
-        """How the first count of a role was chosen; for samplers also noted in the view."""
+        """How the first count of a role was chosen."""
         count = self.plan.components[role].count
         if role != SAMPLER or count.minimum == count.maximum:
-            return "as the topology says"
-        why = self.remembered or "by a rule from the number of cores"
-        threads = {self.plan.components[learner].threads for learner in self.plan.learning.learners}
-        self.view.note(
-            f"{available_cores()} cores: samplers begin with {count.initial} of {count.minimum} to "
-            f"{count.maximum}, {why}; learners have {max(threads)} thread{'s' * (max(threads) > 1)} each"
-        )
-        return why
+            return AS_STATED
+        return self.remembered or "by a rule from the number of cores"
 
     def scale(self, role: str, count: int, reason: str) -> None:
         """Start or stop processes of a role until there are ``count``; the highest indices stop first."""
@@ -202,6 +186,8 @@ class Launch:
         """
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(signal.SIGHUP, self._on_signal)
         try:
             self.start()
             while not self.stop_reason:
@@ -209,7 +195,7 @@ class Launch:
                 self.watch()
                 self.open_doors()
                 if self.interrupts:
-                    self.ask_to_stop("interrupted by the user")
+                    self.ask_to_stop(f"interrupted by {self.interrupted_by}")
         finally:
             self.finish()
         if self.gave_up:
@@ -241,15 +227,18 @@ class Launch:
             if process.get("pid") != pid:  # the status is of this process's predecessor
                 process = {}
             self.watch_one(name, process)
+        self.show_processes()
+
+    def show_processes(self) -> None:
+        """Have the view show what each process does."""
+        names, pids = self.supervisor.names(), self.supervisor.pids()
+        self.view.show_processes(self.stages.of(names, pids, self.status.get("processes", {})))
 
     def watch_one(self, name: str, process: Mapping[str, Any]) -> None:
         """Kill a process, and so restart it, if it does not get ready or has stopped reporting."""
         if process.get("ready"):
             self.started_s.pop(name, None)
         waiting_for = process.get("waiting_for", "")
-        if waiting_for and waiting_for != self.waits.get(name):
-            self.view.note(f"{name} waits for {waiting_for}")
-        self.waits[name] = waiting_for
         if not self.status and name != f"{BROKER}-0":
             return  # no status yet, or never without a broker: nothing is known of this process
         waited_s = time.monotonic() - self.started_s.get(name, math.inf)
@@ -343,29 +332,16 @@ class Launch:
             port.close()
         self.folder.page_address.unlink(missing_ok=True)
 
-    def report_end(self) -> None:
-        """Print the best return, the run's folder and the first failure, or the fault of the input."""
-        summary: dict[str, Any] = {}
-        if self.folder.summary.exists():
-            summary = json.loads(self.folder.summary.read_text())
-        best = summary.get("best_return")
-        reached = f"best return {best:.1f}" if best is not None else "nothing evaluated"
-        print(
-            f"{self.stop_reason or 'failed'}: {reached} after {summary.get('wall_s', 0):.1f} s",
-            file=sys.stderr,
-        )
-        print(f"run folder: {self.folder.path}", file=sys.stderr)
-        if self.input_fault:
-            name, what = self.input_fault
-            print(f"its log: {self.folder.logs / name}.log", file=sys.stderr)
-            print(f"{name}: {what}", file=sys.stderr)
-        elif self.failures:
-            name, what = self.failures[0]
-            print(f"the first failure was {name}: {what}", file=sys.stderr)
-            print(f"its log: {self.folder.logs / name}.log", file=sys.stderr)
+    def report_end(self, command: str) -> None:
+        """Print the last words; ``command`` began this run, and goes on with it by ``--resume``."""
+        say_last(last_words(self.folder, self.stop_reason, command, self.failures, self.input_fault))
 
-    def _on_signal(self, *_: object) -> None:
-        self.interrupts += 1
+    def _on_signal(self, number: int, _: object) -> None:
+        if number == signal.SIGHUP:  # a shell and the kernel may both send it; it is no second request
+            self.interrupts = max(1, self.interrupts)
+            self.interrupted_by = "the end of its terminal"
+        else:
+            self.interrupts += 1
 
 
 def input_fault(event: Exited) -> str:

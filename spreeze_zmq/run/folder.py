@@ -20,6 +20,12 @@ class RunFolder:
     path: Path
 
     @property
+    def shown(self) -> str:
+        """The path as a person types it: from the current directory where it is in there."""
+        here = Path.cwd()
+        return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
+
+    @property
     def run_file(self) -> Path:
         """The resolved plan, which every component is started with."""
         return self.path / "run.json"

@@ -1,7 +1,25 @@
-"""The display of a live run: one table in a terminal, plain greppable lines everywhere else."""
+"""The display of a live run: redrawn in a terminal, plain greppable lines everywhere else."""
 
 from spreeze_zmq.plan.status import Status
-from spreeze_zmq.status.drawing import plain_line, remaining_s, table
-from spreeze_zmq.status.view import PLAIN_INTERVAL_S, StatusView
+from spreeze_zmq.status.drawing import Scene, frame
+from spreeze_zmq.status.ending import next_commands, outcome, say_last
+from spreeze_zmq.status.plain import plain_line
+from spreeze_zmq.status.progress import remaining_s
+from spreeze_zmq.status.stages import RUNNING, stage_of
+from spreeze_zmq.status.view import PLAIN_INTERVAL_S, StatusView, View
 
-__all__ = ["PLAIN_INTERVAL_S", "Status", "StatusView", "plain_line", "remaining_s", "table"]
+__all__ = [
+    "PLAIN_INTERVAL_S",
+    "RUNNING",
+    "Scene",
+    "Status",
+    "StatusView",
+    "View",
+    "frame",
+    "next_commands",
+    "outcome",
+    "plain_line",
+    "remaining_s",
+    "say_last",
+    "stage_of",
+]

@@ -1,217 +1,269 @@
-"""A status as text: one table of 80 columns for a person, one line of ``key=value`` for a log."""
+"""Draws a run in a terminal of any size: sections in the order of reading, left out by their importance."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
-WIDTH = 80
-#: Shares of blocked or starved time from this on are highlighted.
-NOTICEABLE = 0.5
+from spreeze_zmq.status.curve import Returns, curve
+from spreeze_zmq.status.progress import progress
+from spreeze_zmq.status.stages import RUNNING, Group, groups_of
+from spreeze_zmq.status.words import clock, compact, conditions, decimal, memory, plain_name, rate
 
-
-def remaining_s(status: Mapping[str, Any]) -> float | None:
-    """Seconds until the first foreseeable stop condition (a return is not); None where there is none."""
-    stop, left = status["stop"], []
-    if stop["minutes"] is not None:
-        left.append(60 * stop["minutes"] - status["t_s"])
-    for count in ("env_steps", "trained_transitions"):
-        if stop[count] is not None and status[f"{count}_per_s"] > 0:
-            left.append((stop[count] - status[count]) / status[f"{count}_per_s"])
-    return max(0.0, min(left)) if left else None
-
-
-# --- plain lines
-
-
-def plain_line(status: Mapping[str, Any]) -> str:
-    """``t=12.0s state=training env_steps=...``: the same keys in the same order, ``-`` for no value."""
-    lag, ratio, samples = status["policy_lag"], status["replay_ratio"], status["samples"]
-    last, best = status["evaluation"]["last"], status["evaluation"]["best"]
-    left_s = remaining_s(status)
-    fields = {
-        "t": f"{status['t_s']:.1f}s",
-        "left": "-" if left_s is None else f"{left_s:.0f}s",
-        "state": status["state"].replace(" ", "_"),
-        "env_steps": str(status["env_steps"]),
-        "fps": f"{status['env_steps_per_s']:.0f}",
-        "trained_per_s": f"{status['trained_transitions_per_s']:.0f}",
-        "critic_updates": str(status["critic_updates"]),
-        "critic_per_s": f"{status['critic_updates_per_s']:.1f}",
-        "actor_updates": str(status["actor_updates"]),
-        "actor_per_s": f"{status['actor_updates_per_s']:.1f}",
-        "ratio": f"{ratio['measured']:.2f}/{ratio['target']:g}",
-        "lag": f"{lag['p50']:g}/{lag['p99']:g}/{lag['max']:g}",
-        "episodes": str(status["episodes"]["count"]),
-        "return": _decimal(status["episodes"]["mean_return"]),
-        "eval": _decimal(last and last["mean_return"]),
-        "best": _decimal(best and best["mean_return"]),
-        "dropped": str(samples["dropped"]),
-        "workers": ",".join(f"{role}:{row['count']}" for role, row in status["workers"].items()) or "-",
-    }
-    return " ".join(f"{name}={value}" for name, value in fields.items())
-
-
-# --- the table
-
-#: Text and its style. A rich Table costs six times as much for the same columns.
+#: Text and its style. A rich Table costs twelve times as much for the same columns.
 Piece = tuple[str, str]
+Line = list[Piece]
+
+LABEL = 16
+#: The widest that lines of figures and the curve get; the eye loses its line beyond.
+WIDEST = 120
+LOWEST_CURVE, HIGHEST_CURVE = 5, 16
+#: A learner that lacks samples for this share of its time is highlighted.
+NOTICEABLE = 0.5
+#: The state of the last frame, which leaves out what is over.
+ENDED = "ended"
+STATE_STYLES = {"training": "bold green", "warming up": "bold cyan", ENDED: "bold"}
 
 
-def table(status: Mapping[str, Any]) -> Text:
-    """The status in lines of at most 80 columns."""
-    lines = [
-        *_head(status),
-        *_counts(status),
-        [],
-        *_workers(status["workers"]),
-        [],
-        *_outcome(status),
-        *_waiting(status["processes"]),
+@dataclass
+class Scene:
+    """All that is drawn.
+
+    Attributes:
+        facts: what the run is, by title.
+        status: the broker's newest; empty before the first.
+        stages: what each process of the launcher does, by name.
+        lasted_s: for how long it has done so.
+        returns: so far.
+    """
+
+    facts: Mapping[str, str] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
+    stages: Mapping[str, str] = field(default_factory=dict)
+    lasted_s: Mapping[str, float] = field(default_factory=dict)
+    returns: Returns = field(default_factory=Returns)
+
+
+@dataclass
+class Section:
+    """Lines that belong together, ``joined`` to those before; ``rank`` 0 is the last to be left out."""
+
+    rank: int
+    lines: list[Line]
+    joined: bool = False
+
+
+def frame(scene: Scene, width: int, height: int) -> Text:
+    """The scene in at most ``height`` lines of at most ``width`` columns."""
+    width = min(width, WIDEST)
+    sections = [
+        Section(1, [_head(scene, width)]),
+        *_progress(scene.status, width),
+        Section(0, _scores(scene.status)),
+        curve_section := Section(6, []),
+        *_counts(scene.status, width),
+        Section(5, _losses(scene.status, width)),
+        Section(4, _processes(scene, width)),
+        Section(11, _legend(scene, width), joined=True),
+        *_places(scene),
     ]
-    text = Text(no_wrap=True, overflow="ellipsis", end="")
-    for number, line in enumerate(lines):
-        for piece, style in line:
-            text.append(piece, style)
-        if number < len(lines) - 1:
-            text.append("\n")
-    return text
+    room = height - _choose(sections, height)
+    if scene.status and room >= LOWEST_CURVE:
+        curve_section.lines = _curve(scene.returns, width, min(room, HIGHEST_CURVE))
+        room -= len(curve_section.lines)
+    return _text(sections, width, room)
 
 
-def _head(status: Mapping[str, Any]) -> list[list[Piece]]:
-    left_s = remaining_s(status)
-    began = f"  {_clock(status['t_s'])}"
-    left = "" if left_s is None else f"  {_clock(left_s)} left"
-    until = f"  {_stops_at(status['stop'])}"
-    room = WIDTH - len(status["state"] + began)
-    state: list[Piece] = [(status["state"], "bold"), (began, "")]
-    rule: list[Piece] = [("─" * WIDTH, "dim")]
-    if len(left + until) <= room:
-        return [[*state, (f"{left:>{room - len(until)}}", ""), (until, "dim")], rule]
-    return [[*state, (f"{left:>{room}}", "")], [(f"{until:>{WIDTH}}", "dim")], rule]
+def _choose(sections: list[Section], height: int) -> int:
+    """Empty the lines of the least important sections until all fit; returns how many lines are left."""
+    room = height
+    for section in sorted(sections, key=lambda section: section.rank):
+        section.lines = section.lines[:room]
+        room -= len(section.lines)
+    return height - room
 
 
-def _counts(status: Mapping[str, Any]) -> list[list[Piece]]:
-    ratio, lag = status["replay_ratio"], status["policy_lag"]
-    beside = (
-        ("replay ratio", f"{ratio['measured']:.2f} of {ratio['target']:g}"),
-        ("policy lag p50", f"{lag['p50']:,g}"),
-        ("policy lag p99", f"{lag['p99']:,g}"),
-        ("policy lag max", f"{lag['max']:,g}"),
-    )
-    names = ["env_steps", "trained_transitions", "critic_updates", "actor_updates"]
-    if len(status["learners"]) == 1:
-        names[-1] = ""
-    lines: list[list[Piece]] = []
-    for name, (label, value) in zip(names, beside, strict=True):
-        count = f"{status[name]:>15,}{_rate(status[f'{name}_per_s']):>12} /s" if name else " " * 30
-        head: list[Piece] = [(f"{name.replace('_', ' '):20}", "dim"), (count, "")]
-        lines.append([*head, (f"   {label:15}", "dim"), (value, "")])
+def _text(sections: list[Section], width: int, room: int) -> Text:
+    """All lines, with empty ones between sections as far as there is room."""
+    lines: list[Text] = []
+    for section in (section for section in sections if section.lines):
+        if lines and not section.joined and room > 0:
+            lines.append(Text())
+            room -= 1
+        for pieces in section.lines:
+            line = Text.assemble(*pieces)
+            line.truncate(width, overflow="ellipsis")
+            lines.append(line)
+    return Text("\n", end="").join(lines)
+
+
+# --- sections
+
+
+def _head(scene: Scene, width: int) -> Line:
+    status = scene.status
+    state = status.get("state", "starting")
+    began = f"  {clock(status['t_s'])}" if status else ""
+    title = scene.facts.get("run", "")
+    room = width - cell_len(state + began) - 2
+    title = title if cell_len(title) <= room else title[: max(0, room - 1)] + "…"
+    gap = " " * (width - cell_len(title + state + began))
+    return [(title, "bold"), (gap, ""), (state, STATE_STYLES.get(state, "bold yellow")), (began, "")]
+
+
+def _progress(status: Mapping[str, Any], width: int) -> list[Section]:
+    if not status or status["state"] == ENDED:
+        return []
+    until = "until " + (" or ".join(conditions(status["stop"])) or "Ctrl-C")
+    way = progress(status)
+    if way is None:
+        return [Section(2, [[(until, "dim")]], joined=True)]
+    # a return that is reached ends the run earlier
+    left = f"  {clock(way.left_s)} left" + (" at most" if status["stop"]["return"] is not None else "")
+    one_line = width - len(left + until) - 2 >= LABEL
+    columns = width - len(left) - (len(until) + 2 if one_line else 0)
+    full = round(way.done * columns)
+    bar: Line = [("━" * full, "green"), ("─" * (columns - full), "dim"), (left, "")]
+    if one_line:
+        return [Section(2, [[*bar, ("  " + until, "dim")]], joined=True)]
+    return [Section(2, [bar], joined=True), Section(7, [[(until, "dim")]], joined=True)]
+
+
+def _scores(status: Mapping[str, Any]) -> list[Line]:
+    if not status:
+        return []
+    episodes, evaluation = status["episodes"], status["evaluation"]
+    training: Line = [("no episode has ended yet", "dim")]
+    if episodes["mean_return"] is not None:
+        length = f"   in {episodes['mean_length']:,.0f} steps, {episodes['count']:,} episodes"
+        training = [(decimal(episodes["mean_return"]), ""), (length, "dim")]
+    return [
+        [(f"{'evaluation':{LABEL}}", "dim"), *_score(evaluation["last"], "bold")],
+        [(f"{'best':{LABEL}}", "dim"), *_score(evaluation["best"], "bold green")],
+        [(f"{'in training':{LABEL}}", "dim"), *training],
+    ]
+
+
+def _score(score: Mapping[str, Any] | None, style: str) -> Line:
+    if score is None:
+        return [("none yet", "dim")]
+    steps = score["env_steps"]
+    shown = f"{steps:,}" if steps < 10_000_000 else compact(steps)
+    return [
+        (decimal(score["mean_return"]), style),
+        (f" ± {decimal(score['std_return'])}", ""),
+        (f"   at {shown} env steps, {clock(score['t_s'])}", "dim"),
+    ]
+
+
+def _curve(returns: Returns, width: int, height: int) -> list[Line]:
+    points = returns.points
+    if len(points) < 2:
+        return []
+    lines: list[Line] = [[(returns.title, "dim")]]
+    for line in curve(points, width, height - 1):
+        label, axis, dots = line.partition("│")
+        lines.append([(label + axis, "dim"), (dots, "cyan")])
     return lines
 
 
-def _workers(workers: Mapping[str, Mapping[str, float]]) -> list[list[Piece]]:
-    titles = f"{'count':>6}{'busy':>9}{'blocked':>10}{'starved':>10}{'cpu':>9}{'memory':>10}"
+def _counts(status: Mapping[str, Any], width: int) -> list[Section]:
+    """What is made and used up: steps and transitions, then updates; beside them how well both sides keep
+    together, where there is room.
+    """
+    if not status:
+        return []
+    ratio, lag = status["replay_ratio"], status["policy_lag"]
+    beside = [
+        ("replay ratio", f"{ratio['measured']:.2f} of {ratio['target']:g}"),
+        ("policy lag", f"{lag['p50']:,g}, at most {lag['max']:,g}"),
+    ]
+    names = {
+        "env_steps": "env steps",
+        "trained_transitions": "trained on",
+        "critic_updates": "critic updates",
+    }
+    if len(status["learners"]) > 1:
+        names["actor_updates"] = "actor updates"
+    lines = []
+    for name, title in names.items():
+        count = f"{status[name]:>15,}{rate(status[f'{name}_per_s']):>11} /s"
+        lines.append([(f"{title:{LABEL}}", "dim"), (count, "")])
+    if width >= 80:
+        for line, (label, value) in zip(lines, beside, strict=False):
+            line += [(f"   {label:13}", "dim"), (value, "")]
+    return [Section(3, lines[:2]), Section(8, lines[2:], joined=True)]
+
+
+def _losses(status: Mapping[str, Any], width: int) -> list[Line]:
+    """What the algorithm reports of its last updates, losses first, as many as fit in a line."""
+    if not status:
+        return []
+    hidden = ("replay_ratio", "replay_size", "actor_replay_size", "batch_size")
+    shown = {name: value for name, value in status["gauges"].items() if name not in hidden}
+    line: Line = []
+    room = width
+    for name in sorted(shown, key=lambda name: ("loss" not in name, name)):
+        pieces = [(f"{plain_name(name)} ", "dim"), (f"{shown[name]:.3g}   ", "")]
+        room -= sum(len(piece) for piece, _ in pieces)
+        if room < -3:
+            break
+        line += pieces
+    return [line] if line else []
+
+
+def _processes(scene: Scene, width: int) -> list[Line]:
+    """One line for each role; more where its processes are at different stages, and those come first."""
+    if scene.status.get("state") == ENDED:
+        return []
+    groups = groups_of(scene.stages, scene.status.get("processes", {}))
+    learners = scene.status.get("learners", ())
+    groups.sort(key=lambda group: group.stage == RUNNING)
     return [
-        [(f"{'processes':20}{titles}", "dim")],
-        *(
-            [
-                (f"{role.replace('_', ' '):20.20}{row['count']:>6}{row['busy']:>9.0%}", ""),
-                (f"{row['blocked']:>10.0%}", "yellow" if row["blocked"] >= NOTICEABLE else ""),
-                (f"{row['starved']:>10.0%}", "yellow" if row["starved"] >= NOTICEABLE else ""),
-                (f"{row['cpu_percent']:>8.0f}%{_bytes(row['rss_bytes']):>10}", ""),
-            ]
-            for role, row in workers.items()
-        ),
+        _figures(group, width, group.role in learners)
+        if group.stage == RUNNING and group.figures
+        else _wait(group, max(scene.lasted_s.get(name, 0.0) for name in group.names))
+        for group in groups
     ]
 
 
-def _outcome(status: Mapping[str, Any]) -> list[list[Piece]]:
-    episodes, samples = status["episodes"], status["samples"]
-    training: list[Piece] = [("no episode has ended yet", "dim")]
-    if episodes["mean_return"] is not None:
-        means = f"  in {episodes['mean_length']:,.0f} steps; {episodes['count']:,} episodes so far"
-        training = [(f"{episodes['mean_return']:.1f}", ""), (means, "dim")]
-    received = f" = {samples['received']:,} received + "
-    dropped = f"{samples['dropped']:,} dropped"
-    in_flight = f" + {samples['in_flight']:,} in flight"
-    produced = f"{samples['produced']:,}"
-    if 20 + len(produced + received + dropped + in_flight) > WIDTH:
-        in_flight = "\n" + " " * 20 + in_flight
+def _legend(scene: Scene, width: int) -> list[Line]:
+    text = "blocked: its output is not taken yet; starved: its input has not come yet"
+    shown = width >= LABEL + len(text) and scene.status.get("state") not in (None, ENDED)
+    return [[(" " * LABEL + text, "dim")]] if shown else []
+
+
+def _wait(group: Group, lasted_s: float) -> Line:
+    title: Piece = (f"{group.title:{LABEL}}", "")
+    if group.stage == RUNNING:
+        return [title, (RUNNING, "")]
+    return [title, (plain_name(group.stage), "yellow"), (f"   {lasted_s:.0f} s", "dim")]
+
+
+def _figures(group: Group, width: int, learns: bool) -> Line:
+    title: Piece = (f"{group.title:{LABEL}}", "")
+    line = [title]
+    for name in ("busy", "blocked", "starved"):
+        share = group.mean(name)
+        style = "dim" if share < 0.005 else ""
+        if learns and name == "starved" and share >= NOTICEABLE:
+            style = "yellow"
+        line.append((f"{share:>5.0%} {name}", style))
+        line.append(("  ", ""))
+    if width >= 76:
+        line.append((f"{group.sum('cpu_percent'):>5.0f}% cpu  {memory(group.sum('rss_bytes')):>8}", "dim"))
+    return line
+
+
+def _places(scene: Scene) -> list[Section]:
+    """Where more is to be seen."""
+    ranks = {"page": 9, "run folder": 10}
     return [
-        [(f"{'training return':20}", "dim"), *training],
-        [(f"{'evaluation':20}", "dim"), *_score(status["evaluation"]["last"], "")],
-        [(f"{'best evaluation':20}", "dim"), *_score(status["evaluation"]["best"], "bold")],
-        [
-            (f"{'samples produced':20}", "dim"),
-            (produced, ""),
-            (received, "dim"),
-            (dropped, "yellow" if samples["dropped"] else "dim"),
-            (in_flight, "dim"),
-        ],
+        Section(ranks[title], [[(f"{title:{LABEL}}", "dim"), (scene.facts[title], "")]], title != "page")
+        for title in ranks
+        if title in scene.facts and scene.status.get("state") != ENDED
     ]
-
-
-def _score(score: Mapping[str, Any] | None, style: str) -> list[Piece]:
-    if score is None:
-        return [("none yet", "dim")]
-    return [
-        (_decimal(score["mean_return"]), style),
-        (f" ± {_decimal(score['std_return'])}", "dim"),
-        (f"  at {score['env_steps']:,} env steps, {_clock(score['t_s'])}", "dim"),
-    ]
-
-
-def _waiting(processes: Mapping[str, Mapping[str, Any]]) -> list[list[Piece]]:
-    """One line for each process that is not ready or has waited long: what it waits for."""
-    lines: list[list[Piece]] = [
-        [(f"{name} waits for {process['waiting_for'] or 'its own start'}", "yellow")]
-        for name, process in processes.items()
-        if process["waiting_for"] or not process["ready"]
-    ]
-    return [[], *lines] if lines else []
-
-
-# --- numbers
-
-
-def _stops_at(stop: Mapping[str, Any]) -> str:
-    conditions = []
-    if stop["return"] is not None:
-        conditions.append(f"return {stop['return']:g}")
-    if stop["env_steps"] is not None:
-        conditions.append(f"{_compact(stop['env_steps'])} env steps")
-    if stop["trained_transitions"] is not None:
-        conditions.append(f"{_compact(stop['trained_transitions'])} trained")
-    if stop["minutes"] is not None:
-        conditions.append(f"{stop['minutes']:g} min")
-    if not conditions:
-        return "until Ctrl-C"
-    return "until " + " or ".join(conditions)
-
-
-def _clock(seconds: float) -> str:
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
-
-
-def _decimal(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"
-
-
-def _compact(count: int) -> str:
-    for unit, name in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
-        if count >= unit:
-            return f"{count / unit:.4g}{name}"
-    return str(count)
-
-
-def _bytes(size: float) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -1,23 +1,57 @@
-"""Shows the status: redrawn in place in a terminal, a line every few seconds everywhere else."""
+"""Shows a run: redrawn in place in a terminal, a line now and then everywhere else."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from spreeze_zmq.status.drawing import plain_line, table
+from spreeze_zmq.status.drawing import ENDED, LABEL, Scene, frame
+from spreeze_zmq.status.plain import plain_line
+from spreeze_zmq.status.stages import RUNNING
 
-PLAIN_INTERVAL_S = 5.0
+#: Plain lines come this often at first, and later after 5 % of the run's time.
+PLAIN_INTERVAL_S, LONGEST_PLAIN_INTERVAL_S, PLAIN_SHARE = 5.0, 60.0, 0.05
+#: A wait that lasts longer than this gets a plain line.
+PATIENCE_S = 5.0
+#: How often a terminal is redrawn without news: its size may have changed, seconds pass.
+REDRAW_S = 0.5
+#: The least height of the last frame, and the lines that are left below it.
+LAST_ROWS, WORDS_ROWS = 5, 9
+#: Lines that are shown again after a change of the terminal's size.
+KEPT_LINES = 100
 
 
-class StatusView:
-    """Shows a run and notes about it on a console.
+class View:
+    """What a launcher shows; by itself it shows nothing."""
+
+    def begin(self, facts: Mapping[str, str]) -> None:
+        """Show what the run is, by title; before everything else."""
+
+    def show_processes(self, stages: Mapping[str, str]) -> None:
+        """Show what each process of the launcher does, by name; called several times a second."""
+
+    def update(self, status: Mapping[str, Any]) -> None:
+        """Show the broker's newest status."""
+
+    def note(self, line: str) -> None:
+        """Show one event."""
+
+    def close(self) -> None:
+        """End the display with the run."""
+
+
+class StatusView(View):
+    """Shows a run on a console. Where that has gone, it shows nothing any more, and the run goes on.
 
     Args:
         console: by default standard output.
@@ -25,44 +59,161 @@ class StatusView:
     """
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or _console()
         self._clock = clock
-        self._status: Mapping[str, Any] | None = None
+        self._began_s = clock()
+        self._scene = Scene()
         self._written_s = -math.inf
-        self._written_state = ""
+        self._written: Mapping[str, Any] = {}
+        self._since_s: dict[str, float] = {}
+        self._noted: dict[str, str] = {}
+        self._said: deque[str] = deque(maxlen=KEPT_LINES)
+        self._gone = False
+        # the frame is drawn with characters that only Unicode has
+        self._draws = (
+            self._console.is_terminal
+            and not self._console.is_dumb_terminal
+            and self._console.encoding.startswith("utf")
+        )
         self._live: Live | None = None
-        if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._live = Live(console=self._console, auto_refresh=False)
+        self._drawn_s, self._size = -math.inf, self._console.size
+
+    # --- what is told
+
+    def begin(self, facts: Mapping[str, str]) -> None:
+        """Show what the run is, by title; before everything else."""
+        self._scene.facts = facts
+        for title, fact in facts.items():
+            self._say(f"{title:{LABEL}}{fact}" if self._draws else f"{title}: {fact}")
+
+    def show_processes(self, stages: Mapping[str, str]) -> None:
+        """Show what each process of the launcher does, by name; called several times a second."""
+        now_s, before = self._clock(), self._scene.stages
+        for name, stage in stages.items():
+            if before.get(name) != stage:
+                self._since_s[name] = now_s
+        self._scene.stages = dict(stages)
+        self._scene.lasted_s = {name: now_s - self._since_s[name] for name in stages}
+        if not self._draws:
+            self._note_waits()
+        elif before != stages or now_s - self._drawn_s >= REDRAW_S:
+            self._attempt(self._draw)
 
     def update(self, status: Mapping[str, Any]) -> None:
-        """Show a :class:`Status`; a plain line only after ``PLAIN_INTERVAL_S`` or a change of its state."""
-        self._status = status
-        if self._live is not None:
-            if not self._live.is_started:
-                self._live.start()
-            self._live.update(table(status), refresh=True)
-        elif status["state"] != self._written_state or self._clock() - self._written_s >= PLAIN_INTERVAL_S:
-            self._write_line(status)
+        """Show the broker's newest status."""
+        self._scene.status = status
+        self._scene.returns.take(status)
+        if self._draws:
+            self._attempt(self._draw)
+        elif status["state"] != self._written.get("state") or self._is_time():
+            self._write_line()
 
     def note(self, line: str) -> None:
-        """Print a line, such as a restart or a change of worker counts; it stays above the table."""
-        if self._live is not None:
-            self._console.print(Text(line))
-        else:
-            self._print(f"note {line}")
+        """Show one event, such as a restart; it stays above the figures."""
+        self._say(line if self._draws else f"note {line}")
 
     def close(self) -> None:
-        """Leave the last figures on the screen and restore the terminal."""
+        """Leave the last figures where they are and restore the terminal."""
         if self._live is not None:
-            self._live.stop()
-        elif self._status is not None:
-            self._write_line(self._status)
-        self._status = None
+            self._scene.status = {**self._scene.status, "state": ENDED} if self._scene.status else {}
+            self._attempt(self._draw)
+            self._attempt(self._live.stop)
+        elif not self._draws and self._scene.status and self._scene.status is not self._written:
+            self._write_line()
+        self._live, self._draws = None, False
+        self._scene = Scene()
 
-    def _write_line(self, status: Mapping[str, Any]) -> None:
-        self._written_s, self._written_state = self._clock(), status["state"]
-        self._print(plain_line(status))
+    # --- a terminal
 
-    def _print(self, line: str) -> None:
-        # Never wrapped, however narrow the console is.
-        self._console.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
+    def _draw(self) -> None:
+        size = self._console.size
+        if self._live is not None and size != self._size:
+            self._clear()
+        drawn = frame(self._scene, size.width, self._height(size.height))
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        self._live.update(drawn, refresh=True)
+        self._drawn_s, self._size = self._clock(), size
+
+    def _height(self, rows: int) -> int:
+        """How high a frame may be: in the end the last words fit below it, before that a note above."""
+        if self._scene.status.get("state") == ENDED:
+            return max(LAST_ROWS, rows - WORDS_ROWS)
+        return rows - 1 if rows >= 16 else rows
+
+    def _clear(self) -> None:
+        """After a change of size the old frame stands anywhere: begin with an empty screen, the last notes
+        on it.
+        """
+        assert self._live is not None
+        self._live.update(Text())
+        self._console.clear()
+        self._live.stop()
+        self._console.clear()
+        self._live = None
+        for line in list(self._said)[-max(1, self._console.size.height // 4) :]:
+            self._console.print(Text(line))
+
+    # --- plain lines
+
+    def _is_time(self) -> bool:
+        now_s = self._clock()
+        interval_s = min(
+            max(PLAIN_INTERVAL_S, PLAIN_SHARE * (now_s - self._began_s)), LONGEST_PLAIN_INTERVAL_S
+        )
+        return now_s - self._written_s >= interval_s
+
+    def _note_waits(self) -> None:
+        """A note of each process that waits or starts for long, once."""
+        for name, stage in self._scene.stages.items():
+            if self._noted.get(name, RUNNING) != stage and self._scene.lasted_s[name] >= PATIENCE_S:
+                self._noted[name] = stage
+                if stage != RUNNING:
+                    self.note(f"{name} {stage}")
+
+    def _write_line(self) -> None:
+        self._written_s, self._written = self._clock(), self._scene.status
+        self._say(plain_line(self._scene.status, self._scene.stages))
+
+    # --- both
+
+    def _say(self, line: str) -> None:
+        self._said.append(line)
+        if self._draws:
+            self._attempt(lambda: self._console.print(Text(line)))
+        else:  # never wrapped, however narrow the console is
+            self._attempt(
+                lambda: self._console.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
+            )
+
+    def _attempt(self, show: Callable[[], Any]) -> None:
+        """Show something; a reader or a terminal that has gone ends the view, and only the view."""
+        if self._gone:
+            return
+        try:
+            show()
+        except OSError:
+            self._gone, self._console.quiet = True, True
+            discard(self._console.file)
+
+
+class _Console(Console):
+    """Standard output, whose end is an OSError as that of any file: rich would exit instead."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
+def _console() -> Console:
+    with contextlib.suppress(AttributeError):  # a note may hold a character that the terminal lacks
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    return _Console(highlight=False)
+
+
+def discard(stream: IO[str]) -> None:
+    """From now on throw away what is written to a stream whose reader has gone, so that nothing fails."""
+    with contextlib.suppress(OSError, ValueError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)

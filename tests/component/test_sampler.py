@@ -156,7 +156,7 @@ def test_a_learner_that_does_not_take_blocks_it_and_is_named(peers, policy):
     pushed = report.fields["pushed"]
     report = peers.wait("report", "sampler", "report")
     assert report.fields["pushed"] == pushed
-    assert report.fields["clock_s"]["blocked"] > 4
+    assert report.fields["clock_s"]["blocked"] >= 1
     peers.peer("control", "sampler").publish(Message("stop", {"roles": ["sampler"], "reason": "enough"}))
     bye = peers.wait("report", "sampler", "bye")
     assert bye.fields["reason"] == "enough"

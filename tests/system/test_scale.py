@@ -11,23 +11,18 @@ from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.status import View
 
 
-class Notes:
+class Notes(View):
     """A view that keeps what it is told."""
 
     def __init__(self):
         self.lines = []
 
-    def update(self, status):
-        """Nothing is shown."""
-
     def note(self, line):
         """Keep a line."""
         self.lines.append(line)
-
-    def close(self):
-        """The run is over."""
 
 
 @pytest.fixture

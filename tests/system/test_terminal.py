@@ -1,6 +1,7 @@
 """The README's first command in a pseudo-terminal: the real broker's status on a real screen."""
 
 import fcntl
+import json
 import os
 import pty
 import select
@@ -13,7 +14,10 @@ import time
 import pyte
 import pytest
 
+from spreeze_zmq.run.checkpoint import latest
+
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+ROLES = ("critic learner", "actor learner", "sampler", "evaluator", "broker")
 
 
 class Terminal:
@@ -36,27 +40,48 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
             env={**os.environ, "TERM": "xterm-256color", **environment},
         )
         os.close(slave)
 
+    def resize(self, rows, columns):
+        """As a person drags the window."""
+        self.screen.resize(rows, columns)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def until(self, condition, what, deadline_s=60):
+        """Read until a condition of the screen's lines holds; returns them."""
+        until_s = time.monotonic() + deadline_s
+        while time.monotonic() < until_s:
+            if not self._read():
+                break
+            if self.screens and condition(self.screens[-1]):
+                return self.screens[-1]
+        raise AssertionError(f"no {what}:\n{self.text()}")
+
     def run(self, deadline_s):
         """Read until the command ends; returns its exit code."""
         until_s = time.monotonic() + deadline_s
-        while time.monotonic() < until_s:
-            ready, _, _ = select.select([self.master], [], [], 0.05)
-            if not ready:
-                self._keep()
-                continue
-            try:
-                chunk = os.read(self.master, 65_536)
-            except OSError:  # the last process that held the terminal has left
-                break
-            self.written += chunk
-            self.stream.feed(chunk)
+        while time.monotonic() < until_s and self._read():
+            pass
         self._keep()
         os.close(self.master)
         return self.process.wait(5)
+
+    def _read(self):
+        """Feed the screen; False once the last process that held the terminal has left."""
+        ready, _, _ = select.select([self.master], [], [], 0.05)
+        if not ready:
+            self._keep()
+            return True
+        try:
+            chunk = os.read(self.master, 65_536)
+        except OSError:
+            return False
+        self.written += chunk
+        self.stream.feed(chunk)
+        return True
 
     def _keep(self):
         lines = [line.rstrip() for line in self.screen.display]
@@ -68,16 +93,97 @@ class Terminal:
         return "\n".join(line for screen in self.screens for line in screen)
 
 
-@pytest.mark.parametrize("columns", [60, 80, 160])
-def test_the_readmes_first_command_shows_a_live_run_and_ends_well(columns, tmp_path):
-    """In a terminal of any usual width: every process appears, the figures move, the goal is named."""
-    command = [*LAUNCH, "pendulum", "--run-dir", str(tmp_path / "run"), "--set", "run.stop.minutes=1"]
-    terminal = Terminal(command, columns=columns)
+@pytest.fixture
+def keep(tmp_path, request):
+    """Keeps a screen as output of the test, beside its folder and in what it prints."""
+
+    def keep_screen(lines, name):
+        text = "\n".join(f"|{line}" for line in lines)
+        (tmp_path / f"{name}.txt").write_text(text + "\n")
+        print(f"--- {name}\n{text}")
+
+    return keep_screen
+
+
+def shows(*words):
+    """The condition that all of these stand on the screen."""
+    return lambda lines: all(any(word in line for line in lines) for word in words)
+
+
+def frames(lines):
+    """How often the first line of the frame is on the screen."""
+    return sum(line.startswith("Pendulum-v1  sac  seed 1") for line in lines)
+
+
+def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_terminal(keep, tmp_path):
+    """From the first second, through two changes of size, to the hang-up: it ends with a checkpoint."""
+    run = tmp_path / "run"
+    command = [*LAUNCH, "pendulum", "--run-dir", str(run), "--set", "run.stop.return=0"]
+    terminal = Terminal(command, rows=24, columns=80)
+    start = terminal.until(shows("importing", "tensorboard --logdir", *ROLES), "processes at the start")
+    keep(start, "80x24 at the start")
+    assert shows("run folder", "Pendulum-v1  sac  seed 1")(start)
+    training = terminal.until(
+        shows("training", "busy", "critic loss", "actor loss", "│", "left at most", *ROLES), "training"
+    )
+    keep(training, "80x24")
+    terminal.resize(50, 160)
+    wide = terminal.until(
+        lambda lines: (
+            shows("replay ratio", "return", *ROLES)(lines) and any(len(line) > 80 for line in lines)
+        ),
+        "wide frame",
+    )
+    keep(wide, "160x50")
+    terminal.resize(12, 60)
+    low = terminal.until(
+        lambda lines: shows("evaluation", "best", "in training", *ROLES)(lines) and len(lines) == 12,
+        "low frame",
+    )
+    keep(low, "60x12")
+    for screen in (training, wide, low):
+        assert frames(screen) == 1, "\n".join(screen)
+    os.close(terminal.master)  # the kernel sends SIGHUP
+    assert terminal.process.wait(60) == 0
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["exit_reason"] == "interrupted by the end of its terminal"
+    assert latest(run / "checkpoints") is not None
+    assert b"Traceback" not in terminal.written
+
+
+def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_done_with_it(keep, tmp_path):
+    """On a small screen without colour: the returns to the end, then commands that work as they stand."""
+    run = tmp_path / "run"
+    terminal = Terminal([*LAUNCH, "pendulum", "--run-dir", str(run)], rows=12, columns=60, NO_COLOR="1")
     code = terminal.run(deadline_s=100)
     text = terminal.text()
-    assert code == 0, terminal.written.decode()
+    keep(terminal.screens[len(terminal.screens) // 2], "60x12 without colour, half-way")
+    keep(terminal.screens[-1], "60x12 without colour, at the end")
+    assert code == 0, text
     assert "Traceback" not in text
-    assert "training" in text
-    for role in ("sampler", "critic learner", "actor learner", "evaluator", "broker"):
-        assert role in text, role
-    assert "run folder:" in text
+    assert not any(f"\x1b[{number}m".encode() in terminal.written for number in range(30, 50))
+    assert not any(f";{number}m".encode() in terminal.written for number in range(30, 50))
+    for word in ("training", "evaluation", "best", *ROLES):
+        assert word in text, word
+    whole = "".join(line.ljust(60) for line in terminal.screens[-1])  # long commands go on in the next line
+    for words in (
+        "ended after",
+        ">= -200",
+        f"spreeze eval {run}",
+        f"spreeze-launch pendulum --resume {run}",
+        f"tensorboard --logdir {run}",
+    ):
+        assert words in whole, words
+
+
+def test_a_reader_that_leaves_does_not_end_the_run(tmp_path):
+    """``| head -1``: the run goes on without its view, to its goal and to its last words."""
+    run = tmp_path / "run"
+    command = f"{' '.join(LAUNCH)} pendulum --run-dir {run} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path
+    )
+    assert done.stdout == "run: Pendulum-v1  sac  seed 1\n0\n"
+    assert "ended after" in done.stderr
+    assert "Error" not in done.stderr
+    assert json.loads((run / "summary.json").read_text())["best_return"] >= -200

@@ -1,4 +1,4 @@
-"""What a person sees: a table of 80 columns in a terminal, greppable lines elsewhere, cheap to draw."""
+"""What a person sees: a frame that fits any terminal, greppable lines elsewhere, cheap to draw."""
 
 import io
 import os
@@ -6,124 +6,41 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
-from rich.console import Console, Group
+from rich.console import Console
 
-from spreeze_zmq import topology
-from spreeze_zmq.autoscale.balancer import Balancer
-from spreeze_zmq.run.record import RunRecord
-from spreeze_zmq.status import PLAIN_INTERVAL_S, Status, StatusView, plain_line, remaining_s, table
+from spreeze_zmq.status import (
+    PLAIN_INTERVAL_S,
+    RUNNING,
+    Scene,
+    StatusView,
+    frame,
+    next_commands,
+    outcome,
+    plain_line,
+    remaining_s,
+    stage_of,
+)
+from spreeze_zmq.status.curve import Returns, curve
+from tests.unit.status.recorded import Recorded, evaluate, large, report, starting
 
-
-def workers(count, busy, blocked, starved, cpu_percent, rss_bytes):
-    """One role's row."""
-    return {
-        "count": count,
-        "busy": busy,
-        "blocked": blocked,
-        "starved": starved,
-        "cpu_percent": cpu_percent,
-        "rss_bytes": rss_bytes,
-    }
-
-
-def score(t_s, env_steps, mean_return, std_return):
-    """One evaluation."""
-    return {"t_s": t_s, "env_steps": env_steps, "mean_return": mean_return, "std_return": std_return}
-
-
-LIVING = {
-    **{"role": "sampler", "pid": 4242, "ready": True, "silent_s": 0.2, "waiting_for": ""},
-    **{"busy": 0.9, "blocked": 0.0, "starved": 0.1, "cpu_percent": 90.0, "rss_bytes": 60_000_000},
+STARTING, LARGE = starting(), large()
+FACTS = {
+    "run": "HalfCheetah-v5  sac  seed 1",
+    "run folder": "runs/halfcheetah-20260102-030405",
+    "page": "http://127.0.0.1:40123/?token=abcdef",
+    "curves": "tensorboard --logdir runs/halfcheetah-20260102-030405",
 }
-#: A run that is just being started.
-STARTING: Status = {
-    "t_s": 0.4,
-    "state": "starting",
-    "learners": ["critic_learner", "actor_learner"],
-    "env_steps": 0,
-    "env_steps_per_s": 0.0,
-    "trained_transitions": 0,
-    "trained_transitions_per_s": 0.0,
-    "critic_updates": 0,
-    "critic_updates_per_s": 0.0,
-    "actor_updates": 0,
-    "actor_updates_per_s": 0.0,
-    "replay_ratio": {"target": 8.0, "measured": 0.0},
-    "policy_lag": {"p50": 0, "p99": 0, "max": 0, "stale": 0, "bound": None},
-    "samples": {"produced": 0, "received": 0, "dropped": 0, "in_flight": 0},
-    "workers": {},
-    "episodes": {
-        "count": 0,
-        "mean_return": None,
-        "std_return": None,
-        "recent_return": None,
-        "mean_length": None,
-    },
-    "evaluation": {"last": None, "best": None},
-    "stop": {"return": None, "env_steps": None, "trained_transitions": None, "minutes": None},
-    "publication": {},
-    "devices": {},
-    "balance": {"movable": True, "settled": False, "last_change": ""},
-    "processes": {
-        "actor_learner-0": {
-            **LIVING,
-            "role": "actor_learner",
-            "waiting_for": "critic_learner-0: its weights",
-        }
-    },
-    "gauges": {},
-}
-
-#: A long run on a large machine: nothing gets wider than this.
-LARGE: Status = {
-    "t_s": 36_083.4,
-    "state": "warming up",
-    "learners": ["critic_learner", "actor_learner"],
-    "env_steps": 1_123_456_789,
-    "env_steps_per_s": 1_230_123.4,
-    "trained_transitions": 912_345_678_901,
-    "trained_transitions_per_s": 12_345_678.0,
-    "critic_updates": 1_234_567,
-    "critic_updates_per_s": 190.2,
-    "actor_updates": 617_000,
-    "actor_updates_per_s": 88.17,
-    "replay_ratio": {"target": 8.0, "measured": 7.981},
-    "policy_lag": {"p50": 1, "p99": 13, "max": 12_000, "stale": 0, "bound": None},
-    "samples": {
-        "produced": 1_123_457_289,
-        "received": 1_123_456_789,
-        "dropped": 400,
-        "in_flight": 100,
-    },
-    "workers": {
-        "broker": workers(1, 0.01, 0.0, 0.0, 1.2, 61e6),
-        "critic_learner": workers(1, 0.99, 0.0, 0.01, 99.7, 12.4e9),
-        "sampler": workers(128, 0.39, 0.61, 0.0, 4800.0, 290e9),
-    },
-    "episodes": {
-        "count": 1_123_456,
-        "mean_return": -1234.567,
-        "std_return": 80.5,
-        "recent_return": -1230.0,
-        "mean_length": 1000.0,
-    },
-    "evaluation": {
-        "last": score(35_000.0, 1_120_000_000, 5123.44, 88.2),
-        "best": score(30_000.0, 1_000_000_000, 6123.44, 8.2),
-    },
-    "stop": {
-        "return": 10_000.0,
-        "env_steps": 2_000_000_000,
-        "trained_transitions": 1_000_000_000_000,
-        "minutes": 1000.0,
-    },
-    "publication": {},
-    "devices": {},
-    "processes": {"sampler-3": {**LIVING, "pid": 4243}},
-    "gauges": {},
-    "balance": {"movable": True, "settled": True, "last_change": "samplers 1 -> 4: starved"},
+#: What the launcher knows of the processes of ``STARTING``.
+STAGES = {
+    "critic_learner-0": "importing",
+    "actor_learner-0": stage_of(STARTING["processes"]["actor_learner-0"]),
+    "broker-0": RUNNING,
+    "evaluator-0": "setting up",
+    "sampler-0": "importing",
+    "sampler-1": "importing",
 }
 
 
@@ -137,153 +54,244 @@ class FakeClock:
         return self.now_s
 
 
-def lines(status):
-    """The table as it stands on a terminal of 80 columns, colours left out."""
+def scene(status, stages=None):
+    """A scene of a status, with the curve of 20 evaluations where it has any."""
+    returns = Returns()
+    if status and status["evaluation"]["last"]:
+        run = Recorded("halfcheetah")
+        for number in range(20):
+            evaluate(run.record, 1800.0 * (number + 1), 55_000_000 * (number + 1), 331.2 * number, 88.2)
+            returns.take(run.status("training", 1800.0 * (number + 1)))
+    return Scene(FACTS, status, stages or {}, dict.fromkeys(stages or {}, 2.0), returns)
+
+
+def lines(drawn, width=80):
+    """A frame as it stands on a terminal, colours left out."""
     out = io.StringIO()
-    Console(file=out, width=80, color_system=None).print(Group(table(status)))
-    return out.getvalue().splitlines()
+    Console(file=out, width=width, color_system=None).print(drawn, end="")
+    return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
-def terminal(width=80):
+def shown(status, width=80, height=40, stages=None):
+    """The frame of a status as one text."""
+    return "\n".join(lines(frame(scene(status, stages), width, height), width))
+
+
+def terminal(width=80, height=24, **environment):
     """A console that believes to be a terminal, and what it has written."""
     out = io.StringIO()
-    return Console(file=out, width=width, force_terminal=True, _environ={"TERM": "xterm-256color"}), out
+    environment = {"TERM": "xterm-256color", **environment}
+    console = Console(file=out, width=width, height=height, force_terminal=True, _environ=environment)
+    return console, out
 
 
-# --- the table ------------------------------------------------------------------------------------
+# --- a frame --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [STARTING, LARGE], ids=["starting", "large"])
-def test_the_table_fits_80_columns_and_cuts_nothing(status):
-    """From the first moment to the largest run."""
-    shown = lines(status)
-    assert max(cell_len(line) for line in shown) == 80
-    assert not any("…" in line for line in shown)
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("height", [12, 24, 50])
+@pytest.mark.parametrize(
+    ("status", "stages"),
+    [({}, STAGES), (STARTING, STAGES), (LARGE, None)],
+    ids=["before the first status", "starting", "large"],
+)
+def test_a_frame_fits_its_terminal_and_cuts_no_figure(status, stages, width, height):
+    """From the first moment to the largest run, the returns and every role's line are there."""
+    text = shown(status, width, height, stages)
+    rows = text.splitlines()
+    assert len(rows) <= height
+    assert max(cell_len(row) for row in rows) <= width
+    cut = [row for row in rows if "…" in row]
+    assert all(row.startswith("until ") for row in cut)  # four conditions at once are wider than 60 columns
+    for name in ("evaluation", "best", "in training") if status else ():
+        assert any(row.startswith(name) for row in rows), name
+    for group in ("critic learner", "actor learner", "sampler", *(["broker", "evaluator"] if stages else ())):
+        assert any(group in row for row in rows), group
 
 
-def test_the_table_of_a_large_run_reads_as_it_should():
+@pytest.mark.parametrize("height", [3, 4, 6, 8])
+def test_the_returns_are_the_last_to_go(height):
+    """However low the terminal is."""
+    text = shown(LARGE, 60, height)
+    assert len(text.splitlines()) <= height
+    assert "evaluation      5792.8 ± 88.2   at 1.1G env steps, 10:00:00" in text
+    assert "best            5792.8 ± 88.2" in text
+    assert "in training     -1234.6" in text
+
+
+def test_a_large_run_reads_as_it_should():
     """Aligned, with every figure that a person asks for."""
-    assert [line.rstrip() for line in lines(LARGE)] == [
-        "warming up  10:01:23" + " " * 48 + "  11:52 left",
-        "until return 10000 or 2G env steps or 1000G trained or 1000 min".rjust(80),
-        "─" * 80,
-        "env steps             1,123,456,789   1,230,123 /s   replay ratio   7.98 of 8",
-        "trained transitions 912,345,678,901  12,345,678 /s   policy lag p50 1",
-        "critic updates            1,234,567         190 /s   policy lag p99 13",
-        "actor updates               617,000        88.2 /s   policy lag max 12,000",
-        "",
-        "processes            count     busy   blocked   starved      cpu    memory",
-        "broker                   1       1%        0%        0%       1%     61 MB",
-        "critic learner           1      99%        0%        1%     100%   12.4 GB",
-        "sampler                128      39%       61%        0%    4800%  290.0 GB",
-        "",
-        "training return     -1234.6  in 1,000 steps; 1,123,456 episodes so far",
-        "evaluation          5123.4 ± 88.2  at 1,120,000,000 env steps, 9:43:20",
-        "best evaluation     6123.4 ± 8.2  at 1,000,000,000 env steps, 8:20:00",
-        "samples produced    1,123,457,289 = 1,123,456,789 received + 400 dropped",
-        "                     + 100 in flight",
+    rows = shown(LARGE, 80, 23).splitlines()
+    assert [row for row in rows if "│" not in row] == [
+        "HalfCheetah-v5  sac  seed 1" + " " * 35 + "training  10:01:23",
+        rows[1],
+        "until return 10000 or 2G env steps or 1000G trained or 1000 min",
+        "evaluation      5792.8 ± 88.2   at 1.1G env steps, 10:00:00",
+        "best            5792.8 ± 88.2   at 1.1G env steps, 10:00:00",
+        "in training     -1234.6   in 1,000 steps, 1,123,456 episodes",
+        "return of the evaluations",
+        "        30:00" + " " * 59 + "10:00:00",
+        "env steps         1,123,456,789  1,230,123 /s   replay ratio 7.98 of 8",
+        "trained on      912,345,678,901 12,345,678 /s   policy lag   1, at most 12,000",
+        "critic updates        1,234,567        190 /s",
+        "actor updates           617,000       88.2 /s",
+        "actor loss 98.7   critic loss 0.123   q mean -12.3",
+        "critic learner    99% busy     0% blocked     1% starved     99% cpu   12.4 GB",
+        "actor learner     40% busy     0% blocked    60% starved     40% cpu    1.0 GB",
+        "128 samplers      39% busy    61% blocked     0% starved   4992% cpu  290.6 GB",
+        "page            http://127.0.0.1:40123/?token=abcdef",
+        "run folder      runs/halfcheetah-20260102-030405",
     ]
+    assert rows[1].endswith("─  11:52 left at most")
 
 
-def test_before_anything_has_happened_the_table_says_so():
-    """No dashes to guess at, and who waits for whom."""
-    shown = "\n".join(lines(STARTING))
-    assert "starting  0:00" in shown
-    assert "until Ctrl-C" in shown
-    assert "no episode has ended yet" in shown
-    assert "actor_learner-0 waits for critic_learner-0: its weights" in shown
+def test_before_anything_has_happened_the_frame_says_so():
+    """No dashes to guess at, and who waits for whom; a socket's path is for the log."""
+    text = shown(STARTING, stages=STAGES)
+    assert "starting  0:00" in text
+    assert "until Ctrl-C" in text
+    assert "no episode has ended yet" in text
+    assert "actor learner   waits for critics from critic learner   2 s" in text
+    assert "2 samplers      importing   2 s" in text
+    assert "ipc://" not in text
 
 
-def test_a_process_that_waits_for_nothing_takes_no_line():
-    """Only waits are news."""
-    assert not any("sampler-3" in line for line in lines(LARGE))
+def test_processes_of_one_role_at_different_stages_have_lines_of_their_own():
+    """Those that wait come first; a process that the launcher did not start is there too."""
+    stages = {"sampler-0": RUNNING, "sampler-1": "starts again soon", "critic_learner-0": RUNNING}
+    rows = shown(LARGE, stages=stages).splitlines()
+    samplers = [row for row in rows if "sampler" in row]
+    assert samplers[0].startswith("sampler         starts again soon")
+    assert samplers[1].startswith("127 samplers      39% busy")
+    assert any(row.startswith("actor learner     40% busy") for row in rows)
 
 
-def shape(value):
-    """The nested names of a status, without its numbers."""
-    return {name: shape(inner) for name, inner in value.items()} if isinstance(value, dict) else ""
-
-
-def test_the_statuses_of_these_tests_have_the_very_fields_that_the_broker_publishes():
-    """A dict written by hand drifts from its producer: the live view once read a field that nobody sent."""
-    plan = topology.load("pendulum")
-    record, balancer = RunRecord(plan), Balancer(plan)
-    evaluation = {**score(1.0, 512, -200.0, 3.0), "version": 3}
-    record.take_evaluation(evaluation, 1.0)
-    record.take_hello("sampler-3", 7, {"role": "sampler", "pid": os.getpid()}, 1.0)
-    published = shape(record.status("training", balancer.status(), 2.0))
-    for status in (STARTING, LARGE):
-        expected = shape(status)
-        for varying in ("processes", "workers"):
-            rows = {str(row) for row in (*expected.pop(varying).values(), *published[varying].values())}
-            assert len(rows) == 1, varying
-        if status is STARTING:
-            expected["evaluation"] = published["evaluation"]
-        assert expected == {name: published[name] for name in expected}
-        assert published.keys() - expected.keys() == {"processes", "workers"}
+def test_a_run_with_one_learner_has_no_line_for_the_other():
+    """An algorithm without a policy loss has no actor."""
+    run = Recorded("cartpole_dqn")
+    run.record.take_hello("critic_learner-0", 1, report("critic_learner", 1), 1.0)
+    text = shown(run.status("training", 2.0))
+    assert "critic updates" in text
+    assert "actor" not in text
 
 
 @pytest.mark.parametrize(
     ("stop", "left_s"),
     [
-        ({"return": 6000.0}, None),
-        ({"minutes": 10.0}, 540.0),
-        ({"env_steps": 3000, "minutes": 10.0}, 20.0),
-        ({"env_steps": 3000, "trained_transitions": 16_000}, 10.0),
-        ({"env_steps": 100_000_000, "minutes": 10.0}, 540.0),
-        ({"env_steps": 500}, 0.0),
+        ("return=6000", None),
+        ("minutes=10", 540.0),
+        ("env_steps=3000, minutes=10", 20.0),
+        ("env_steps=3000, trained_transitions=16_000", 10.0),
+        ("env_steps=100_000_000, minutes=10", 540.0),
+        ("env_steps=500", 0.0),
     ],
 )
 def test_what_remains_is_the_nearest_condition_that_can_be_foreseen(stop, left_s):
-    """By time or by the rate of env steps or of transitions trained on; never negative."""
-    counts = {"env_steps": 1000, "env_steps_per_s": 100.0}
-    trained = {"trained_transitions": 8000, "trained_transitions_per_s": 800.0}
-    status = {"t_s": 60.0, **counts, **trained, "stop": {**STARTING["stop"], **stop}}
-    assert remaining_s(status) == left_s
+    """By time or by the rate of env steps or of transitions trained on; never negative, never by a return."""
+    run = Recorded("pendulum", f"run.stop={{{stop}}}")
+    for t_s, share in ((58.0, 0.0), (60.0, 1.0)):
+        counters = {"env_steps": 800 + 200 * share, "trained_transitions": 6400 + 1600 * share}
+        run.record.take_report("critic_learner-0", 1, report("critic_learner", 1, counters=counters), t_s)
+    assert remaining_s(run.status("training", 60.0)) == left_s
 
 
 def test_nothing_is_foreseen_from_a_rate_of_zero():
     """Before the first step, too, there is no division by nothing."""
-    stop = {**STARTING["stop"], "env_steps": 1000, "trained_transitions": 8000}
-    assert remaining_s({**STARTING, "stop": stop}) is None
+    run = Recorded("pendulum", "run.stop={env_steps=1000, trained_transitions=8000}")
+    assert remaining_s(run.status("starting", 1.0)) is None
 
 
-def test_a_run_with_one_learner_has_no_line_for_the_other():
-    """An algorithm without a policy loss has no actor; the lag's lines stay."""
-    shown = "\n".join(lines({**LARGE, "learners": ["critic_learner"]}))
-    assert "actor updates" not in shown
-    assert "policy lag max 12,000" in shown
+# --- the curve ------------------------------------------------------------------------------------
+
+
+def test_a_rising_line_rises_from_corner_to_corner():
+    """Two dots to a column, four to a row, its ends labelled."""
+    assert curve([(0.0, 0.0), (60.0, 10.0)], 18, 4) == [
+        " 10.0│        ⣀⠤⠒⠉",
+        "     │    ⣀⠤⠒⠉    ",
+        "  0.0│⣀⠤⠒⠉        ",
+        "      0:00    1:00",
+    ]
+
+
+def test_a_return_that_never_changes_is_a_level_line():
+    """No division by a range of nothing."""
+    rows = curve([(0.0, 5.0), (10.0, 5.0)], 20, 4)
+    assert rows[1].partition("│")[2] == "⠤" * 15
+
+
+def test_training_returns_are_drawn_until_there_are_two_evaluations():
+    """Whichever it is, it is named; an evaluation that only the best tells of is not lost."""
+    run, returns = Recorded(), Returns()
+    for t_s in (1.0, 2.0):
+        run.record.take_episodes(np.full(3, -100.0 * t_s, np.float32), np.full(3, 200, np.int32))
+        returns.take(run.status("training", t_s))
+    assert (returns.title, returns.points) == ("return in training", [(1.0, -100.0), (2.0, -150.0)])
+    evaluate(run.record, 2.1, 500, -90.0, 1.0)
+    evaluate(run.record, 2.2, 600, -95.0, 1.0)
+    returns.take(run.status("training", 2.5))
+    returns.take(run.status("training", 3.0))
+    assert (returns.title, returns.points) == ("return of the evaluations", [(2.1, -90.0), (2.2, -95.0)])
+
+
+def test_a_long_run_keeps_a_bounded_number_of_points():
+    """A night of evaluations costs no more to draw than an hour."""
+    run, returns = Recorded(), Returns()
+    for number in range(2000):
+        run.record.evaluations.clear()
+        evaluate(run.record, float(number), number, float(number), 1.0)
+        returns.take(run.status("training", float(number)))
+    assert 256 <= len(returns.points) <= 512
+    assert returns.points[0][0] < 50
+    assert returns.points[-1] == (1999.0, 1999.0)
+    assert sorted(returns.points) == returns.points
 
 
 # --- a terminal -----------------------------------------------------------------------------------
 
 
-def test_a_terminal_keeps_notes_above_one_table():
-    """The table is drawn over itself, a note stays; in the end the cursor is back."""
+def test_a_terminal_keeps_facts_and_notes_above_one_frame():
+    """The frame is drawn over itself, a note stays; in the end the cursor is back."""
     console, out = terminal()
     view = StatusView(console)
+    view.begin(FACTS)
+    view.show_processes(STAGES)
     view.update(STARTING)
     view.note("sampler-1 was killed by SIGKILL [not markup]")
     view.update(LARGE)
     view.close()
     text = out.getvalue()
+    assert text.count("curves          tensorboard --logdir runs/halfcheetah-20260102-030405") == 1
     assert text.count("sampler-1 was killed by SIGKILL [not markup]") == 1
-    assert text.index("sampler-1 was killed") < text.index("warming up")
+    assert text.index("sampler-1 was killed") < text.index("10:01:23")
     assert "\x1b[1A\x1b[2K" in text  # up one line and clear it: drawn in place
     assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") >= 0
 
 
-def test_drawing_twice_a_second_costs_less_than_a_hundredth_of_a_core():
+def test_without_colour_nothing_is_coloured():
+    """NO_COLOR leaves bold and dim, as https://no-color.org asks."""
+    colours = [f"\x1b[{number}m" for number in (32, 33, 36)] + ["\x1b[1;32m", "\x1b[1;33m", "\x1b[1;36m"]
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        console, out = terminal(**environment)
+        view = StatusView(console)
+        view.update(LARGE)
+        view.close()
+        assert any(colour in out.getvalue() for colour in colours) == coloured
+
+
+def test_drawing_four_times_a_second_costs_less_than_a_hundredth_of_a_core():
     """The launcher shares the machine with the training."""
-    console, _ = terminal()
+    console, _ = terminal(120, 50)
     view = StatusView(console)
+    view.begin(FACTS)
     view.update(LARGE)
     began_s = time.process_time()
     for _ in range(50):
         view.update(LARGE)
     spent_s = (time.process_time() - began_s) / 50
     view.close()
-    assert 2 * spent_s < 0.01
+    print(f"a frame takes {1000 * spent_s:.2f} ms")
+    assert 4 * spent_s < 0.01
 
 
 # --- no terminal ----------------------------------------------------------------------------------
@@ -297,11 +305,11 @@ def plain(clock):
 
 def test_a_plain_line_has_every_figure_under_a_stable_name():
     """One line, `key=value`, however long."""
-    assert plain_line(LARGE) == (
-        "t=36083.4s left=713s state=warming_up env_steps=1123456789 fps=1230123 trained_per_s=12345678 "
+    assert plain_line(LARGE, {"sampler-3": "setting up", "broker-0": RUNNING}) == (
+        "t=36083.4s left=713s state=training env_steps=1123456789 fps=1230123 trained_per_s=12345678 "
         "critic_updates=1234567 critic_per_s=190.2 actor_updates=617000 actor_per_s=88.2 ratio=7.98/8 "
-        "lag=1/13/12000 episodes=1123456 return=-1234.6 eval=5123.4 best=6123.4 dropped=400 "
-        "workers=broker:1,critic_learner:1,sampler:128"
+        "lag=1/13/12000 episodes=1123456 return=-1234.6 eval=5792.8 best=5792.8 dropped=0 "
+        "workers=critic_learner:1,actor_learner:1,sampler:128 waiting=sampler-3"
     )
 
 
@@ -311,9 +319,9 @@ def test_a_plain_line_has_the_same_names_from_the_beginning():
     def names(line):
         return [word.partition("=")[0] for word in line.split()]
 
-    assert names(plain_line(STARTING)) == names(plain_line(LARGE))
-    assert " left=- " in plain_line(STARTING)
-    assert " eval=- best=- " in plain_line(STARTING)
+    assert names(plain_line(STARTING, {})) == names(plain_line(LARGE, {}))
+    assert " left=- " in plain_line(STARTING, {})
+    assert " eval=- best=- " in plain_line(STARTING, {})
 
 
 def test_plain_lines_come_now_and_then_and_at_once_when_the_state_changes():
@@ -330,6 +338,27 @@ def test_plain_lines_come_now_and_then_and_at_once_when_the_state_changes():
     clock.now_s += PLAIN_INTERVAL_S
     view.update(LARGE)
     assert len(out.getvalue().splitlines()) == 3
+    clock.now_s = 8 * 3600.0
+    for _ in range(3600):
+        clock.now_s += 1.0
+        view.update(LARGE)
+    assert 50 <= len(out.getvalue().splitlines()) <= 70
+
+
+def test_plain_lines_say_once_who_waits_for_long():
+    """Before the first status too, and again only for another reason."""
+    clock = FakeClock()
+    view, out = plain(clock)
+    for _ in range(20):
+        view.show_processes({"critic_learner-0": "importing", "sampler-0": RUNNING})
+        clock.now_s += 0.5
+    for _ in range(20):
+        view.show_processes({"critic_learner-0": "waits for rollouts from sampler", "sampler-0": RUNNING})
+        clock.now_s += 0.5
+    assert out.getvalue().splitlines() == [
+        "note critic_learner-0 importing",
+        "note critic_learner-0 waits for rollouts from sampler",
+    ]
 
 
 def test_plain_notes_and_the_last_figures_are_never_left_out():
@@ -339,18 +368,77 @@ def test_plain_notes_and_the_last_figures_are_never_left_out():
     view.note("samplers 3 -> 2: blocked 61 % of the time [of 8.0]")
     view.update({**STARTING, "t_s": 0.9})
     view.close()
-    shown = out.getvalue().splitlines()
-    assert shown[1] == "note samplers 3 -> 2: blocked 61 % of the time [of 8.0]"
-    assert shown[2].startswith("t=0.9s ")
+    rows = out.getvalue().splitlines()
+    assert rows[1] == "note samplers 3 -> 2: blocked 61 % of the time [of 8.0]"
+    assert rows[2].startswith("t=0.9s ")
+    assert len(rows) == 3
     assert "\x1b" not in out.getvalue()
 
 
-def test_a_dumb_terminal_gets_plain_lines():
-    """An editor's shell cannot move its cursor."""
-    out = io.StringIO()
-    console = Console(file=out, width=80, force_terminal=True, _environ={"TERM": "dumb"})
-    StatusView(console).update(STARTING)
-    assert out.getvalue().startswith("t=0.4s ")
+@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": "xterm", "PYTHONIOENCODING": "latin-1"}])
+def test_a_terminal_that_cannot_draw_the_frame_gets_plain_lines(environment):
+    """An editor's shell cannot move its cursor; an old locale has no characters for the curve."""
+    master, slave = os.openpty()
+    code = "from spreeze_zmq.status import StatusView; from tests.unit.status.recorded import starting\n"
+    code += "view = StatusView(); view.note('a \\u2192 b'); view.update(starting()); view.close()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=slave, env={**os.environ, **environment}
+    ) as done:
+        os.close(slave)
+        assert done.wait(60) == 0
+    written = os.read(master, 65_536).decode("latin-1").splitlines()
+    os.close(master)
+    assert written[0].startswith("note a ")
+    assert written[1].startswith("t=0.4s ")
+    assert len(written) == 2
+
+
+def test_a_reader_that_has_gone_ends_the_view_and_nothing_else():
+    """As with ``| head -1``: what follows is thrown away, and the exit code is that of the run."""
+    code = "from spreeze_zmq.status import StatusView; from tests.unit.status.recorded import starting\n"
+    code += "view = StatusView()\nfor _ in range(20_000): view.note('x' * 100)\n"
+    code += "view.update(starting()); view.close(); import sys; print('alive', file=sys.stderr)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as done:
+        assert done.stdout.readline() == "note " + "x" * 100 + "\n"
+        done.stdout.close()
+        assert done.stderr.read() == "alive\n"
+        assert done.wait(60) == 0
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_the_last_words_are_of_the_runs_own_summary():
+    """What was reached, when, and why it ended."""
+    run = Recorded()
+    assert outcome(run.record.summary("", 2.0, final=True), "") == [
+        "ended after 2.0 s and 0 env steps: failed",
+        "nothing evaluated",
+    ]
+    counters = {"env_steps": 28_672, "trained_transitions": 900_000}
+    run.record.take_report("critic_learner-0", 1, report("critic_learner", 1, counters=counters), 9.0)
+    evaluate(run.record, 8.9, 27_000, -152.34, 70.0)
+    evaluate(run.record, 9.1, 28_000, -180.0, 60.0)
+    assert outcome(run.record.summary("", 9.31, final=True), "return -152.3 >= -200") == [
+        "ended after 9.3 s and 28,672 env steps: return -152.3 >= -200",
+        "best return -152.3 ± 70.0 at 27,000 env steps, 0:08",
+    ]
+
+
+def test_next_commands_are_only_those_that_have_something_to_work_on():
+    """No policy, no checkpoint: nothing to play or to go on from; a folder with a blank is quoted."""
+    assert next_commands("runs/a b", has_policy=False, resume="") == [
+        "run folder:     runs/a b",
+        "curves:         tensorboard --logdir 'runs/a b'",
+    ]
+    assert next_commands("runs/a", has_policy=True, resume="spreeze-launch pendulum --resume runs/a") == [
+        "run folder:     runs/a",
+        "evaluate it:    spreeze eval runs/a",
+        "train on:       spreeze-launch pendulum --resume runs/a",
+        "curves:         tensorboard --logdir runs/a",
+    ]
 
 
 def test_the_status_needs_neither_numpy_nor_torch_nor_zmq():

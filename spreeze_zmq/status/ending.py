@@ -1,0 +1,59 @@
+"""The last words of a run: what it has reached, and the commands that go on from there."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from spreeze_zmq.status.drawing import LABEL
+from spreeze_zmq.status.view import discard
+from spreeze_zmq.status.words import clock, decimal
+
+
+def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
+    """Why the run has ended and its best evaluation.
+
+    Args:
+        summary: of summary.json; empty where there is none.
+        reason: empty where the run failed.
+    """
+    steps = summary.get("env_steps", 0)
+    lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {reason or 'failed'}"]
+    evaluations = summary.get("evaluations", ())
+    if not evaluations:
+        return [*lines, "nothing evaluated"]
+    t_s, at_steps, mean, std = max(evaluations, key=lambda row: row[2])
+    return [
+        *lines,
+        f"best return {decimal(mean)} ± {decimal(std)} at {at_steps:,} env steps, {clock(t_s)}",
+    ]
+
+
+def next_commands(run: str, *, has_policy: bool, resume: str) -> list[str]:
+    """The commands that use a run, each under what it does.
+
+    Args:
+        run: its folder.
+        has_policy: a policy was saved.
+        resume: the command that goes on with it; empty where there is no checkpoint.
+    """
+    folder = shlex.quote(run)
+    lines = {"run folder": run}
+    if has_policy:
+        lines["evaluate it"] = f"spreeze eval {folder}"
+    if resume:
+        lines["train on"] = resume
+    lines["curves"] = f"tensorboard --logdir {folder}"
+    return [f"{what + ':':{LABEL}}{how}" for what, how in lines.items()]
+
+
+def say_last(lines: Iterable[str]) -> None:
+    """Print to standard error; a run whose terminal has gone ends without words."""
+    try:
+        print("\n".join(lines), file=sys.stderr, flush=True)
+    except UnicodeEncodeError:
+        print("\n".join(lines).encode("ascii", "replace").decode(), file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)

@@ -1,0 +1,48 @@
+"""A status as one line of ``key=value`` for a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spreeze_zmq.status.progress import remaining_s
+from spreeze_zmq.status.stages import RUNNING
+
+
+def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
+    """``t=12.0s state=training env_steps=...``: the same keys in the same order, ``-`` for no value.
+
+    Args:
+        status: the newest.
+        stages: what each process does, by name; those that wait or are not there yet are named at the end.
+    """
+    lag, ratio, samples = status["policy_lag"], status["replay_ratio"], status["samples"]
+    last, best = status["evaluation"]["last"], status["evaluation"]["best"]
+    left_s = remaining_s(status)
+    waiting = [name for name, stage in stages.items() if stage != RUNNING]
+    fields = {
+        "t": f"{status['t_s']:.1f}s",
+        "left": "-" if left_s is None else f"{left_s:.0f}s",
+        "state": status["state"].replace(" ", "_"),
+        "env_steps": str(status["env_steps"]),
+        "fps": f"{status['env_steps_per_s']:.0f}",
+        "trained_per_s": f"{status['trained_transitions_per_s']:.0f}",
+        "critic_updates": str(status["critic_updates"]),
+        "critic_per_s": f"{status['critic_updates_per_s']:.1f}",
+        "actor_updates": str(status["actor_updates"]),
+        "actor_per_s": f"{status['actor_updates_per_s']:.1f}",
+        "ratio": f"{ratio['measured']:.2f}/{ratio['target']:g}",
+        "lag": f"{lag['p50']:g}/{lag['p99']:g}/{lag['max']:g}",
+        "episodes": str(status["episodes"]["count"]),
+        "return": _decimal(status["episodes"]["mean_return"]),
+        "eval": _decimal(last and last["mean_return"]),
+        "best": _decimal(best and best["mean_return"]),
+        "dropped": str(samples["dropped"]),
+        "workers": ",".join(f"{role}:{row['count']}" for role, row in status["workers"].items()) or "-",
+        "waiting": ",".join(waiting) or "-",
+    }
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _decimal(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

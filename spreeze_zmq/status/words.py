@@ -1,0 +1,57 @@
+"""Numbers and names as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def clock(seconds: float) -> str:
+    """``1:05`` for 65 seconds, ``1:00:05`` from an hour on."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def decimal(value: float | None) -> str:
+    """A return, with one digit after the point below 10,000; ``-`` for none."""
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def rate(value: float) -> str:
+    """Something per second."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def compact(count: float) -> str:
+    """``2M`` for two millions."""
+    for unit, name in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= unit:
+            return f"{count / unit:.4g}{name}"
+    return f"{count:g}"
+
+
+def memory(size: float) -> str:
+    """Bytes in MB or GB."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def plain_name(name: str) -> str:
+    """``critic learner`` for ``critic_learner``."""
+    return name.replace("_", " ")
+
+
+def conditions(stop: Mapping[str, Any]) -> list[str]:
+    """The stop conditions that are set."""
+    found = []
+    if stop["return"] is not None:
+        found.append(f"return {stop['return']:g}")
+    if stop["env_steps"] is not None:
+        found.append(f"{compact(stop['env_steps'])} env steps")
+    if stop["trained_transitions"] is not None:
+        found.append(f"{compact(stop['trained_transitions'])} trained")
+    if stop["minutes"] is not None:
+        found.append(f"{stop['minutes']:g} min")
+    return found
