@@ -16,7 +16,7 @@ from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import ReplayOptions, option
-from spreeze_zmq.algorithms.return_distribution import divergence, project
+from spreeze_zmq.algorithms.returns import divergence, project
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 

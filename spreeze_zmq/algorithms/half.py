@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
 from spreeze_zmq.algorithms.declared import blaming, declared, shown
-from spreeze_zmq.algorithms.flat_adam import FlatAdam
-from spreeze_zmq.algorithms.flat_networks import FlatNetworks
+from spreeze_zmq.algorithms.flat import FlatAdam, FlatNetworks
 from spreeze_zmq.algorithms.interface import Environment, Parameters, seen
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.options import nearest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spreeze_zmq.algorithms.algorithm import Loss
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import ReplayOptions, option
-from spreeze_zmq.algorithms.return_distribution import divergence, project
+from spreeze_zmq.algorithms.returns import divergence, project
 from spreeze_zmq.errors import InputError
 
 if TYPE_CHECKING:

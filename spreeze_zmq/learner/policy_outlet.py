@@ -8,8 +8,8 @@ from typing import Any
 
 from spreeze_zmq.algorithms.interface import ActingHalf
 from spreeze_zmq.component import Component
+from spreeze_zmq.learner.lag import Versions
 from spreeze_zmq.learner.publication import Cadence, Outbox
-from spreeze_zmq.learner.versions import Versions
 from spreeze_zmq.plan.roles import POLICY
 from spreeze_zmq.wire import Message
 

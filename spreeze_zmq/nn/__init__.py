@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.nn.augmentation import random_shift
-from spreeze_zmq.nn.build import ACTIVATIONS, mlp, nature_cnn
-from spreeze_zmq.nn.description import describe
-from spreeze_zmq.nn.ensemble import Ensemble, ensemble
 from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number
-from spreeze_zmq.nn.targets import PeriodicCopy, polyak
+from spreeze_zmq.nn.networks import ACTIVATIONS, Ensemble, describe, ensemble, mlp, nature_cnn
+from spreeze_zmq.nn.training import PeriodicCopy, polyak, random_shift
 
 __all__ = [
     "ACTIVATIONS",

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spreeze_zmq.policy.box_heads import Deterministic, Normal, TanhNormal
 from spreeze_zmq.policy.description import count, counts, number, numbers_in_order
-from spreeze_zmq.policy.deterministic import Deterministic
 from spreeze_zmq.policy.discrete_heads import Categorical, EpsilonGreedy
 from spreeze_zmq.policy.head import Box, Floats, Head
-from spreeze_zmq.policy.normal import Normal
-from spreeze_zmq.policy.tanh_normal import TanhNormal
 
 
 def make_head(about: Mapping[str, Any], arrays: Mapping[str, Floats], num_outputs: int) -> Head:

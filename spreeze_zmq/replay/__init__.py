@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from spreeze_zmq.replay.frame_ring import FRAMES_PER_TRANSITION
-from spreeze_zmq.replay.prioritized import PrioritizedReplay, replay_of, transition_replay
+from spreeze_zmq.replay.prioritized import PrioritizedReplay, SumTree, replay_of, transition_replay
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.returns import n_step_returns
 from spreeze_zmq.replay.ring import MEMORY_SHARE, Column, Ring, free_bytes
 from spreeze_zmq.replay.rounds import RewardScale, Round, RoundStore, minibatches, updates_per_round
-from spreeze_zmq.replay.sum_tree import SumTree
 
 __all__ = [
     "FRAMES_PER_TRANSITION",

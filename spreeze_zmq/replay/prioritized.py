@@ -5,34 +5,72 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import CheckpointError
-from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySizes, Spaces
-from spreeze_zmq.replay.sum_tree import BYTES_PER_LEAF, SumTree
+from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySettings
 from spreeze_zmq.rollout import Rollout
 
 #: Keeps what was learned perfectly from never being drawn again.
 LEAST_PRIORITY = 1e-6
+#: Children of a node: four levels hold a million rows, and a level costs the same few calls for all draws.
+FAN_OUT = 32
+#: A float64 for each leaf; all sums together are a thirtieth of that.
+BYTES_PER_LEAF = 9
 
 
-class PrioritizedOptions(ReplaySizes, Protocol):
-    """The options of an algorithm that say how transitions are drawn."""
+class SumTree:
+    """A tree whose nodes hold the sums of their children; its leaves are the priorities of rows.
+
+    Every sum is made anew from its children, so that rounding does not add up. Float64, since the total of a
+    million priorities must still tell two neighbours apart.
+
+    Args:
+        size: rows; their priorities start at 0.
+        device: where the tree lies.
+    """
+
+    def __init__(self, size: int, device: torch.device):
+        self.levels: list[torch.Tensor] = []  # leaves first, each a multiple of FAN_OUT long but for the root
+        while not self.levels or size > 1:
+            padded = -(-size // FAN_OUT) * FAN_OUT
+            self.levels.append(torch.zeros(padded, dtype=torch.float64, device=device))
+            size = padded // FAN_OUT
+        self.levels.append(torch.zeros(1, dtype=torch.float64, device=device))
 
     @property
-    def prioritized(self) -> bool:
-        """Whether by their priority."""
+    def leaves(self) -> torch.Tensor:
+        """The priorities, with some zeros behind them."""
+        return self.levels[0]
 
     @property
-    def priority_alpha(self) -> float:
-        """0 is uniform, 1 in proportion to the error."""
+    def total(self) -> torch.Tensor:
+        """The sum of all, ``[1]``."""
+        return self.levels[-1]
 
-    @property
-    def priority_beta(self) -> float:
-        """1 corrects the whole bias of the drawing, 0 none of it."""
+    def set(self, index: torch.Tensor, priority: torch.Tensor) -> None:
+        """Give the rows ``index`` ``[M]`` new priorities ``[M]``; of a row that comes twice, either."""
+        self.levels[0][index] = priority.to(torch.float64)
+        for children, parents in zip(self.levels, self.levels[1:], strict=False):
+            index = index // FAN_OUT
+            parents[index] = children.view(-1, FAN_OUT)[index].sum(1)
+
+    def find(self, place: torch.Tensor) -> torch.Tensor:
+        """The rows ``[B]`` in which ``place`` ``[B]`` float64, from 0 to the total, falls."""
+        index = torch.zeros(place.shape, dtype=torch.int64, device=place.device)
+        for level in reversed(self.levels[:-1]):
+            sums = level.view(-1, FAN_OUT)[index].cumsum(1)
+            child = (sums <= place.unsqueeze(1)).sum(1)
+            # Rounding may leave a place at the very end; the last child that is not empty takes it.
+            last = (sums < sums[:, -1:]).sum(1)
+            child = torch.minimum(child, last)
+            before = torch.where(child > 0, sums.gather(1, (child - 1).clamp_(min=0).unsqueeze(1))[:, 0], 0.0)
+            place = place - before
+            index = index * FAN_OUT + child
+        return index
 
 
 class PrioritizedReplay(Replay):
@@ -45,23 +83,15 @@ class PrioritizedReplay(Replay):
     prioritized = True
     bytes_beside = BYTES_PER_LEAF
 
-    def __init__(self, *arguments: Any, alpha: float = 0.6, beta: float = 0.4, **named: Any):
-        super().__init__(*arguments, **named)
-        self.alpha, self.beta = alpha, beta
+    def __init__(
+        self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
+    ):
+        super().__init__(env, options, device, seed)
+        self.alpha, self.beta = options.priority_alpha, options.priority_beta
         self.tree = SumTree(self.ring.capacity, self.ring.device)
         self._highest = torch.ones((), dtype=torch.float64, device=self.ring.device)
         self._drawn = torch.empty(0, dtype=torch.int64, device=self.ring.device)
         self._weight = torch.empty(0, device=self.ring.device)
-
-    @classmethod
-    def for_environment(
-        cls, env: Spaces, options: ReplaySizes, device: torch.device | str, seed: int
-    ) -> Self:
-        """The replay that an algorithm's options ask for in this environment."""
-        made = super().for_environment(env, options, device, seed)
-        made.alpha = getattr(options, "priority_alpha", made.alpha)
-        made.beta = getattr(options, "priority_beta", made.beta)
-        return made
 
     def add(self, rollout: Rollout) -> None:
         """Store a rollout's transitions, each to be drawn soon."""
@@ -119,17 +149,20 @@ class PrioritizedReplay(Replay):
 
 
 def replay_of(
-    fields: Sequence[str], env: Spaces, options: PrioritizedOptions, device: torch.device | str, seed: int
+    fields: Sequence[str],
+    env: EnvironmentSpec,
+    options: ReplaySettings,
+    device: torch.device | str,
+    seed: int,
 ) -> Replay | ObservationReplay:
     """The replay of a learner that asks for these rollout arrays: observations, or whole transitions."""
-    if "action" not in fields:
-        return ObservationReplay.for_environment(env, options, device, seed)
-    return transition_replay(env, options, device, seed)
+    if "action" in fields:
+        return transition_replay(env, options, device, seed)
+    return ObservationReplay(env, options, device, seed)
 
 
 def transition_replay(
-    env: Spaces, options: PrioritizedOptions, device: torch.device | str, seed: int
+    env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str, seed: int
 ) -> Replay:
     """The replay of whole transitions that an algorithm's options ask for."""
-    kind = PrioritizedReplay if options.prioritized else Replay
-    return kind.for_environment(env, options, device, seed)
+    return (PrioritizedReplay if options.prioritized else Replay)(env, options, device, seed)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.frames import stacked_shape
 from spreeze_zmq.replay.frame_ring import FrameRing
 from spreeze_zmq.replay.returns import n_step_returns, next_observations
@@ -39,8 +40,8 @@ class Batch:
     weight: torch.Tensor | None = None
 
 
-class ReplaySizes(Protocol):
-    """The options of an algorithm that say what a replay holds."""
+class ReplaySettings(Protocol):
+    """The options of an algorithm that say what is kept and how it is drawn: ``ReplayOptions`` has them."""
 
     @property
     def replay_capacity(self) -> int:
@@ -56,27 +57,19 @@ class ReplaySizes(Protocol):
 
     @property
     def frame_stack(self) -> int:
-        """Observations that the networks take at once."""
-
-
-class Spaces(Protocol):
-    """The environment's shapes, as ``spreeze_zmq.envs.EnvironmentSpec`` has them."""
+        """Observations that the networks take at once; above 1 of uint8 alone."""
 
     @property
-    def obs_shape(self) -> tuple[int, ...]:
-        """Of one observation."""
+    def prioritized(self) -> bool:
+        """Whether transitions are drawn by their priority."""
 
     @property
-    def obs_dtype(self) -> str:
-        """``"float32"`` or ``"uint8"``."""
+    def priority_alpha(self) -> float:
+        """0 draws them alike, 1 in proportion to their errors."""
 
     @property
-    def action_kind(self) -> str:
-        """``"box"`` or ``"discrete"``."""
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Of one action."""
+    def priority_beta(self) -> float:
+        """1 corrects the whole bias of the drawing, 0 none of it."""
 
 
 class _Kept:
@@ -110,16 +103,10 @@ class Replay(_Kept):
     """Whole transitions with n-step returns, for a critic.
 
     Args:
-        capacity: transitions.
-        obs_shape: of one observation.
-        obs_dtype: float32 or uint8; kept as it is.
-        action_shape: of one action.
-        action_dtype: float32 or int64.
-        gamma: discount of one step.
-        n_step: rewards summed at most.
-        device: where the transitions lie.
+        env: gives shapes and dtypes; observations are kept as they come.
+        options: of the algorithm.
+        device: of the transitions.
         seed: of the sampling.
-        stack: observations that the networks take at once; of uint8 alone.
 
     Raises:
         InputError: it does not fit in the memory that is free.
@@ -130,49 +117,23 @@ class Replay(_Kept):
     bytes_beside = 0
 
     def __init__(
-        self,
-        capacity: int,
-        obs_shape: Sequence[int],
-        obs_dtype: str,
-        action_shape: Sequence[int],
-        action_dtype: str,
-        gamma: float,
-        n_step: int,
-        device: torch.device | str = "cpu",
-        seed: int = 0,
-        stack: int = 1,
+        self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
     ):
-        self.gamma = gamma
-        self.n_step = n_step
-        shape, beside = tuple(obs_shape), self.bytes_beside
-        action = Column("action", str(action_dtype), tuple(action_shape))
+        self.gamma, self.n_step = options.gamma, options.n_step
+        capacity, beside = options.replay_capacity, self.bytes_beside
+        action_dtype = "int64" if env.action_kind == "discrete" else "float32"
+        action = Column("action", action_dtype, tuple(env.action_shape))
         numbers = (Column("reward", "float32", ()), Column("discount", "float32", ()))
         ring: Ring
-        if obs_dtype == "uint8":
-            ring = FrameRing(capacity, (action, *numbers), shape, stack, True, device, seed, beside)
+        if env.obs_dtype == "uint8":
+            columns, stack = (action, *numbers), options.frame_stack
+            ring = FrameRing(capacity, columns, env.obs_shape, stack, True, device, seed, beside)
         else:
-            obs, next_obs = (Column(name, str(obs_dtype), shape) for name in ("obs", "next_obs"))
+            obs, next_obs = (
+                Column(name, env.obs_dtype, tuple(env.obs_shape)) for name in ("obs", "next_obs")
+            )
             ring = Ring(capacity, (obs, action, next_obs, *numbers), device, seed, beside)
-        super().__init__(ring, {"gamma": gamma, "n_step": n_step})
-
-    @classmethod
-    def for_environment(
-        cls, env: Spaces, options: ReplaySizes, device: torch.device | str, seed: int
-    ) -> Self:
-        """The replay that an algorithm's options ask for in this environment."""
-        action_dtype = "int64" if env.action_kind == "discrete" else "float32"
-        return cls(
-            options.replay_capacity,
-            env.obs_shape,
-            env.obs_dtype,
-            env.action_shape,
-            action_dtype,
-            options.gamma,
-            options.n_step,
-            device,
-            seed,
-            options.frame_stack,
-        )
+        super().__init__(ring, {"gamma": self.gamma, "n_step": self.n_step})
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` transitions of a rollout."""
@@ -205,27 +166,13 @@ class ObservationReplay(_Kept):
     prioritized = False
 
     def __init__(
-        self,
-        capacity: int,
-        obs_shape: Sequence[int],
-        obs_dtype: str,
-        device: torch.device | str = "cpu",
-        seed: int = 0,
-        stack: int = 1,
+        self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
     ):
-        shape = tuple(obs_shape)
-        ring = Ring(capacity, (Column("obs", str(obs_dtype), shape),), device, seed)
-        if stack > 1 or (obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
+        capacity, shape, stack = options.replay_capacity, tuple(env.obs_shape), options.frame_stack
+        ring = Ring(capacity, (Column("obs", env.obs_dtype, shape),), device, seed)
+        if stack > 1 or (env.obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
             ring = FrameRing(capacity, (), shape, stack, False, device, seed)
         super().__init__(ring, {})
-
-    @classmethod
-    def for_environment(
-        cls, env: Spaces, options: ReplaySizes, device: torch.device | str, seed: int
-    ) -> Self:
-        """The replay that an algorithm's options ask for in this environment."""
-        stack = options.frame_stack
-        return cls(options.replay_capacity, env.obs_shape, env.obs_dtype, device, seed, stack)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` observations that were acted on."""

@@ -8,6 +8,7 @@ import torch
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.replay import Replay, RoundStore
 from spreeze_zmq.wire import Message, rollout_from
+from tests.unit.replay.made import options, spec
 
 CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"
 STACK = 3
@@ -45,7 +46,7 @@ def test_learners_rebuild_the_stacks_that_the_sampler_acted_on(peers, ppo):
     peers.peer("policy", "sampler").publish(Message("policy", fields, ppo.policy_arrays()))
     peers.start("sampler")
     store, algorithm = RoundStore(1, "cpu", stack=STACK), ppo.algorithm
-    replay = Replay(1_000, (36, 36, 3), "uint8", (), "int64", 0.9, 1, stack=STACK)
+    replay = Replay(spec((36, 36, 3), "uint8", (), "discrete"), options(1_000, stack=STACK))
 
     def log_prob(obs, action):
         return algorithm.actions.log_prob(algorithm.policy(ppo._rows(obs)), action)

@@ -14,7 +14,7 @@ from spreeze_zmq.algorithms.fast.packing import LayerDescription, describe, init
 from spreeze_zmq.algorithms.fast.scratch import ViewOf
 from spreeze_zmq.algorithms.fast.tanh_normal import TanhNormal
 from spreeze_zmq.algorithms.fast.values import CategoricalValue, ScalarValue, Value
-from spreeze_zmq.algorithms.flat_adam import FlatAdam
+from spreeze_zmq.algorithms.flat import FlatAdam
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.algorithms.observations import ObservationRows
 from spreeze_zmq.algorithms.sac import SACOptions

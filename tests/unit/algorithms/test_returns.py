@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq.algorithms.return_distribution import divergence, project
-from spreeze_zmq.algorithms.returns import vtrace
+from spreeze_zmq.algorithms.returns import divergence, project, vtrace
 
 
 def columns(*rows):

@@ -18,6 +18,7 @@ from spreeze_zmq.bench.learner import random_batch
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
 from spreeze_zmq.learner.random_rollout import random_rollout
 from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay
+from tests.unit.replay.made import options
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -94,8 +95,8 @@ def taped(half):
 def train(critic, actor, batch_sizes, prioritized=False):
     """Updates of both halves out of growing replays, exchanging their weights; everything that came of it."""
     kind = PrioritizedReplay if prioritized else Replay
-    replay = kind(600, PENDULUM.obs_shape, "float32", PENDULUM.action_shape, "float32", 0.9, 2)
-    observations = ObservationReplay(600, PENDULUM.obs_shape, "float32")
+    replay = kind(PENDULUM, options(600, n_step=2))
+    observations = ObservationReplay(PENDULUM, options(600))
     seen = []
     for count, size in enumerate(batch_sizes):
         rollout = random_rollout(PENDULUM)

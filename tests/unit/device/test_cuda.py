@@ -12,6 +12,7 @@ from spreeze_zmq.device import Download, Ingestion, Staging, Work, captured
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner.random_rollout import random_rollout
 from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay
+from tests.unit.replay.made import options, spec
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a CUDA device, and a torch that can use it"
@@ -31,8 +32,8 @@ def make_halves(device="cuda", **options):
 
 def make_replays(device="cuda", kind=Replay):
     """Filled with the same in each call."""
-    replay = kind(1000, PENDULUM.obs_shape, "float32", PENDULUM.action_shape, "float32", 0.9, 1, device, 5)
-    observations = ObservationReplay(1000, PENDULUM.obs_shape, "float32", device, 6)
+    replay = kind(PENDULUM, options(1000), device, 5)
+    observations = ObservationReplay(PENDULUM, options(1000), device, 6)
     for _ in range(2):
         replay.add(random_rollout(PENDULUM))
         observations.add(random_rollout(PENDULUM))
@@ -147,7 +148,7 @@ def test_updates_do_not_wait_for_the_device():
 
 def test_no_sample_holds_a_row_that_is_half_written():
     """Rows of equal numbers, overwritten at once by others: every sampled row is of one number."""
-    replay = ObservationReplay(4096, (1024,), "float32", "cuda", 1)
+    replay = ObservationReplay(spec((1024,)), options(4096), "cuda", 1)
     torn = torch.zeros((), device="cuda")
     for count in range(200):
         rows = np.full((2048, 1024), count, np.float32)
@@ -201,7 +202,7 @@ def test_a_replay_that_does_not_fit_is_refused():
     """Before anything is allocated, with what would fit."""
     free = torch.cuda.mem_get_info()[0]
     with pytest.raises(InputError, match=r"cuda has .* GB free: lower algorithm.replay_capacity to at most"):
-        ObservationReplay(free // 1000, (1000,), "float32", "cuda", 1)
+        ObservationReplay(spec((1000,)), options(free // 1000), "cuda", 1)
     assert torch.cuda.mem_get_info()[0] > 0.9 * free
 
 

@@ -11,6 +11,7 @@ from spreeze_zmq.frames import has_channels_last
 from spreeze_zmq.policy import FrameStack
 from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay, RoundStore
 from spreeze_zmq.rollout import Rollout
+from tests.unit.replay.made import options, spec
 
 GAMMA = 0.5
 
@@ -113,7 +114,7 @@ def drawn(replay, batch_size=600):
 
 def make_replay(capacity, stack, n_step=1, kind=Replay, shape=(2, 3), seed=3):
     """Of images and one of four actions."""
-    return kind(capacity, shape, "uint8", (), "int64", GAMMA, n_step, seed=seed, stack=stack)
+    return kind(spec(shape, "uint8", (), "discrete"), options(capacity, GAMMA, n_step, stack), seed=seed)
 
 
 @settings(max_examples=60, deadline=None)
@@ -194,7 +195,10 @@ def test_images_beyond_the_memory_are_refused_with_the_sizes():
 
 def test_the_actor_keeps_stacks_too():
     """Those that were acted on, and no final observation."""
-    replay, stream = ObservationReplay(100, (2, 3), "uint8", stack=3), Stream("sampler-0", 3, 3)
+    replay, stream = (
+        ObservationReplay(spec((2, 3), "uint8"), options(100, stack=3)),
+        Stream("sampler-0", 3, 3),
+    )
     expected = set()
     for _ in range(3):
         rollout, rows = stream.collect(5)

@@ -7,6 +7,7 @@ import torch
 from spreeze_zmq.errors import CheckpointError
 from spreeze_zmq.replay import PrioritizedReplay, SumTree
 from spreeze_zmq.rollout import Rollout
+from tests.unit.replay.made import options, spec
 
 
 def make_rollout(rewards):
@@ -27,8 +28,8 @@ def make_rollout(rewards):
 
 def make_replay(capacity=100, seed=0, alpha=0.5, beta=0.4, n_step=1):
     """Transitions that are told apart by their reward."""
-    arguments = (capacity, (1,), "float32", (1,), "float32", 0.9, n_step)
-    return PrioritizedReplay(*arguments, seed=seed, alpha=alpha, beta=beta)
+    drawing = {"priority_alpha": alpha, "priority_beta": beta}
+    return PrioritizedReplay(spec(), options(capacity, n_step=n_step, **drawing), seed=seed)
 
 
 def prioritize_all(replay, errors):

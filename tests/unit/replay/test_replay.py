@@ -7,6 +7,7 @@ import torch
 from spreeze_zmq.errors import CheckpointError, InputError
 from spreeze_zmq.replay import Column, ObservationReplay, Replay, Ring, n_step_returns
 from spreeze_zmq.rollout import Rollout
+from tests.unit.replay.made import options, spec
 
 
 def make_rollout(reward, terminated=(), truncated=(), first_obs=0, dtype=np.float32):
@@ -37,10 +38,9 @@ def make_rollout(reward, terminated=(), truncated=(), first_obs=0, dtype=np.floa
     )
 
 
-def make_replay(capacity=100, n_step=1, gamma=0.5, **arguments):
+def make_replay(capacity=100, n_step=1, gamma=0.5, seed=0, **shapes):
     """One observation and one action, both a single number."""
-    arguments = {"obs_shape": (1,), "obs_dtype": "float32", "action_shape": (1,), **arguments}
-    return Replay(capacity, action_dtype="float32", gamma=gamma, n_step=n_step, **arguments)
+    return Replay(spec(**shapes), options(capacity, gamma, n_step), seed=seed)
 
 
 def stored(replay):
@@ -161,7 +161,7 @@ def test_sampling_follows_the_seed():
 
 def test_pixels_stay_bytes():
     """uint8 observations are stored and given out as uint8, of their own shape, and cost a byte each."""
-    replay = Replay(10, (2, 3), "uint8", (4,), "float32", 0.99, 1)
+    replay = Replay(spec((2, 3), "uint8", (4,)), options(10, 0.99))
     obs = np.arange(12, dtype=np.uint8).reshape(2, 1, 2, 3)
     replay.add(
         Rollout(
@@ -203,12 +203,12 @@ def test_a_replay_beyond_the_memory_is_refused_with_the_sizes():
     with pytest.raises(
         InputError, match=r"1,000,000,000,000 transitions of 16 bytes takes 16000\.0 GB.* at most "
     ):
-        ObservationReplay(10**12, (4,), "float32")
+        ObservationReplay(spec((4,)), options(10**12))
 
 
 def test_the_actor_keeps_observations_that_were_acted_on():
     """The last observation of a rollout is the first of the next, and is stored once."""
-    replay = ObservationReplay(100, (1,), "float32")
+    replay = ObservationReplay(spec(), options(100))
     replay.add(make_rollout([1.0, 2.0]))
     replay.add(make_rollout([1.0, 2.0], first_obs=2))
     assert sorted(set(replay.sample(500)[:, 0].tolist())) == [0, 1, 2, 3]

@@ -11,7 +11,7 @@ from torch import nn
 from spreeze_zmq.algorithms import fast
 from spreeze_zmq.algorithms.fast import sac_networks
 from spreeze_zmq.algorithms.fast.values import CategoricalValue, ScalarValue
-from spreeze_zmq.algorithms.flat_adam import FlatAdam
+from spreeze_zmq.algorithms.flat import FlatAdam
 from spreeze_zmq.algorithms.observations import RunningStatistics
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.errors import InputError, WireError

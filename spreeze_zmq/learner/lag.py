@@ -1,0 +1,150 @@
+"""Versions of the published policies, the age of rollouts in them, and how far samplers may collect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from spreeze_zmq.balance import LagHistogram
+from spreeze_zmq.learner.publication import Cadence
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.topology import dial
+
+
+class Versions:
+    """The version of the newest policy, across restarts of the process that publishes it.
+
+    A rollout names its policy by this number alone, and may arrive after the process that made the policy has
+    died. A restarted process that counted on from its checkpoint would reuse numbers that rollouts under way
+    carry, and their age would be unknown. The last number is therefore kept in a file, which survives a kill.
+
+    Args:
+        path: of the file, in a folder that exists as long as the run.
+        begin: version of the first policy of the run.
+
+    Attributes:
+        newest: version of the policy published last, or to be published first.
+        first: the first version of this process.
+        first_life: whether no earlier process has published in this run.
+    """
+
+    def __init__(self, path: Path, begin: int = 0) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        given = int.from_bytes(os.pread(self._descriptor, 8, 0), "little")
+        self.first_life = given == 0
+        # Version 0 stands for random actions and may be published again; no other version may.
+        self.newest = self.first = given + 1 if given else begin
+        self._keep()
+
+    @property
+    def since_first(self) -> int:
+        """Number of new versions of this process after its first."""
+        return self.newest - self.first
+
+    def restore(self, version: int) -> None:
+        """Continue from a checkpoint's ``version``, or from a later one that has been published since."""
+        self.newest = self.first = max(self.newest, version)
+        self._keep()
+
+    def advance(self) -> None:
+        """Give the next policy a new version."""
+        self.newest += 1
+        self._keep()
+
+    def _keep(self) -> None:
+        os.pwrite(self._descriptor, self.newest.to_bytes(8, "little"), 0)
+
+
+class KnownPolicies(Protocol):
+    """The published policies that a learner knows; :class:`spreeze_zmq.component.Weights` fits."""
+
+    in_turn: bool
+    num_taken: int
+
+    @property
+    def version(self) -> int:
+        """Version of the newest one taken."""
+
+
+class Staleness:
+    """Measures the lag of rollouts behind the newest policy that this learner knows.
+
+    Args:
+        bound: largest lag in versions; None for no bound.
+        policies: those taken from the policy channel.
+        cadence: of the critics; in turn, each of its publications leads to one policy version.
+    """
+
+    def __init__(self, bound: int | None, policies: KnownPolicies, cadence: Cadence) -> None:
+        self.bound = bound
+        self.received = LagHistogram()
+        self._policies, self._cadence = policies, cadence
+        self._first = 0
+
+    def begin(self) -> None:
+        """Note the version of the first policy, which has just been taken."""
+        self._first = self._policies.version
+
+    def lag(self, rollout: Rollout) -> int:
+        """Versions that a rollout's policy is behind the newest one. In turn, the newest is the one that the
+        actor-learner makes from the critics published last, even before it has been taken.
+        """
+        newest = self._policies.version
+        if self._policies.in_turn:
+            newest = self._first + self._cadence.published
+        return newest - rollout.policy_version
+
+    def too_stale(self, rollout: Rollout) -> str:
+        """Why a rollout is dropped when it is received; empty if it is fresh enough."""
+        if self.bound is None:
+            return ""
+        if self._policies.num_taken == 0:
+            return "the newest policy is not known yet"
+        lag = self.lag(rollout)
+        return f"{lag} versions behind, max_policy_lag is {self.bound}" if lag > self.bound else ""
+
+    def add(self, rollout: Rollout) -> None:
+        """Count the transitions of a received rollout by their lag."""
+        self.received.add(self.lag(rollout), rollout.num_transitions)
+
+
+class CollectionLimits:
+    """Keeps samplers within ``max_policy_lag`` by count.
+
+    In order, a limit follows from the version of the policy. Otherwise a sampler may be ``Schedule.share``
+    transitions ahead of the position up to which the critic-learner has taken its stream; such limits have to
+    be published again when a share is used up, since the sampler waits at its limit.
+
+    Attributes:
+        schedule: the counted course of the run; None if nothing limits collection.
+        by_position: whether limits follow from the positions taken.
+        published: stream -> position taken, as last published; None if the samplers may not have received it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.schedule = dial.schedule(plan)
+        self.by_position = self.schedule is not None and not plan.balance.in_order
+        self.published: Mapping[str, int] | None = {}
+
+    def collect_until(self, taken: Mapping[str, int], version: int) -> dict[str, int] | None:
+        """Stream -> position up to which its sampler may begin rollouts, ``"*"`` for all; None for no limit.
+
+        Args:
+            taken: stream -> position up to which the critic-learner has taken it.
+            version: new policy versions of this process after its first.
+        """
+        if self.schedule is None:
+            return None
+        self.published = taken
+        if not self.by_position:
+            return {"*": self.schedule.collect_until(version)}
+        return {stream: position + self.schedule.share for stream, position in taken.items()}
+
+    def used_up(self, taken: Mapping[str, int]) -> bool:
+        """Whether a sampler may be waiting for a limit that follows from ``taken``."""
+        if self.schedule is None or not self.by_position:
+            return False
+        return self.published is None or self.schedule.used_up(taken, self.published)

@@ -1,0 +1,169 @@
+"""Whole networks: layers in a row, several of one shape at once, and their description in plain values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from spreeze_zmq.nn.layers import Append, Conv, Dueling
+
+#: By the names that options and policy messages use.
+ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
+    "relu": torch.nn.ReLU,
+    "elu": torch.nn.ELU,
+    "silu": torch.nn.SiLU,
+    "tanh": torch.nn.Tanh,
+}
+
+
+def mlp(
+    sizes: Sequence[int], activation: str = "relu", layer_norm: bool = False, output_scale: float = 1.0
+) -> torch.nn.Sequential:
+    """A multilayer perceptron, initialised from torch's default generator.
+
+    Weights and biases are uniform in +-1/sqrt(inputs); those of the last layer are then multiplied by
+    ``output_scale``: with a small one a policy's first mean action is almost zero.
+
+    Args:
+        sizes: of the input, of each hidden layer and of the output.
+        activation: a name of ``ACTIVATIONS``, behind each hidden layer.
+        layer_norm: whether each hidden layer is normalised before its activation.
+        output_scale: factor of the last layer.
+    """
+    layers: list[torch.nn.Module] = []
+    for inputs, outputs in itertools.pairwise(sizes[:-1]):
+        layers.append(linear(inputs, outputs))
+        if layer_norm:
+            layers.append(torch.nn.LayerNorm(outputs))
+        layers.append(ACTIVATIONS[activation]())
+    return torch.nn.Sequential(*layers, linear(sizes[-2], sizes[-1], output_scale))
+
+
+def nature_cnn(shape: tuple[int, int, int], outputs: int) -> torch.nn.Sequential:
+    """The network of Mnih et al. 2015 (doi 10.1038/nature14236, methods) on flattened images.
+
+    Args:
+        shape: ``(channels, height, width)``, height and width at least 36.
+        outputs: numbers in an output row.
+    """
+    layers: list[torch.nn.Module] = []
+    for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        convolution = Conv(shape, out, kernel, stride)
+        layers += [convolution, torch.nn.ReLU()]
+        shape = convolution.output_shape
+    size = convolution.output_size
+    return torch.nn.Sequential(*layers, linear(size, 512), torch.nn.ReLU(), linear(512, outputs))
+
+
+def linear(inputs: int, outputs: int, scale: float = 1.0) -> torch.nn.Linear:
+    """An affine map whose weights and biases are uniform in +-scale/sqrt(inputs)."""
+    layer = torch.nn.Linear(inputs, outputs)
+    bound = scale / inputs**0.5
+    for parameter in layer.parameters():
+        torch.nn.init.uniform_(parameter, -bound, bound)
+    return layer
+
+
+class StackedLinear(torch.nn.Module):
+    """``E`` affine maps, with weight ``[E, out, in]`` and bias ``[E, out]``."""
+
+    def __init__(self, layers: list[torch.nn.Linear]) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        self.bias = torch.nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[E, B, in]`` to ``[E, B, out]``."""
+        return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.transpose(1, 2))
+
+
+class StackedLayerNorm(torch.nn.Module):
+    """``E`` layer normalisations, with weight and bias ``[E, size]``."""
+
+    def __init__(self, layers: list[torch.nn.LayerNorm]) -> None:
+        super().__init__()
+        self.eps = layers[0].eps
+        self.weight = torch.nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        self.bias = torch.nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[E, B, size]`` to the same."""
+        normal = functional.layer_norm(x, x.shape[2:], eps=self.eps)
+        return torch.addcmul(self.bias.unsqueeze(1), normal, self.weight.unsqueeze(1))
+
+
+class Ensemble(torch.nn.Module):
+    """``E`` networks on the same rows, layer by layer in batched products; make it with :func:`ensemble`."""
+
+    def __init__(self, num: int, layers: list[torch.nn.Module]) -> None:
+        super().__init__()
+        self.num = num
+        self.layers = torch.nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[B, in]`` to ``[E, B, out]``."""
+        out: torch.Tensor = self.layers(x.expand(self.num, *x.shape))
+        return out
+
+
+def ensemble(num: int, make: Callable[[], torch.nn.Sequential]) -> Ensemble:
+    """``num`` networks, each a fresh one of ``make()``: linear layers, layer norms and activations.
+
+    Raises:
+        ValueError: ``make()`` holds another layer.
+    """
+    networks = [make() for _ in range(num)]
+    return Ensemble(num, [_stacked(list(layers)) for layers in zip(*networks, strict=True)])
+
+
+def _stacked(layers: list[torch.nn.Module]) -> torch.nn.Module:
+    """The same layer of all networks in one."""
+    linear = [layer for layer in layers if isinstance(layer, torch.nn.Linear)]
+    norm = [layer for layer in layers if isinstance(layer, torch.nn.LayerNorm)]
+    if linear:
+        return StackedLinear(linear)
+    if norm:
+        return StackedLayerNorm(norm)
+    if isinstance(layers[0], tuple(ACTIVATIONS.values())):
+        return layers[0]
+    raise ValueError(f"an ensemble cannot hold {type(layers[0]).__name__}")
+
+
+_NAMES = {kind: name for name, kind in ACTIVATIONS.items()}
+
+
+def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
+    """The layers of a Sequential; None where a reader could not evaluate one of them.
+
+    The parameters that the description speaks of come in the order of ``network.parameters()``.
+    """
+    if not isinstance(network, torch.nn.Sequential):
+        return None
+    found = [_layer(layer) for layer in network]
+    layers = [layer for layer in found if layer is not None]
+    return layers if len(layers) == len(found) else None
+
+
+def _layer(layer: torch.nn.Module) -> dict[str, Any] | None:
+    """By its exact type: a subclass may do something else."""
+    kind = type(layer)
+    if isinstance(layer, torch.nn.Linear) and kind is torch.nn.Linear:
+        has_bias = layer.bias is not None
+        return {"kind": "linear", "in": layer.in_features, "out": layer.out_features} if has_bias else None
+    if isinstance(layer, torch.nn.LayerNorm) and kind is torch.nn.LayerNorm:
+        plain = len(layer.normalized_shape) == 1 and len(list(layer.parameters())) == 2
+        return {"kind": "layer_norm", "size": layer.normalized_shape[0], "eps": layer.eps} if plain else None
+    if isinstance(layer, Conv) and kind is Conv:
+        about = {"out": layer.output_shape[0], "kernel": layer.weight.shape[2], "stride": layer.stride}
+        return {"kind": "conv2d", "shape": list(layer.shape), **about}
+    if isinstance(layer, Append) and kind is Append:
+        return {"kind": "append", "size": len(layer.value)}
+    if isinstance(layer, Dueling) and kind is Dueling:
+        return {"kind": "dueling", "actions": layer.actions, "atoms": layer.atoms}
+    if isinstance(layer, torch.nn.ELU) and layer.alpha != 1.0:
+        return None
+    return {"kind": _NAMES[kind]} if kind in _NAMES else None
