@@ -139,7 +139,7 @@ def _scores(status: Mapping[str, Any]) -> list[Line]:
     episodes, evaluation = status["episodes"], status["evaluation"]
     training: Line = [("no episode has ended yet", "dim")]
     if episodes["mean_return"] is not None:
-        length = f"   in {episodes['mean_length']:,.0f} steps, {episodes['count']:,} episodes"
+        length = f"   {episodes['count']:,} episodes of {episodes['mean_length']:,.0f} steps"
         training = [(decimal(episodes["mean_return"]), ""), (length, "dim")]
     return [
         [(f"{'evaluation':{LABEL}}", "dim"), *_score(evaluation["last"], "bold")],

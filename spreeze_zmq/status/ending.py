@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
@@ -32,7 +33,7 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
 
 
 def next_commands(run: str, *, has_policy: bool, resume: str) -> list[str]:
-    """The commands that use a run, each under what it does.
+    """The commands that use a run, each after what it does.
 
     Args:
         run: its folder.
@@ -43,8 +44,11 @@ def next_commands(run: str, *, has_policy: bool, resume: str) -> list[str]:
     lines = {"run folder": run}
     if has_policy:
         lines["evaluate it"] = f"spreeze eval {folder}"
+        file = json.dumps(f"{run}/policy.safetensors", ensure_ascii=False)
+        lines["in Python"] = f"from spreeze_zmq import Policy; policy = Policy.load({file})"
     if resume:
         lines["train on"] = resume
+    lines["its page"] = f"spreeze view {folder}"
     lines["curves"] = f"tensorboard --logdir {folder}"
     return [f"{what + ':':{LABEL}}{how}" for what, how in lines.items()]
 

@@ -24,7 +24,7 @@ PLAIN_INTERVAL_S, LONGEST_PLAIN_INTERVAL_S, PLAIN_SHARE = 5.0, 60.0, 0.05
 #: A wait that lasts longer than this gets a plain line.
 PATIENCE_S = 5.0
 #: How often a terminal is redrawn without news: its size may have changed, seconds pass.
-REDRAW_S = 0.5
+REDRAW_S = 1.0
 #: The least height of the last frame, and the lines that are left below it.
 LAST_ROWS, WORDS_ROWS = 5, 9
 #: Lines that are shown again after a change of the terminal's size.
@@ -84,7 +84,7 @@ class StatusView(View):
         """Show what the run is, by title; before everything else."""
         self._scene.facts = facts
         for title, fact in facts.items():
-            self._say(f"{title:{LABEL}}{fact}" if self._draws else f"{title}: {fact}")
+            self._say(f"{title:{LABEL}}{fact}" if self._draws else f"note {title}: {fact}")
 
     def show_processes(self, stages: Mapping[str, str]) -> None:
         """Show what each process of the launcher does, by name; called several times a second."""

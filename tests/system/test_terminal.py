@@ -14,6 +14,7 @@ import time
 import pyte
 import pytest
 
+from spreeze_zmq.commands import spreeze
 from spreeze_zmq.run.checkpoint import latest
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
@@ -87,6 +88,12 @@ class Terminal:
         lines = [line.rstrip() for line in self.screen.display]
         if not self.screens or self.screens[-1] != lines:
             self.screens.append(lines)
+
+    def scrolled(self):
+        """What has scrolled away and the screen, with lines of full width."""
+        width = self.screen.columns
+        gone = ["".join(line[x].data for x in range(width)) for line in self.screen.history.top]
+        return [*gone, *self.screen.display]
 
     def text(self):
         """All screens below each other."""
@@ -165,15 +172,18 @@ def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_do
     assert not any(f";{number}m".encode() in terminal.written for number in range(30, 50))
     for word in ("training", "evaluation", "best", *ROLES):
         assert word in text, word
-    whole = "".join(line.ljust(60) for line in terminal.screens[-1])  # long commands go on in the next line
-    for words in (
-        "ended after",
-        ">= -200",
-        f"spreeze eval {run}",
-        f"spreeze-launch pendulum --resume {run}",
-        f"tensorboard --logdir {run}",
-    ):
-        assert words in whole, words
+    whole = "".join(terminal.scrolled())  # long commands go on in the next line
+    assert "ended after" in whole
+    assert ">= -200" in whole
+    assert f"spreeze-launch pendulum --resume {run}" in whole
+    python = f'from spreeze_zmq import Policy; policy = Policy.load("{run}/policy.safetensors")'
+    assert python in whole
+    play = [sys.executable, "-c", python + "; print(abs(float(policy([1, 0, 0])[0])) <= 2)"]
+    assert subprocess.run(play, capture_output=True, text=True, check=True, timeout=60).stdout == "True\n"
+    for command in ("eval", "view"):
+        assert f"spreeze {command} {run}" in whole
+        with pytest.raises(SystemExit, match="0"):  # not 2: there is such a command
+            spreeze.main([command, "--help"])
 
 
 def test_a_reader_that_leaves_does_not_end_the_run(tmp_path):
@@ -183,7 +193,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(tmp_path):
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path
     )
-    assert done.stdout == "run: Pendulum-v1  sac  seed 1\n0\n"
+    assert done.stdout == "note run: Pendulum-v1  sac  seed 1\n0\n"
     assert "ended after" in done.stderr
     assert "Error" not in done.stderr
     assert json.loads((run / "summary.json").read_text())["best_return"] >= -200

@@ -128,7 +128,7 @@ def test_a_large_run_reads_as_it_should():
         "until return 10000 or 2G env steps or 1000G trained or 1000 min",
         "evaluation      5792.8 ± 88.2   at 1.1G env steps, 10:00:00",
         "best            5792.8 ± 88.2   at 1.1G env steps, 10:00:00",
-        "in training     -1234.6   in 1,000 steps, 1,123,456 episodes",
+        "in training     -1234.6   1,123,456 episodes of 1,000 steps",
         "return of the evaluations",
         "        30:00" + " " * 59 + "10:00:00",
         "env steps         1,123,456,789  1,230,123 /s   replay ratio 7.98 of 8",
@@ -431,12 +431,15 @@ def test_next_commands_are_only_those_that_have_something_to_work_on():
     """No policy, no checkpoint: nothing to play or to go on from; a folder with a blank is quoted."""
     assert next_commands("runs/a b", has_policy=False, resume="") == [
         "run folder:     runs/a b",
+        "its page:       spreeze view 'runs/a b'",
         "curves:         tensorboard --logdir 'runs/a b'",
     ]
     assert next_commands("runs/a", has_policy=True, resume="spreeze-launch pendulum --resume runs/a") == [
         "run folder:     runs/a",
         "evaluate it:    spreeze eval runs/a",
+        'in Python:      from spreeze_zmq import Policy; policy = Policy.load("runs/a/policy.safetensors")',
         "train on:       spreeze-launch pendulum --resume runs/a",
+        "its page:       spreeze view runs/a",
         "curves:         tensorboard --logdir runs/a",
     ]
 
