@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from spreeze_zmq import __version__
 from spreeze_zmq.bench import bench
-from spreeze_zmq.commands import evaluate, export, options, tune, view
+from spreeze_zmq.commands import evaluate, export, options, play, tune, view
 from spreeze_zmq.commands.arguments import Parser
 from spreeze_zmq.errors import SpreezeError
 
@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module, text in (
         ("eval", evaluate, "play the best policy of a run again"),
+        ("play", play, "the best policy of a run at work, in a window or as a video"),
         ("export", export, "the best policy of a run as ONNX or TorchScript"),
         ("view", view, "open the page of a run that is over"),
         ("options", options, "list every key of a topology"),

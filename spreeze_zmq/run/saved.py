@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from pathlib import Path
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy, register_class_loader
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.topology import make_importable
@@ -50,8 +50,7 @@ class SavedPolicy:
             InputError: there is none, it cannot be loaded, or it was not saved by a run.
         """
         path = policy_file(Path(run))
-        if (run_file := RunFolder(path.parent).run_file).exists():
-            make_importable(Path(Plan.read(run_file).topology_file).parent)
+        _make_topology_importable(RunFolder(path.parent).run_file)
         register_class_loader(loader_of_modules(trust))
         policy = Policy.load(path, trust=trust)
         about = policy.metadata
@@ -63,6 +62,12 @@ class SavedPolicy:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
             ) from error
+
+
+def _make_topology_importable(run_file: Path) -> None:
+    """Of the run's plan nothing else is needed, so that one of an older version will do."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        make_importable(Path(json.loads(run_file.read_text())["topology_file"]).parent)
 
 
 def policy_file(path: Path) -> Path:

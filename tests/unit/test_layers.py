@@ -19,7 +19,7 @@ LAYERS = (
     {"topology", "channels", "status"},
     {"run", "autoscale"},
     {"component", "supervisor", "page"},
-    {"learner", "launcher", "training"},
+    {"learner", "launcher", "training", "video"},
     {"bench"},
     {"commands"},
 )
@@ -80,7 +80,7 @@ def test_imports_point_strictly_down(path):
             {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "commands", "export"},
         ),
         ("gymnasium", {"envs"}),
-        ("mujoco", {"envs", "bench", "page"}),
+        ("mujoco", {"envs", "bench", "page", "video"}),
         ("tensorboard", {"metrics"}),
         ("rich", {"status", "commands"}),
         ("websockets", {"page"}),

@@ -1,0 +1,54 @@
+"""``spreeze play RUN``: the best policy of a run at work, in a window or as a video."""
+
+from __future__ import annotations
+
+import argparse
+
+from spreeze_zmq.commands.evaluate import add_run_arguments
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.run.saved import SavedPolicy
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_run_arguments(parser)
+    parser.add_argument("--video", metavar="FILE", help="write an .mp4 file; needs no display")
+    parser.add_argument("--episodes", type=int, default=1, help="how many (default: 1)")
+    parser.add_argument("--seed", type=int, help="of the first start (default: one that it was scored on)")
+    parser.add_argument(
+        "--speed", type=float, default=1.0, metavar="X", help="times the world's (default: 1)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="length at which a video ends (default: none)"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show or record, and print each return."""
+    for name, value, fits in (
+        ("episodes", arguments.episodes, arguments.episodes >= 1),
+        ("speed", arguments.speed, 0.0 < arguments.speed <= 100.0),
+        ("seconds", arguments.seconds, arguments.seconds is None or arguments.seconds > 0.0),
+    ):
+        if not fits:
+            raise InputError(f"--{name} {value}: expected {EXPECTED[name]}")
+    from spreeze_zmq import video
+
+    saved = SavedPolicy.load(arguments.run, arguments.trust)
+    seed = saved.seed if arguments.seed is None else arguments.seed
+    how = {"episodes": arguments.episodes, "seed": seed, "speed": arguments.speed}
+    if arguments.video is None:
+        for number, episode in enumerate(video.show(saved.policy, saved.environment, **how)):
+            print(f"episode {number}: return {episode.total:.2f}, {episode.steps} steps", flush=True)
+        return 0
+    made = video.record(saved.policy, saved.environment, arguments.video, max_s=arguments.seconds, **how)
+    for number, (total, length) in enumerate(zip(made.returns, made.lengths, strict=True)):
+        print(f"episode {number}: return {total:.2f}, {length} steps")
+    print(
+        f"{made.path}: {made.size[0]}x{made.size[1]}, {made.num_frames} pictures, {made.fps:g} a second, "
+        f"{made.num_frames / made.fps:.1f} s"
+    )
+    return 0
+
+
+EXPECTED = {"episodes": "at least 1", "speed": "more than 0 and at most 100", "seconds": "more than 0"}

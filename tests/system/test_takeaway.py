@@ -1,0 +1,149 @@
+"""What is taken away from a run: videos and exported policies, read by the programs that others use."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import spreeze_zmq
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.export.files import random_observations
+from spreeze_zmq.video.gl import choose_gl
+
+SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
+
+
+def spreeze(*arguments, **environment):
+    """Run a command without a display; returns its exit code, output and errors."""
+    hidden = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    command = [*SPREEZE, *map(str, arguments)]
+    done = subprocess.run(command, env={**hidden, **environment}, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def probed(path):
+    """What ffprobe says of a video's picture stream, and one decoded picture ``[height, width, 3]``."""
+    if not shutil.which("ffprobe"):
+        pytest.skip("there is no ffprobe: apt install ffmpeg")
+    entries = "stream=codec_name,width,height,r_frame_rate,nb_read_frames,pix_fmt,duration"
+    ffprobe = ["ffprobe", "-v", "error", "-count_frames", "-show_entries", entries, "-of", "json", path]
+    said = subprocess.run(ffprobe, capture_output=True, text=True, check=True)
+    assert said.stderr == ""
+    (stream,) = json.loads(said.stdout)["streams"]
+    decode = ["ffmpeg", "-v", "error", "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    raw = subprocess.run(decode, capture_output=True, check=True).stdout
+    return stream, np.frombuffer(raw, np.uint8).reshape(-1, stream["height"], stream["width"], 3)
+
+
+def test_a_video_of_a_pendulum(trained, tmp_path):
+    """Drawn by pygame without a display: a whole episode at twice its speed, standing upright at the end."""
+    path = tmp_path / "pendulum.mp4"
+    code, output, errors = spreeze("play", trained.folder, "--video", path, "--speed", 2, "--seed", 3)
+    assert (code, errors) == (0, "")
+    assert f"{path}: 500x500, 200 pictures, 60 a second, 3.3 s" in output
+    stream, pictures = probed(path)
+    assert (stream["codec_name"], stream["pix_fmt"], stream["r_frame_rate"]) == ("h264", "yuv420p", "60/1")
+    assert (stream["width"], stream["height"], stream["nb_read_frames"]) == (500, 500, "200")
+    red = pictures[-1, :, :, 0].astype(int) - pictures[-1, :, :, 1] > 60
+    assert red[:250].sum() > 5 * red[250:].sum()
+
+
+@pytest.mark.timeout(240)
+def test_a_video_of_a_trained_halfcheetah(tmp_path):
+    """Drawn by MuJoCo without a display: it runs, and the camera goes with it."""
+    run = spreeze_zmq.train(
+        topology="halfcheetah",
+        stop={"return": 300.0, "minutes": 1.5},
+        run_dir=tmp_path / "run",
+        progress=False,
+    )
+    assert run.summary["best_return"] >= 300
+    try:
+        choose_gl()
+    except InputError as error:
+        pytest.skip(str(error))
+    path = tmp_path / "cheetah.mp4"
+    code, output, errors = spreeze("play", run.folder, "--video", path, "--seconds", 2)
+    assert (code, errors) == (0, "")
+    assert f"{path}: 480x360, 40 pictures, 20 a second, 2.0 s" in output
+    stream, pictures = probed(path)
+    assert (stream["codec_name"], stream["pix_fmt"], stream["r_frame_rate"]) == ("h264", "yuv420p", "20/1")
+    assert (stream["width"], stream["height"], stream["nb_read_frames"]) == (480, 360, "40")
+    assert float(stream["duration"]) == pytest.approx(2.0)
+    assert np.abs(np.diff(pictures.astype(int), axis=0)).mean((1, 2, 3)).min() > 0.1  # every picture moves
+    skin = pictures[..., 0].astype(int) - pictures[..., 2] > 40
+    assert skin.mean((1, 2)).min() > 0.005  # and shows the robot
+
+
+def test_the_command_exports_what_it_says(trained, tmp_path):
+    """1,000 observations in onnxruntime, which knows nothing of this package."""
+    path = tmp_path / "pendulum.onnx"
+    code, output, errors = spreeze(
+        "export", trained.folder, "--onnx", path, "--torchscript", tmp_path / "p.pt"
+    )
+    assert (code, errors) == (0, "")
+    assert f"{path}: obs float32 [batch, 3] to action; on 1000 random observations at most" in output
+    assert len(output.splitlines()) == 2
+    obs = random_observations(trained.policy, 1000, "float32", seed=9)
+    (action,) = onnxruntime.InferenceSession(path).run(None, {"obs": obs})
+    np.testing.assert_allclose(action, trained.policy(obs), rtol=0, atol=2e-5)
+
+
+#: Arguments after RUN, variables, and words of the one line.
+MISTAKES = {
+    "no display": (["play"], {}, "there is no display to open a window on"),
+    "no episode": (["play", "--episodes", 0], {}, "--episodes 0: expected at least 1"),
+    "no speed": (["play", "--speed", 0], {}, "--speed 0.0: expected more than 0"),
+    "no suffix": (["play", "--video", "pendulum.avi"], {}, "a video's file ends in .mp4"),
+    "no folder": (["play", "--video", "none/pendulum.mp4"], {}, "there is no folder none"),
+    "nothing to write": (["export"], {}, "give --onnx FILE, --torchscript FILE or both"),
+    "no place": (["export", "--onnx", "none/p.onnx"], {}, "there is no folder none"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_one_line(case, trained):
+    """Which says how to mend it."""
+    (command, *arguments), environment, message = MISTAKES[case]
+    code, output, errors = spreeze(command, trained.folder, *arguments, **environment)
+    assert (code, output) == (2, "")
+    assert errors.startswith(f"spreeze {command}: ")
+    assert message in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_machine_without_opengl_names_the_package(monkeypatch):
+    """EGL without any driver."""
+    monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", "/none")
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    with pytest.raises(
+        InputError, match=r"cannot draw without a display here.*apt install libegl1"
+    ) as raised:
+        choose_gl()
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.skipif(not shutil.which("Xvfb"), reason="there is no Xvfb: apt install xvfb")
+def test_a_window_shows_whole_episodes(trained, tmp_path):
+    """On a real X server, which has no screen."""
+    read, write = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "800x600x24"],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        os.close(write)
+        display = os.read(read, 16).decode().strip()
+        arguments = ("play", trained.folder, "--speed", "20", "--episodes", "2")
+        code, output, errors = spreeze(*arguments, DISPLAY=f":{display}")
+    finally:
+        os.close(read)
+        server.terminate()
+        server.wait(30)
+    assert (code, [line[:9] for line in output.splitlines()]) == (0, ["episode 0", "episode 1"]), errors
