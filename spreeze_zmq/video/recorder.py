@@ -144,7 +144,8 @@ def _encoder(path: Path) -> Iterator[Callable[[tuple[int, int], float], Callable
             )
             stack.callback(writer.close)
             writer.send(None)
-            return writer.send
+            send: Callable[[Any], Any] = writer.send
+            return send
 
         try:
             yield begin
