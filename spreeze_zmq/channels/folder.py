@@ -148,6 +148,18 @@ class SocketFolder:
                 removed.append(path)
         return removed
 
+    @staticmethod
+    def is_held(path: Path) -> bool:
+        """Whether a living process owns the folder at ``path``; it is left as it is."""
+        try:
+            with (path / _LOCK).open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def endpoint(self, channel: str) -> str:
         """The ipc endpoint of ``channel`` in this folder."""
         return ipc_endpoint(self.path / channel)

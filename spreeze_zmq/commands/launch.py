@@ -13,13 +13,15 @@ from typing import Any
 
 from spreeze_zmq import __version__, envs, topology
 from spreeze_zmq.autoscale import sizing
-from spreeze_zmq.commands import check, table
+from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import Parser
+from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import read_run
 from spreeze_zmq.status import StatusView
 
 
@@ -40,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
         if arguments.check:
             print(f"{arguments.topology or arguments.env}: nothing to mend")
+            from spreeze_zmq.commands import check  # imports torch, which a launcher has no use for
+
             print(check.report(plan))
             return 0
         return _launch(plan, arguments) if arguments.seeds is None else _launch_seeds(plan, arguments)
@@ -128,7 +132,7 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
     for seed in range(plan.run.seed, plan.run.seed + arguments.seeds):
         folder = parent / f"seed-{seed}"
         codes.append(_launch(_load(arguments, [f"run.seed={seed}"]), arguments, str(folder)))
-        summary = _summary(folder)
+        summary = read_run(folder).summary
         lines.append(f"seed {seed}: {_told(summary)}; {folder}")
         if str(summary.get("exit_reason", "")).startswith("interrupted"):
             break
@@ -138,17 +142,11 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
     return max(codes)
 
 
-def _summary(folder: Path) -> dict[str, Any]:
-    path = RunFolder(folder).summary
-    summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return summary
-
-
 def _told(summary: Mapping[str, Any]) -> str:
     """A run in a line."""
     best = summary.get("best_return")
     reached = "nothing evaluated" if best is None else f"best return {best:.1f}"
-    took = f"{summary.get('wall_s', 0.0):.1f} s, {summary.get('env_steps', 0):,} env steps"
+    took = f"{duration(summary.get('wall_s')) or '0s'}, {summary.get('env_steps', 0):,} env steps"
     return f"{reached} in {took} ({summary.get('exit_reason') or 'failed'})"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from spreeze_zmq import __version__
 from spreeze_zmq.bench import bench
-from spreeze_zmq.commands import evaluate, export, options, play, tune, view
+from spreeze_zmq.commands import compare, evaluate, export, options, play, runs, tune, view
 from spreeze_zmq.commands.arguments import Parser
 from spreeze_zmq.errors import SpreezeError
 
@@ -22,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("play", play, "the best policy of a run at work, in a window or as a video"),
         ("export", export, "the best policy of a run as ONNX or TorchScript"),
         ("view", view, "open the page of a run that is over"),
+        ("runs", runs, "a table of past and live runs"),
+        ("compare", compare, "learning curves of runs, several seeds joined"),
         ("options", options, "list every key of a topology"),
         ("tune", tune, "measure what this machine needs for a topology"),
         ("bench", bench, "this machine's limits beside what we reach"),

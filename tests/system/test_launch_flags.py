@@ -1,11 +1,19 @@
-"""Runs without a topology file, several seeds, and what the launcher prints without starting anything."""
+"""Runs without a topology file, of several seeds, listed and compared; what starts nothing."""
 
+import csv
+import json
 import re
 import subprocess
+import sys
+import time
 
+import imageio.v3 as imageio
+import numpy as np
 import pytest
 
 import spreeze_zmq
+from spreeze_zmq.run.curves import read_curve
+from spreeze_zmq.run.history import find_runs, read_run
 from spreeze_zmq.topology.source import shipped_topologies
 from tests.system.conftest import LAUNCH
 
@@ -33,18 +41,80 @@ def test_the_version_is_the_packages(tmp_path):
     assert said(tmp_path, "--version").split() == [spreeze_zmq.__version__]
 
 
-@pytest.mark.timeout(180)
-def test_seeds_run_one_after_another_without_a_topology_file(tmp_path):
-    """Two runs with folders of their own below one, named after the environment; a line each at the end."""
+def test_a_launcher_needs_no_torch():
+    """It would cost every run 200 MB, and every mistake a second."""
+    program = "import sys, spreeze_zmq.commands.launch; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory):
+    """Two runs without a topology file; the folder that it was started in, and what was printed."""
+    folder = tmp_path_factory.mktemp("seeds")
     command = [*LAUNCH, "--env", "Pendulum-v1", "--seeds", "2", "--set", "run.seed=7", *QUICK]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr
-    [parent] = (tmp_path / "runs").iterdir()
+    return folder, done.stdout
+
+
+def spreeze(folder, *arguments):
+    """What a command prints."""
+    command = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", *map(str, arguments))
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.timeout(200)
+def test_seeds_run_one_after_another_without_a_topology_file(seeds):
+    """Two runs with folders of their own below one, named after the environment; a line each at the end."""
+    folder, said = seeds
+    [parent] = (folder / "runs").iterdir()
     assert parent.name.startswith("Pendulum-v1-")
     assert sorted(path.name for path in parent.iterdir()) == ["seed-7", "seed-8"]
-    for seed, line in zip((7, 8), done.stdout.splitlines()[-2:], strict=True):
-        folder = f"runs/{parent.name}/seed-{seed}"
-        assert re.fullmatch(rf"seed {seed}: .* env steps \(env_steps 1\d+ >= 1500\); {folder}", line), line
-    [plan, other] = [(parent / f"seed-{seed}" / "run.json").read_text() for seed in (7, 8)]
-    assert '"seed": 7' in plan
-    assert '"seed": 8' in other
+    for seed, line in zip((7, 8), said.splitlines()[-2:], strict=True):
+        run = f"runs/{parent.name}/seed-{seed}"
+        assert re.fullmatch(rf"seed {seed}: .* env steps \(env_steps 1\d+ >= 1500\); {run}", line), line
+        assert read_run(folder / run).plan["run"]["seed"] == seed
+
+
+def test_runs_are_listed_with_how_they_ended(seeds):
+    """A table for people, a list for programs, the same figures as in summary.json."""
+    folder, _ = seeds
+    heading, *lines = spreeze(folder, "runs").splitlines()
+    assert heading.startswith("run ")
+    assert [line.split()[1:5] for line in lines] == [["Pendulum-v1", "sac", seed, "ended"] for seed in "78"]
+    for row in json.loads(spreeze(folder, "runs", "--json")):
+        summary = read_run(folder / "runs" / row["run"]).summary
+        assert {name: summary[name] for name in ("best_return", "wall_s", "env_steps", "exit_reason")} == {
+            name: row[name] for name in ("best_return", "wall_s", "env_steps", "exit_reason")
+        }
+
+
+def test_seeds_are_compared_as_one_setting(seeds, tmp_path):
+    """One line for both; a CSV whose last point is the mean of both runs; a picture that can be decoded."""
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    folder, _ = seeds
+    table, picture = tmp_path / "curves.csv", tmp_path / "curves.png"
+    said = spreeze(folder, "compare", "runs", "--csv", table, "--png", picture).splitlines()
+    assert re.match(r"Pendulum-v1 sac +Pendulum-v1 +2 +-\d", said[1]), said
+    rows = [row for row in csv.DictReader(table.open()) if row["axis"] == "env_steps"]
+    curves = [read_curve(run.folder) for run in find_runs(folder / "runs")]
+    last = float(rows[-1]["x"])
+    assert last == min(curve.x["env_steps"][-1] for curve in curves)
+    expected = np.mean([curve.at("env_steps", np.array([last]))[0] for curve in curves])
+    assert float(rows[-1]["iqm_return"]) == pytest.approx(expected)
+    assert imageio.imread(picture).shape[1] == 1800
+
+
+def test_a_live_run_is_running_and_a_killed_one_crashed(launch):
+    """By the lock that its launcher holds, so also where nothing could be written any more."""
+    run = launch("--set", "run.stop.return=0")
+    run.until_training(1)
+    assert read_run(run.folder).state == "running"
+    run.launcher.kill()
+    run.launcher.wait()
+    deadline_s = time.monotonic() + 60
+    while (state := read_run(run.folder).state) == "running" and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert state == "crashed", read_run(run.folder).exit_reason

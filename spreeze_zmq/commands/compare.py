@@ -1,0 +1,193 @@
+"""``spreeze compare RUN...``: learning curves of runs, several seeds of one setting joined."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spreeze_zmq.commands import table
+from spreeze_zmq.commands.runs import duration
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
+from spreeze_zmq.run.history import PastRun, find_runs
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one setting, which differ in their seed alone."""
+
+    env: str
+    label: str
+    runs: Sequence[PastRun]
+    curves: Sequence[Curve]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="a run's folder, or a folder of runs, as of several seeds"
+    )
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw the curves")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the curves: a line a point and axis")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print a line for each setting, and write its curves where that is asked for."""
+    _check_installed("scipy", *(["matplotlib"] if arguments.png else []))
+    groups = grouped(_evaluated([run for place in arguments.runs for run in _runs(Path(place))]))
+    headings = ("setting", "env", "runs", "last return", "best return", "wall", "env steps")
+    table.show(headings, [_row(group) for group in groups])
+    print("returns: interquartile mean over runs, 95 % bootstrap interval")
+    for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
+        if path is not None:
+            try:
+                write(groups, path)
+            except OSError as error:
+                raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+            print(f"wrote {path}")
+    return 0
+
+
+def grouped(runs: Sequence[PastRun]) -> list[Group]:
+    """Evaluated runs by setting, in the order given; a label says what differs from others of its name."""
+    by_setting: dict[str, list[PastRun]] = {}
+    for run in {run.folder.resolve(): run for run in runs}.values():
+        by_setting.setdefault(json.dumps(setting_of(run), sort_keys=True), []).append(run)
+    settings = [json.loads(key) for key in by_setting]
+    labels = _labels([members[0] for members in by_setting.values()], settings)
+    return [
+        Group(members[0].plan["run"]["env"], label, members, [read_curve(run.folder) for run in members])
+        for label, members in zip(labels, by_setting.values(), strict=True)
+    ]
+
+
+def setting_of(run: PastRun) -> dict[str, Any]:
+    """The options that decide what is learned, flat: runs that share them are runs of one setting."""
+    plan, about = run.plan, run.plan["run"]
+    stated = plan.get("measured", {}).get("scaling", {}).get("options", {})
+    setting = {f"run.{name}": about.get(name) for name in ("env", "env_kwargs", "randomize")}
+    setting |= {f"algorithm.{name}": value for name, value in plan["algorithm"].items()}
+    setting |= {f"algorithm.{name}": option["stated"] for name, option in stated.items()}
+    if "batch_size" in plan.get("measured", {}):
+        setting["algorithm.batch_size"] = "auto"
+    setting |= {f"balance.{name}": value for name, value in plan["balance"].items()}
+    sampler = plan["components"].get(SAMPLER, {}).get("options", {})
+    return setting | {f"sampler.{name}": sampler.get(name) for name in ("envs", "rollout_steps")}
+
+
+def write_csv(groups: Sequence[Group], path: Path) -> None:
+    """A line for each point of each joint curve over each axis."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("env", "setting", "runs", "axis", "x", "iqm_return", "low", "high"))
+        for group in groups:
+            for axis in AXES:
+                if joint := join(group.curves, axis):
+                    about = (group.env, group.label, len(group.runs), axis)
+                    points = np.stack((joint.x, joint.iqm, joint.low, joint.high), 1)
+                    writer.writerows((*about, *point) for point in points.tolist())
+
+
+def draw(groups: Sequence[Group], path: Path) -> None:
+    """A row for each environment, a column for each axis: joint curves with their interval, runs thin."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+    envs = list(dict.fromkeys(group.env for group in groups))
+    figure = Figure(figsize=(15, 4.2 * len(envs)), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(len(envs), len(AXES), squeeze=False, sharey="row")
+    for env, row in zip(envs, panels, strict=True):
+        for axis, panel in zip(AXES, row, strict=True):
+            for number, group in enumerate(group for group in groups if group.env == env):
+                _draw_group(panel, group, axis, f"C{number}")
+            panel.set_xlabel(AXES[axis])
+            panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+            panel.grid(alpha=0.3)
+        row[0].set_ylabel("return of evaluations")
+        row[0].set_title(env, loc="left")
+        row[0].legend(loc="best", fontsize="small")
+    figure.savefig(path)
+
+
+def _draw_group(panel: Any, group: Group, axis: str, color: str) -> None:
+    label = group.label + (f" ({len(group.runs)} runs)" if len(group.runs) > 1 else "")
+    joint = join(group.curves, axis) if len(group.curves) > 1 else None
+    for number, curve in enumerate(group.curves):
+        style = {"alpha": 0.3, "linewidth": 0.8} if joint else {"label": label if number == 0 else None}
+        panel.plot(curve.x[axis], curve.mean_return, color=color, drawstyle="steps-post", **style)
+    if joint:
+        panel.plot(joint.x, joint.iqm, color=color, label=label)
+        panel.fill_between(joint.x, joint.low, joint.high, color=color, alpha=0.2, linewidth=0)
+
+
+def _row(group: Group) -> list[str]:
+    last = np.array([[curve.mean_return[-1]] for curve in group.curves])
+    best = np.array([[curve.mean_return.max()] for curve in group.curves])
+    wall = np.mean([curve.x["wall_s"][-1] for curve in group.curves])
+    steps = np.mean([curve.x["env_steps"][-1] for curve in group.curves])
+    count = str(len(group.runs))
+    return [group.label, group.env, count, _shown(last), _shown(best), duration(float(wall)), f"{steps:,.0f}"]
+
+
+def _shown(scores: Any) -> str:
+    middle = f"{iqm(scores).item():.1f}"
+    if len(scores) == 1:
+        return middle
+    low, high = interval(scores)
+    return f"{middle} [{low.item():.1f}, {high.item():.1f}]"
+
+
+def _labels(runs: Sequence[PastRun], settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The name and algorithm of each setting, and what else it has of its own among those of the same two."""
+    names = [f"{run.plan['name']} {run.plan['run']['algorithm']}" for run in runs]
+    for name, setting in zip(names, settings, strict=True):
+        others = [other for peer, other in zip(names, settings, strict=True) if peer == name]
+        differing = [key for key in setting if any(other.get(key) != setting[key] for other in others)]
+        shown = ", ".join(f"{key.removeprefix('algorithm.')}={setting[key]}" for key in differing[:4])
+        yield f"{name} {shown}".strip()
+
+
+def _runs(place: Path) -> list[PastRun]:
+    found = find_runs(place)
+    if not found:
+        raise InputError(f"{place}: no run's folder: there is no run.json in it")
+    return found
+
+
+def _evaluated(runs: Sequence[PastRun]) -> list[PastRun]:
+    """The runs that have a curve; says which have none.
+
+    Raises:
+        InputError: not one has.
+    """
+    kept = []
+    for run in runs:
+        try:
+            read_curve(run.folder)
+            kept.append(run)
+        except InputError as error:
+            if len(runs) == 1:
+                raise
+            print(f"left out: {error}", file=sys.stderr)
+    if not kept:
+        raise InputError("none of these runs has an evaluation: there is nothing to compare")
+    return kept
+
+
+def _check_installed(*names: str) -> None:
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        needed = " and ".join(missing)
+        raise InputError(f"this needs {needed}, which is not installed: pip install 'spreeze_zmq[compare]'")

@@ -1,0 +1,112 @@
+"""Learning curves of runs: read from their journals, and of several seeds the interquartile mean.
+
+The rule is rliable's (Agarwal et al. 2021, arXiv 2108.13264): the mean of the middle half of the runs, with
+the percentile interval of a stratified bootstrap, in which each setting is a stratum of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.metrics import read_journal
+from spreeze_zmq.run.folder import RunFolder
+
+Array = NDArray[np.float64]
+
+#: What a curve may be drawn over -> its label.
+AXES = {
+    "wall_s": "wall time (s)",
+    "env_steps": "env steps",
+    "trained_transitions": "trained transitions",
+}
+#: As rliable has it.
+NUM_RESAMPLES = 2_000
+CONFIDENCE = 0.95
+#: Points of a joint curve.
+NUM_POINTS = 200
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The evaluations of one run, in their order.
+
+    Attributes:
+        x: by axis (of ``AXES``) ``[K]``, never falling: when each was done, and what its policy had taken.
+        mean_return: ``[K]``.
+    """
+
+    x: dict[str, Array]
+    mean_return: Array
+
+    def at(self, axis: str, points: Array) -> Array:
+        """The return of the last evaluation at or before each point ``[P]``; NaN before the first."""
+        last = np.searchsorted(self.x[axis], points, side="right") - 1
+        return np.where(last < 0, np.nan, self.mean_return[np.maximum(last, 0)])
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Several curves as one, where all of them are: ``x``, ``iqm``, ``low`` and ``high``, each ``[P]``."""
+
+    x: Array
+    iqm: Array
+    low: Array
+    high: Array
+
+
+def read_curve(folder: Path) -> Curve:
+    """The evaluations of a run.
+
+    Raises:
+        InputError: it has none.
+    """
+    evaluations, counts = [], [(0.0, 0.0)]
+    path = RunFolder(folder).metrics
+    for line in read_journal(path) if path.exists() else ():
+        if line.get("kind") == "evaluation":
+            evaluations.append((line["t_s"], line["env_steps"], line["mean_return"]))
+        elif line.get("kind") == "status":
+            counts.append((line["env_steps"], line["trained_transitions"]))
+    if not evaluations:
+        raise InputError(f"{folder}: nothing was evaluated in this run, so it has no curve")
+    wall, steps, returns = np.array(evaluations, np.float64).T
+    sampled, trained = np.array(counts, np.float64).T
+    steps = np.maximum.accumulate(steps)
+    x = {"wall_s": wall, "env_steps": steps, "trained_transitions": np.interp(steps, sampled, trained)}
+    return Curve(x, returns)
+
+
+def join(curves: Sequence[Curve], axis: str, seed: int = 0) -> Joint | None:
+    """The interquartile mean of curves with its bootstrap interval, from where the last one begins to where
+    the first one ends; None where there is no such stretch.
+    """
+    begin = max(curve.x[axis][0] for curve in curves)
+    end = min(curve.x[axis][-1] for curve in curves)
+    if begin > end:
+        return None
+    points = np.unique(np.linspace(begin, end, NUM_POINTS))
+    scores = np.array([curve.at(axis, points) for curve in curves])
+    return Joint(points, iqm(scores), *interval(scores, seed))
+
+
+def iqm(scores: Array, axis: int = 0) -> Array:
+    """The mean of the middle half, without the lowest and the highest quarter of the runs along ``axis``."""
+    from scipy.stats import trim_mean
+
+    trimmed: Array = np.asarray(trim_mean(scores, proportiontocut=0.25, axis=axis))
+    return trimmed
+
+
+def interval(scores: Array, seed: int = 0) -> tuple[Array, Array]:
+    """The percentile interval of ``iqm`` of runs ``[R, P]``, low and high ``[P]``; whole runs are drawn."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(0, len(scores), (NUM_RESAMPLES, len(scores)))
+    resampled = iqm(scores[drawn], axis=1)
+    low, high = np.percentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)], axis=0)
+    return low, high

@@ -1,0 +1,60 @@
+"""Joint learning curves: the interquartile mean and its bootstrap interval, against their definitions."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.run.curves import Curve, interval, iqm, join
+
+
+def curve(steps, returns):
+    """A run whose three axes are the same."""
+    x = np.asarray(steps, float)
+    return Curve({"wall_s": x, "env_steps": x, "trained_transitions": x}, np.asarray(returns, float))
+
+
+@pytest.mark.parametrize("num_runs", range(1, 11))
+def test_the_interquartile_mean_leaves_out_the_outer_quarters(num_runs):
+    """Of sorted scores, the whole number of runs in a quarter at each end (arXiv 2108.13264, section 4.3)."""
+    scores = np.random.default_rng(num_runs).normal(size=(num_runs, 3))
+    cut = num_runs // 4
+    expected = np.sort(scores, axis=0)[cut : num_runs - cut].mean(0)
+    np.testing.assert_allclose(iqm(scores), expected)
+
+
+def test_one_wild_run_of_four_does_not_move_it():
+    """What the mean is said to do."""
+    scores = np.array([[1.0], [2.0], [3.0], [1e9]])
+    assert iqm(scores).item() == 2.5
+
+
+def test_the_interval_is_that_of_all_possible_resamples():
+    """Of four runs 256 resamples are equally likely: their percentiles, as near as 2,000 drawn ones come."""
+    scores = np.array([1.0, 2.0, 4.0, 8.0])
+    every = [iqm(scores[list(runs)]).item() for runs in itertools.product(range(4), repeat=4)]
+    low, high = interval(scores[:, None], seed=3)
+    near = [np.percentile(every, [1.5, 3.5]), np.percentile(every, [96.5, 98.5])]
+    assert near[0][0] <= low.item() <= near[0][1]
+    assert near[1][0] <= high.item() <= near[1][1]
+
+
+def test_whole_runs_are_drawn_not_single_points():
+    """Two runs that cross: the points of a resample belong together, so some resample is one run alone."""
+    scores = np.array([[0.0, 1.0], [1.0, 0.0]])
+    low, high = interval(scores)
+    np.testing.assert_array_equal((low, high), ([0, 0], [1, 1]))
+
+
+def test_a_run_keeps_its_last_evaluation_until_the_next():
+    """And has none before the first."""
+    values = curve([10, 20], [1.0, 5.0]).at("env_steps", np.array([5.0, 10.0, 19.9, 20.0, 99.0]))
+    np.testing.assert_array_equal(values, [np.nan, 1, 1, 5, 5])
+
+
+def test_curves_are_joined_where_all_of_them_are():
+    """From the last beginning to the first end; no number stands for a run that had ended."""
+    joint = join([curve([0, 10, 40], [0, 10, 40]), curve([5, 10, 30], [2, 20, 60])], "env_steps")
+    assert (joint.x[0], joint.x[-1]) == (5, 30)
+    assert (joint.iqm[0], joint.iqm[-1]) == (1, 35)
+    assert join([curve([0, 1], [0, 1]), curve([5, 6], [0, 1])], "env_steps") is None
