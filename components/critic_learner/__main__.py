@@ -13,11 +13,9 @@ from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.learner import (
     CollectionLimits,
     Intake,
-    KnownPolicies,
     Learner,
     LiveBatch,
     Outbox,
-    OwnPolicies,
     PolicyOutlet,
     RoundLearner,
     Staleness,
@@ -38,16 +36,15 @@ class CriticLearner(Learner):
         self.balance = self.plan.balance
         self.limits = CollectionLimits(self.plan)
         self.own_policy: PolicyOutlet | None = None
-        self.actors_policies: Weights | None = None
+        self.policies: Weights | None = None  # of the actor-learner
+        self.first_policy = 0
         if publisher_of_policy(self.plan.learning.learners) == component.role:
             self.own_policy = PolicyOutlet(component, self.half, self.cadence, self.device)
             self.outbox = self.own_policy.outbox
-            self.policies: KnownPolicies = OwnPolicies(self.own_policy.versions)
         else:
-            in_order = self.balance.in_order
-            self.policies = self.actors_policies = Weights(component.open(POLICY), in_turn=in_order)
+            self.policies = Weights(component.open(POLICY), in_turn=self.balance.in_order)
             self.outbox = Outbox(component.open(CRITIC), self.cadence, self.device)
-        self.staleness = Staleness(self.balance.max_policy_lag, self.policies, self.cadence)
+        self.staleness = Staleness(self.balance.max_policy_lag, self.newest_policy)
         self.intake = Intake(component, self.options.frame_stack, self.staleness.too_stale)
         seed = self.plan.run.seed
         self.replay = transition_replay(component.environment, self.options, self.device, seed)
@@ -62,18 +59,28 @@ class CriticLearner(Learner):
     # --- what it may do
 
     @property
-    def policies_needed(self) -> int:
-        """Policy versions that must have been taken before the next update. In turn: all but the one that the
-        actor-learner trains at the same time.
+    def lacks_policy(self) -> bool:
+        """Whether an update has to wait for a policy of the actor-learner: for the first one or, in turn, for
+        all but the one that is trained at the same time.
         """
-        return max(1, self.cadence.published) if self.policies.in_turn else 1
+        if self.policies is None:
+            return False
+        return self.policies.num_taken < (max(1, self.cadence.published) if self.policies.in_turn else 1)
+
+    def newest_policy(self) -> int | None:
+        """The version of the newest policy; None before the first. In turn it is the one that the
+        actor-learner makes from the critics published last, even before it has been taken.
+        """
+        if self.own_policy is not None:
+            return self.own_policy.versions.newest
+        if self.policies is None or self.policies.num_taken == 0:
+            return None
+        return self.first_policy + self.cadence.published if self.policies.in_turn else self.policies.version
 
     @property
     def may_update(self) -> bool:
         """Whether a policy has come and the ratio allows another batch."""
-        if self.policies.num_taken < self.policies_needed or self.stopping:
-            return False
-        return self.gate.may_update
+        return self.gate.may_update and not self.lacks_policy and not self.stopping
 
     @property
     def may_pull(self) -> bool:
@@ -81,7 +88,7 @@ class CriticLearner(Learner):
         stopped samplers are to be drained.
         """
         wanted = self.gate.may_pull and self.env_steps < self.enough
-        return (wanted and self.policies.num_taken > 0) or self.stopping
+        return (wanted and self.newest_policy() is not None) or self.stopping
 
     @property
     def settled(self) -> bool:
@@ -96,7 +103,7 @@ class CriticLearner(Learner):
         """
         if self.batch.adopt(self.batch.wanted):
             self.gate.batch_size = self.batch.size
-        policies, lacks_policy = self.actors_policies, self.policies.num_taken < self.policies_needed
+        policies, lacks_policy = self.policies, self.lacks_policy
         sources: list[Any] = [self.intake.puller] if self.may_pull else []
         if policies is not None and (not policies.in_turn or lacks_policy):
             sources.append(policies.subscriber)
@@ -104,15 +111,15 @@ class CriticLearner(Learner):
 
     def take_weights(self) -> None:
         """Load the newest policy, or the next one in turn, for the target actions and their entropy."""
-        policies = self.actors_policies
-        if policies is None or (policies.in_turn and policies.num_taken >= self.policies_needed):
+        policies = self.policies
+        if policies is None or (policies.in_turn and not self.lacks_policy):
             return
         if (message := policies.take()) is None:
             return
         extras = message.fields["extras"]
         self.half.load_policy(message.arrays, extras)
         if policies.num_taken == 1:
-            self.staleness.begin()
+            self.first_policy = policies.version
             # After a restart from an older checkpoint the actor-learner knows better how many were received.
             self.receive(max(0, int(extras.get("env_steps", 0)) - self.env_steps))
 
@@ -199,7 +206,8 @@ class CriticLearner(Learner):
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
         counters = {"version": self.version, "env_steps": self.env_steps, "trained": self.trained}
-        counters["policy_version"] = self.policies.version
+        if self.own_policy is not None:
+            counters["policy_version"] = self.own_policy.versions.newest
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:

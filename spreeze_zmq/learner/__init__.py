@@ -1,10 +1,10 @@
 """What the learner processes share: receiving rollouts, publishing, checkpoints, and the loop."""
 
 from spreeze_zmq.learner.intake import Intake
-from spreeze_zmq.learner.lag import CollectionLimits, KnownPolicies, Staleness
+from spreeze_zmq.learner.lag import CollectionLimits, Staleness
 from spreeze_zmq.learner.learner import Learner, learn
 from spreeze_zmq.learner.live_batch import LiveBatch
-from spreeze_zmq.learner.policy_outlet import OwnPolicies, PolicyOutlet
+from spreeze_zmq.learner.policy_outlet import PolicyOutlet
 from spreeze_zmq.learner.publication import Cadence, Outbox, Record
 from spreeze_zmq.learner.rounds import RoundLearner
 from spreeze_zmq.learner.setup import algorithm_of, prepare_device
@@ -13,11 +13,9 @@ __all__ = [
     "Cadence",
     "CollectionLimits",
     "Intake",
-    "KnownPolicies",
     "Learner",
     "LiveBatch",
     "Outbox",
-    "OwnPolicies",
     "PolicyOutlet",
     "Record",
     "RoundLearner",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from spreeze_zmq.balance import LagHistogram
-from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -58,57 +56,33 @@ class Versions:
         os.pwrite(self._descriptor, self.newest.to_bytes(8, "little"), 0)
 
 
-class KnownPolicies(Protocol):
-    """The published policies that a learner knows; :class:`spreeze_zmq.component.Weights` fits."""
-
-    in_turn: bool
-    num_taken: int
-
-    @property
-    def version(self) -> int:
-        """Version of the newest one taken."""
-
-
 class Staleness:
-    """Measures the lag of rollouts behind the newest policy that this learner knows.
+    """Measures the lag of received rollouts behind the newest policy.
 
     Args:
         bound: largest lag in versions; None for no bound.
-        policies: those taken from the policy channel.
-        cadence: of the critics; in turn, each of its publications leads to one policy version.
+        newest: the version of the newest policy; None while none is known.
+
+    Attributes:
+        received: transitions received, by their lag.
     """
 
-    def __init__(self, bound: int | None, policies: KnownPolicies, cadence: Cadence) -> None:
-        self.bound = bound
+    def __init__(self, bound: int | None, newest: Callable[[], int | None]) -> None:
         self.received = LagHistogram()
-        self._policies, self._cadence = policies, cadence
-        self._first = 0
-
-    def begin(self) -> None:
-        """Note the version of the first policy, which has just been taken."""
-        self._first = self._policies.version
-
-    def lag(self, rollout: Rollout) -> int:
-        """Versions that a rollout's policy is behind the newest one. In turn, the newest is the one that the
-        actor-learner makes from the critics published last, even before it has been taken.
-        """
-        newest = self._policies.version
-        if self._policies.in_turn:
-            newest = self._first + self._cadence.published
-        return newest - rollout.policy_version
+        self._bound, self._newest = bound, newest
 
     def too_stale(self, rollout: Rollout) -> str:
         """Why a rollout is dropped when it is received; empty if it is fresh enough."""
-        if self.bound is None:
+        if self._bound is None:
             return ""
-        if self._policies.num_taken == 0:
+        if (newest := self._newest()) is None:
             return "the newest policy is not known yet"
-        lag = self.lag(rollout)
-        return f"{lag} versions behind, max_policy_lag is {self.bound}" if lag > self.bound else ""
+        lag = newest - rollout.policy_version
+        return f"{lag} versions behind, max_policy_lag is {self._bound}" if lag > self._bound else ""
 
     def add(self, rollout: Rollout) -> None:
         """Count the transitions of a received rollout by their lag."""
-        self.received.add(self.lag(rollout), rollout.num_transitions)
+        self.received.add((self._newest() or 0) - rollout.policy_version, rollout.num_transitions)
 
 
 class CollectionLimits:

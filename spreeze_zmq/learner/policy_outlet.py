@@ -71,22 +71,3 @@ class PolicyOutlet:
 
         self.outbox.put(self.half.weights, message, wait=wait)
         self.published = True
-
-
-class OwnPolicies:
-    """Takes the place of the policy channel in the learner that publishes the policy.
-
-    Args:
-        versions: of the published policies.
-    """
-
-    in_turn = False
-    num_taken = 1
-
-    def __init__(self, versions: Versions) -> None:
-        self._versions = versions
-
-    @property
-    def version(self) -> int:
-        """Version of the newest policy."""
-        return self._versions.newest

@@ -14,7 +14,6 @@ from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.topology.resolve import device_of
 
 log = logging.getLogger("spreeze")
 
@@ -32,7 +31,7 @@ def prepare_device(component: Component) -> str:
     torch.set_num_threads(threads)
     # Moments of weights whose gradient stays 0 decay into denormals, which make Adam eight times slower.
     torch.set_flush_denormal(True)
-    device = device_of(component.options["device"], component.index)
+    device: str = component.options["device"]
     log.info("device %s, %d threads", device, threads)
     if device.startswith("cuda"):
         torch.cuda.set_device(device)

@@ -49,12 +49,6 @@ def resolve_device(role: str, written: str, num_devices: int) -> str:
     return f"cuda:{1 if role == ACTOR_LEARNER and num_devices > 1 else 0}"
 
 
-def device_of(device: str, index: int) -> str:
-    """The device of process ``index`` of a role: process 0 has ``device``, each further one the next GPU."""
-    kind, _, first = device.partition(":")
-    return f"{kind}:{int(first or 0) + index}" if kind == "cuda" else device
-
-
 def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
     """Why this machine cannot use a device; empty where it can."""
     if not written.startswith("cuda"):
