@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from spreeze_zmq.channels import SocketFolder
@@ -13,62 +12,33 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy.file import POLICY_FILE
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The paths of one run's files."""
+    """The paths of one run's files.
 
-    path: Path
+    Attributes:
+        run_file: the resolved plan, which every component is started with.
+        summary: the figures of the run, rewritten while it lives.
+        metrics: the journal: one JSON object per line.
+        broker_state: the state from which a restarted broker resumes.
+        logs: one log per process.
+        checkpoints: one folder per checkpoint.
+        learning: for each learner that publishes by count: its losses at each publication, without times.
+        best_policy: the best evaluated policy, with everything needed to act.
+        page_address: the address of the live run's page; whoever can read it can look.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_file, self.summary = path / "run.json", path / "summary.json"
+        self.metrics, self.broker_state = path / "metrics.jsonl", path / "broker.json"
+        self.logs, self.checkpoints, self.learning = path / "logs", path / "checkpoints", path / "learning"
+        self.best_policy, self.page_address = path / POLICY_FILE, path / "page.url"
 
     @property
     def shown(self) -> str:
         """The path as a person types it: from the current directory where it is in there."""
         here = Path.cwd()
         return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
-
-    @property
-    def run_file(self) -> Path:
-        """The resolved plan, which every component is started with."""
-        return self.path / "run.json"
-
-    @property
-    def summary(self) -> Path:
-        """The figures of the run, rewritten while it lives."""
-        return self.path / "summary.json"
-
-    @property
-    def metrics(self) -> Path:
-        """The journal: one JSON object per line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def broker_state(self) -> Path:
-        """The state from which a restarted broker resumes."""
-        return self.path / "broker.json"
-
-    @property
-    def logs(self) -> Path:
-        """One log per process."""
-        return self.path / "logs"
-
-    @property
-    def checkpoints(self) -> Path:
-        """One folder per checkpoint."""
-        return self.path / "checkpoints"
-
-    @property
-    def learning(self) -> Path:
-        """For each learner that publishes by count: its losses at each publication, without times."""
-        return self.path / "learning"
-
-    @property
-    def best_policy(self) -> Path:
-        """The best evaluated policy, with everything needed to act."""
-        return self.path / POLICY_FILE
-
-    @property
-    def page_address(self) -> Path:
-        """The address of the live run's page; whoever can read it can look."""
-        return self.path / "page.url"
 
     @classmethod
     def create(cls, name: str, chosen: str | None = None) -> RunFolder:
