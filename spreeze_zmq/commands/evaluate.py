@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spreeze_zmq import envs
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.run.evaluation import play
 from spreeze_zmq.run.saved import SavedPolicy
 
 
@@ -34,16 +32,12 @@ def main(arguments: argparse.Namespace) -> int:
     saved = SavedPolicy.load(arguments.run, arguments.trust)
     if arguments.episodes is not None and arguments.episodes < 1:
         raise InputError(f"--episodes {arguments.episodes}: at least 1 is expected")
-    num_episodes = arguments.episodes or saved.num_episodes
-    seed = saved.seed if arguments.seed is None else arguments.seed
-    spec = saved.environment
-    score = play(envs.make(spec.id, num_episodes, **spec.kwargs), saved.policy, seed)
-    assert score is not None
+    score = saved.play(arguments.episodes, arguments.seed)
     for number, (value, length) in enumerate(zip(score.returns, score.lengths, strict=True)):
         print(f"episode {number}: return {value:.2f}, {length} steps")
     print(
-        f"{spec.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} "
-        f"over {num_episodes} episodes"
+        f"{saved.environment.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} "
+        f"over {len(score.returns)} episodes"
     )
     print(f"when it was saved: {saved.mean_return:.2f} (policy version {saved.policy.version})")
     return 0

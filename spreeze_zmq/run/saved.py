@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from spreeze_zmq import envs
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.policy import Policy, register_class_loader
+from spreeze_zmq.run.evaluation import Score, play
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.topology import make_importable
 
@@ -62,6 +65,25 @@ class SavedPolicy:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
             ) from error
+
+    def play(self, num_episodes: int | None = None, seed: int | None = None) -> Score:
+        """Play whole episodes at once.
+
+        Args:
+            num_episodes: how many; by default as many as when it was scored.
+            seed: episode ``i`` begins with ``seed + i``; by default those that it was scored on.
+
+        Raises:
+            InputError: less than one is asked for.
+        """
+        num = self.num_episodes if num_episodes is None else num_episodes
+        if num < 1:
+            raise InputError(f"episodes is {num}, at least 1 is expected")
+        spec = self.environment
+        with closing(envs.make(spec.id, num, **spec.kwargs)) as batch:
+            score = play(batch, self.policy, self.seed if seed is None else seed)
+        assert score is not None
+        return score
 
 
 def _make_topology_importable(run_file: Path) -> None:

@@ -9,10 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import envs
-from spreeze_zmq.errors import InputError
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.evaluation import Score, play
+from spreeze_zmq.run.evaluation import Score
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.saved import SavedPolicy
 
@@ -57,16 +55,7 @@ class Run:
         Raises:
             InputError: there is no policy, or less than one episode is asked for.
         """
-        saved = self._saved
-        num = saved.num_episodes if episodes is None else episodes
-        if num < 1:
-            raise InputError(f"evaluate: episodes is at least 1, got {num}")
-        spec = saved.environment
-        score = play(
-            envs.make(spec.id, num, **spec.kwargs), saved.policy, saved.seed if seed is None else seed
-        )
-        assert score is not None
-        return score
+        return self._saved.play(episodes, seed)
 
     @cached_property
     def _saved(self) -> SavedPolicy:
