@@ -23,7 +23,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODULE",
-        help="load a policy that names a class of this module, which runs its code",
+        help="let a policy file name a class or an environment of this module, which runs its code",
     )
 
 

@@ -43,28 +43,37 @@ class SavedPolicy:
     def load(cls, run: Path | str, trust: Collection[str] = ()) -> SavedPolicy:
         """The best policy of a run's folder, or the policy in a file.
 
-        Its topology's folder becomes importable, since the environment may be a module there.
+        Where the environment or the algorithm is a module of the user's, the folder of the run's topology
+        becomes importable. A file alone may be anybody's: it is taken at its word only as to what ships.
 
         Args:
             run: a run's folder, or a file.
-            trust: modules whose classes may be loaded, which runs their code.
+            trust: modules whose code a file may run: of its environment, or its class.
 
         Raises:
-            InputError: there is none, it cannot be loaded, or it was not saved by a run.
+            InputError: there is none, it cannot be loaded, it was not saved by a run, or it names a module
+                that is not trusted.
         """
         path = policy_file(Path(run))
-        _make_topology_importable(RunFolder(path.parent).run_file)
+        own_environment = _environment_of_run(path)
         register_class_loader(loader_of_modules(trust))
         policy = Policy.load(path, trust=trust)
         about = policy.metadata
         try:
             environment = EnvironmentSpec.from_dict(json.loads(about["environment"]))
             mean_return, num_episodes = float(about["mean_return"]), int(about["num_episodes"])
-            return cls(path, policy, environment, mean_return, num_episodes, int(about["evaluation_seed"]))
+            seed = int(about["evaluation_seed"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
             ) from error
+        module, colon, _ = environment.id.rpartition(":")
+        if colon and environment.id != own_environment and module not in trust:
+            raise InputError(
+                f"{path} names an environment of the module {module!r}, whose code would run: give --trust "
+                f"{module} if you know where the file comes from"
+            )
+        return cls(path, policy, environment, mean_return, num_episodes, seed)
 
     def play(self, num_episodes: int | None = None, seed: int | None = None) -> Score:
         """Play whole episodes at once.
@@ -86,10 +95,16 @@ class SavedPolicy:
         return score
 
 
-def _make_topology_importable(run_file: Path) -> None:
-    """Of the run's plan nothing else is needed, so that one of an older version will do."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        make_importable(Path(json.loads(run_file.read_text())["topology_file"]).parent)
+def _environment_of_run(path: Path) -> str | None:
+    """The environment of the run that a policy lies in, whose topology's folder becomes importable; None
+    outside a run's folder. Nothing else of the plan is needed, so that one of an older version will do.
+    """
+    for folder in (path.absolute().parent, path.absolute().parent.parent):  # RUN/*, RUN/videos/*
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            plan = json.loads(RunFolder(folder).run_file.read_text())
+            make_importable(Path(plan["topology_file"]).parent)
+            return str(plan["run"]["env"])
+    return None
 
 
 def policy_file(path: Path) -> Path:

@@ -1,0 +1,52 @@
+"""What a run has saved, and what a file of somebody else's may not do."""
+
+import json
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.run.saved import SavedPolicy
+
+
+def save(path, env_id, **kwargs):
+    """An untrained policy for Pendulum, said to be for another environment."""
+    spec = envs.probe("Pendulum-v1", {})
+    kind = algorithms.get("sac")
+    half = algorithms.make("policy", kind, kind.Options(hidden_sizes=(8,)), spec, "cpu", 1)
+    fields = {"version": 1, "description": half.description(), "extras": half.extras()}
+    about = {"environment": json.dumps({**spec.to_dict(), "id": env_id, "kwargs": kwargs})}
+    about |= {"mean_return": "-1", "num_episodes": "2", "evaluation_seed": "3"}
+    Policy.from_message(fields, half.policy_arrays()).save(path, about)
+
+
+def test_a_file_plays_where_it_was_scored(tmp_path):
+    """From the file alone, as often as is asked for."""
+    save(tmp_path / "mine.safetensors", "Pendulum-v1", max_episode_steps=5)
+    saved = SavedPolicy.load(tmp_path / "mine.safetensors")
+    assert saved.play().lengths.tolist() == [5, 5]
+    np.testing.assert_allclose(saved.play(1, seed=4).returns, saved.play(2, seed=3).returns[1:], rtol=1e-5)
+    with pytest.raises(InputError, match="episodes is 0, at least 1 is expected"):
+        saved.play(0)
+
+
+def test_the_environment_of_a_strange_file_is_not_run(tmp_path):
+    """Neither imported nor called, unless its module is trusted or the run beside it has the same."""
+    proof = tmp_path / "proof"
+    save(tmp_path / "theirs.safetensors", "os:system", command=f"touch {proof}")
+    with pytest.raises(InputError, match="environment of the module 'os', whose code would run"):
+        SavedPolicy.load(tmp_path / "theirs.safetensors")
+    assert not proof.exists()
+    own = tmp_path / "own" / "run"
+    own.mkdir(parents=True)
+    (tmp_path / "own" / "saved_module.py").write_text(
+        "import gymnasium\n\ndef make():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=4)\n"
+    )
+    save(own / "policy.safetensors", "saved_module:make")
+    with pytest.raises(InputError, match="--trust saved_module"):
+        SavedPolicy.load(own)
+    plan = {"topology_file": str(tmp_path / "own" / "mine.toml"), "run": {"env": "saved_module:make"}}
+    (own / "run.json").write_text(json.dumps(plan))
+    assert SavedPolicy.load(own).play(1).lengths.tolist() == [4]
