@@ -22,6 +22,8 @@ LABEL = 16
 #: The widest that lines of figures and the curve get; the eye loses its line beyond.
 WIDEST = 120
 LOWEST_CURVE, HIGHEST_CURVE = 5, 16
+#: Empty lines that are kept beside a high curve.
+GAPS = 4
 #: A learner that lacks samples for this share of its time is highlighted.
 NOTICEABLE = 0.5
 #: The state of the last frame, which leaves out what is over.
@@ -73,7 +75,8 @@ def frame(scene: Scene, width: int, height: int) -> Text:
     ]
     room = height - _choose(sections, height)
     if scene.status and room >= LOWEST_CURVE:
-        curve_section.lines = _curve(scene.returns, width, min(room, HIGHEST_CURVE))
+        gaps = GAPS if room >= LOWEST_CURVE + 2 * GAPS else 0
+        curve_section.lines = _curve(scene.returns, width, min(room - gaps, HIGHEST_CURVE))
         room -= len(curve_section.lines)
     return _text(sections, width, room)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
+import signal
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 from rich.text import Text
 
@@ -23,6 +26,8 @@ from spreeze_zmq.status.stages import RUNNING
 PLAIN_INTERVAL_S, LONGEST_PLAIN_INTERVAL_S, PLAIN_SHARE = 5.0, 60.0, 0.05
 #: A wait that lasts longer than this gets a plain line.
 PATIENCE_S = 5.0
+#: A write that takes longer is given up: a stalled connection must not hold up the run.
+STALLED_S = 2.0
 #: How often a terminal is redrawn without news: its size may have changed, seconds pass.
 REDRAW_S = 1.0
 #: The least height of the last frame, and the lines that are left below it.
@@ -76,7 +81,8 @@ class StatusView(View):
             and self._console.encoding.startswith("utf")
         )
         self._live: Live | None = None
-        self._drawn_s, self._size = -math.inf, self._console.size
+        self._drawn_s = -math.inf
+        self._size: ConsoleDimensions | None = None
 
     # --- what is told
 
@@ -114,6 +120,8 @@ class StatusView(View):
 
     def close(self) -> None:
         """Leave the last figures where they are and restore the terminal."""
+        if not self._gone and not _takes_more(self._console.file):
+            self._leave()
         if self._live is not None:
             self._scene.status = {**self._scene.status, "state": ENDED} if self._scene.status else {}
             self._attempt(self._draw)
@@ -188,14 +196,22 @@ class StatusView(View):
             )
 
     def _attempt(self, show: Callable[[], Any]) -> None:
-        """Show something; a reader or a terminal that has gone ends the view, and only the view."""
-        if self._gone:
+        """Show something, if the reader takes it now; a reader that has gone ends the view, not the run."""
+        if self._gone or not _takes_more(self._console.file):
             return
         try:
-            show()
+            with _at_most(STALLED_S):
+                show()
+        except TimeoutError:
+            self._size = None  # half a frame may stand there
         except OSError:
-            self._gone, self._console.quiet = True, True
-            discard(self._console.file)
+            self._leave()
+
+    def _leave(self) -> None:
+        self._gone, self._console.quiet = True, True
+        discard(self._console.file)
+        if self._live is not None:
+            self._live.stop()  # gives standard error back
 
 
 class _Console(Console):
@@ -209,6 +225,33 @@ def _console() -> Console:
     with contextlib.suppress(AttributeError):  # a note may hold a character that the terminal lacks
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     return _Console(highlight=False)
+
+
+def _takes_more(stream: IO[str]) -> bool:
+    """Whether a write would begin at once: not after Ctrl-S, nor into the full pipe of a paused pager."""
+    try:
+        return bool(select.select([], [stream], [], 0)[1])
+    except (OSError, ValueError):  # no file of the system's, or one that has gone
+        return True
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """End a write that takes longer with a TimeoutError, as into the terminal of a sleeping laptop."""
+
+    def end(*_: object) -> None:
+        raise TimeoutError
+
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def discard(stream: IO[str]) -> None:

@@ -1,9 +1,13 @@
 """What a person sees: a frame that fits any terminal, greppable lines elsewhere, cheap to draw."""
 
+import fcntl
 import io
 import os
+import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import numpy as np
@@ -405,6 +409,55 @@ def test_a_reader_that_has_gone_ends_the_view_and_nothing_else():
         done.stdout.close()
         assert done.stderr.read() == "alive\n"
         assert done.wait(60) == 0
+
+
+def test_a_terminal_that_nobody_reads_does_not_hold_up_the_run_and_is_drawn_again_later():
+    """A stalled connection: a thousand frames are more than its buffer takes."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    code = "import sys; from spreeze_zmq.status import StatusView\n"
+    code += "from tests.unit.status.recorded import large\n"
+    code += "view, status = StatusView(), large()\nfor _ in range(1000): view.update(status)\n"
+    code += "sys.__stderr__.write('alive\\n'); sys.stdin.readline(); view.update(status); view.close()"
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=slave, env={**os.environ, "TERM": "xterm-256color"}, **pipes
+    ) as done:
+        os.close(slave)
+        assert done.stderr.readline() == "alive\n"
+        read = [os.read(master, 65_536)]
+        while select.select([master], [], [], 1.0)[0]:
+            read.append(os.read(master, 65_536))
+        done.stdin.write("\n")
+        done.stdin.flush()
+        last = b""
+        while b"ended" not in last:
+            last += os.read(master, 65_536)
+        assert done.wait(60) == 0
+    os.close(master)
+    assert len(b"".join(read)) < 200_000
+    assert last.count(b"\x1b[2J") == 2  # on an empty screen
+    assert b"5792.8" in last
+
+
+def test_a_terminal_that_is_stopped_goes_on_later():
+    """Ctrl-S and Ctrl-Q: what comes in between is left out."""
+    master, slave = os.openpty()
+    console = Console(file=os.fdopen(slave, "w"), width=80, height=24, force_terminal=True)
+    view = StatusView(console)
+    view.note("before")
+    termios.tcflow(slave, termios.TCOOFF)
+    began_s = time.monotonic()
+    for _ in range(50):
+        view.note("between")
+    assert time.monotonic() - began_s < 1.0
+    termios.tcflow(slave, termios.TCOON)
+    view.note("after")
+    read = b""
+    while b"after" not in read:
+        read += os.read(master, 65_536)
+    assert read.split() == [b"before", b"after"]
+    os.close(master)
 
 
 # --- the end --------------------------------------------------------------------------------------
