@@ -1,7 +1,7 @@
-"""The process that forks the workers: imports what they need once, and reports when one has ended.
+"""The process that forks the workers: it imports what they need once, and reports when one has ended.
 
-``WorkerPool`` starts it as a program. It ends when its channel closes, however the batch's process died, and
-the kernel kills the workers with it.
+``WorkerPool`` starts it as a program. When the batch closes the control channel, or dies, the workers get
+time to close their environments; the kernel kills those that are left when this process ends.
 """
 
 from __future__ import annotations
@@ -14,72 +14,94 @@ import select
 import signal
 import socket
 import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from gymnasium.envs.registration import load_env_creator
 
-from spreeze_zmq.envs.parallel.slots import SlotLayout, Slots
-from spreeze_zmq.envs.parallel.units import MESSAGE_BYTES, UNIT
+from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, UNIT, Slots
 from spreeze_zmq.envs.parallel.worker import work
 from spreeze_zmq.envs.source import find
 
 _PR_SET_PDEATHSIG = 1
+#: Time for workers to close their environments, before they are killed.
+GRACE_S = 2.0
 
 
 class ForkServer:
     """Forks the workers of one batch.
 
     Args:
-        channel: requests come in, each with the worker's end of its channel; pids and deaths go out.
+        control: numbers of workers to restart come in; each is answered when the new one has been forked.
         done: the stream of finished units; a death is written there too, as the complement of its number.
-        slots: the shared memory.
-        arguments: ``seed`` and ``make``, as for ``Worker``.
+        slots: the shared memory; pids and exit codes are written to it.
+        channels: the workers' ends of their channels, which outlive them.
+        settings: ``seed``, ``make``, and each worker's ``units`` and ``numbers``, as for ``Worker``.
     """
 
-    def __init__(self, channel: socket.socket, done: socket.socket, slots: Slots, arguments: dict[str, Any]):
-        self.channel, self.done, self.slots, self.arguments = channel, done, slots, arguments
+    def __init__(
+        self,
+        control: socket.socket,
+        done: socket.socket,
+        slots: Slots,
+        channels: Sequence[socket.socket],
+        settings: dict[str, Any],
+    ):
+        self.control, self.done, self.slots, self.channels = control, done, slots, channels
+        self.settings = settings
+        self.restarts = [0] * len(channels)
         self.workers: dict[int, int] = {}
         self.woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Serve requests until the batch closes the channel."""
-        poller = select.poll()
-        poller.register(self.channel, select.POLLIN)
-        poller.register(self.woken, select.POLLIN)
-        while True:
-            ready = {fd for fd, _ in poller.poll()}
-            if self.woken in ready:
-                os.read(self.woken, 4096)
-                self.reap()
-            if self.channel.fileno() in ready:
-                try:
-                    message, fds, _, _ = socket.recv_fds(self.channel, MESSAGE_BYTES, 1)
-                except ConnectionError:
-                    return
-                if not message:
-                    return
-                self.fork(json.loads(message), socket.socket(fileno=fds[0]))
+        """Fork all workers, restart them on request, and end them when the batch has closed the channel."""
+        for worker in range(len(self.channels)):
+            self.fork(worker)
+        with contextlib.suppress(ConnectionError):
+            while message := self.next_request():
+                (worker,) = UNIT.unpack(message)
+                self.restarts[worker] += 1
+                with contextlib.suppress(BlockingIOError):  # what the dead one has not read is sent again
+                    while self.channels[worker].recv(MESSAGE_BYTES, socket.MSG_DONTWAIT):
+                        pass
+                self.fork(worker)
+                self.control.send(message)
+        until_s = time.monotonic() + GRACE_S
+        while self.workers and (left_s := until_s - time.monotonic()) > 0:
+            select.select([self.woken], [], [], left_s)
+            self.reap()
 
-    def fork(self, request: dict[str, Any], end: socket.socket) -> None:
-        """Start one worker and report its pid."""
+    def next_request(self) -> bytes:
+        """The batch's next message; empty at its end. Deaths are reported meanwhile."""
+        while True:
+            ready, _, _ = select.select([self.control.fileno(), self.woken], [], [])
+            if self.woken in ready:
+                self.reap()
+            if self.control.fileno() in ready:
+                return self.control.recv(MESSAGE_BYTES)
+
+    def fork(self, worker: int) -> None:
+        """Start one worker."""
         pid = os.fork()
         if pid == 0:
-            self.become_worker(request, end)
-        end.close()
-        self.workers[pid] = request["worker"]
-        self.channel.send(json.dumps({"started": request["worker"], "pid": pid}).encode())
+            self.become_worker(worker)
+        self.workers[pid] = worker
+        self.slots.pids[worker] = pid
 
-    def become_worker(self, request: dict[str, Any], end: socket.socket) -> None:
+    def become_worker(self, worker: int) -> None:
         """Run as a worker until the batch ends, in the forked process; never returns."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             die_with_parent()
-            self.channel.close()
-            work(end, self.done, self.slots, {**request, **self.arguments})
+            self.control.close()
+            own = {name: self.settings[name][worker] for name in ("units", "numbers")}
+            settings = {**self.settings, **own, "worker": worker, "restarts": self.restarts[worker]}
+            work(self.channels[worker], self.done, self.slots, settings)
             code = 0
         except BaseException:
             sys.excepthook(*sys.exc_info())
@@ -91,15 +113,14 @@ class ForkServer:
 
     def reap(self) -> None:
         """Report each worker that has ended."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.woken, 4096)
         with contextlib.suppress(ChildProcessError, ConnectionError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
-                worker = self.workers.pop(pid, None)
-                if worker is not None:
-                    code = os.waitstatus_to_exitcode(status)
-                    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
-                    self.channel.send(json.dumps({"ended": worker, "how": how}).encode())
-                    self.done.sendall(UNIT.pack(~worker))
+                worker = self.workers.pop(pid)
+                self.slots.pids[worker], self.slots.exits[worker] = 0, os.waitstatus_to_exitcode(status)
+                self.done.sendall(UNIT.pack(~worker))
 
 
 def die_with_parent() -> None:
@@ -120,11 +141,12 @@ def preload(env_id: str) -> None:
             load_env_creator(entry)
 
 
-def main(channel_fd: int, done_fd: int, slots_fd: int) -> None:
+def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> None:
     """Read the settings from the first message, then serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batch's process handles Ctrl-C
-    channel = socket.socket(fileno=channel_fd)
-    settings = json.loads(channel.recv(MESSAGE_BYTES))
-    slots = Slots(SlotLayout(**settings.pop("layout")), slots_fd)
+    control = socket.socket(fileno=control_fd)
+    settings = json.loads(control.recv(MESSAGE_BYTES))
+    slots = Slots(settings.pop("arrays"), slots_fd)
     preload(settings["make"]["env_id"])
-    ForkServer(channel, socket.socket(fileno=done_fd), slots, settings).serve()
+    channels = [socket.socket(fileno=fd) for fd in channel_fds]
+    ForkServer(control, socket.socket(fileno=done_fd), slots, channels, settings).serve()

@@ -1,4 +1,4 @@
-"""The memory that a batch shares with its workers: one slot for each environment."""
+"""What a batch shares with its workers: memory with a slot for each environment, and the form of messages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import struct
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,44 +16,53 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InvalidEnvironment
 
+#: Number of a unit in a message; its complement ``~n`` asks for a reset, or is the number of a dead worker.
+UNIT = struct.Struct("<i")
+#: Largest message to or from a worker.
+MESSAGE_BYTES = 1 << 17
 #: Bytes for the options of a reset, as JSON.
 OPTIONS_BYTES = 4096
 #: Each array starts on its own cache line.
 ALIGNMENT = 64
 
 
-@dataclass(frozen=True)
-class SlotLayout:
-    """Shapes and names of dtypes of the shared arrays; plain data, sent to the fork server."""
+#: Shape and name of the dtype of each array, by the name of its attribute in ``Slots``.
+Arrays = Mapping[str, tuple[Sequence[int], str]]
 
-    num_envs: int
-    num_workers: int
-    obs_shape: tuple[int, ...]
-    obs_dtype: str
-    action_shape: tuple[int, ...]
-    action_dtype: str
 
-    def arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shape and dtype of each array, by the name of its attribute in ``Slots``."""
-        num_envs, flags = self.num_envs, ("terminated", "truncated", "failed", "lost", "chosen")
-        return {
-            "obs": ((num_envs, *self.obs_shape), self.obs_dtype),
-            "final_obs": ((num_envs, *self.obs_shape), self.obs_dtype),
-            "action": ((num_envs, *self.action_shape), self.action_dtype),
-            "reward": ((num_envs,), "float64"),
-            **dict.fromkeys(flags, ((num_envs,), "bool")),
-            "seed": ((num_envs,), "int64"),
-            "num_failures": ((self.num_workers,), "int64"),
-            "at": ((self.num_workers, 2), "int64"),
-            "options": ((OPTIONS_BYTES,), "uint8"),
-        }
+def arrays_for(
+    env_id: str, num_envs: int, num_workers: int, observation: Space[Any], action: Space[Any]
+) -> Arrays:
+    """The arrays of a batch with these spaces.
+
+    Raises:
+        InvalidEnvironment: observations or actions are not arrays of one shape.
+    """
+    for name, space in (("observations", observation), ("actions", action)):
+        if space.shape is None or space.dtype is None:
+            raise InvalidEnvironment(
+                f"{env_id}: its {name} are a {type(space).__name__}, which does not fit into shared memory"
+                " (num_workers=0 steps it in this process)"
+            )
+    obs = (num_envs, *(observation.shape or ())), str(observation.dtype)
+    flags = ("terminated", "truncated", "failed", "lost", "chosen")
+    return {
+        **dict.fromkeys(("obs", "final_obs"), obs),
+        "action": ((num_envs, *(action.shape or ())), str(action.dtype)),
+        "reward": ((num_envs,), "float64"),
+        **dict.fromkeys(flags, ((num_envs,), "bool")),
+        "seed": ((num_envs,), "int64"),
+        **dict.fromkeys(("pids", "exits", "num_failures"), ((num_workers,), "int64")),
+        "at": ((num_workers, 2), "int64"),
+        "options": ((OPTIONS_BYTES,), "uint8"),
+    }
 
 
 class Slots:
     """The shared arrays, in anonymous memory that the kernel frees with the last process that holds it.
 
     Args:
-        layout: of the arrays.
+        arrays: what it holds.
         fd: file descriptor of the memory; by default it is made.
     """
 
@@ -67,21 +76,23 @@ class Slots:
     lost: NDArray[np.bool_]  # [N]: the state died with a worker; the next step ends the episode
     chosen: NDArray[np.bool_]  # [N]: the environments that a reset is for
     seed: NDArray[np.int64]  # [N] of a reset; negative for none
+    pids: NDArray[np.int64]  # [workers], 0 for one that has ended
+    exits: NDArray[np.int64]  # [workers] exit code of the last one that ended, negative for a signal
     num_failures: NDArray[np.int64]  # [workers] that each worker has sent
     at: NDArray[np.int64]  # [workers, 2]: first row of the unit being stepped, environment within it
     options: NDArray[np.uint8]  # of a reset: JSON, ended by a zero byte
 
-    def __init__(self, layout: SlotLayout, fd: int | None = None):
-        self.layout = layout
+    def __init__(self, arrays: Arrays, fd: int | None = None):
+        self.arrays = arrays
         offsets, size = {}, 0
-        for name, (shape, dtype) in layout.arrays().items():
+        for name, (shape, dtype) in arrays.items():
             offsets[name] = size
             size += -(-math.prod(shape) * np.dtype(dtype).itemsize // ALIGNMENT) * ALIGNMENT
         self.fd = os.memfd_create("spreeze-envs") if fd is None else fd
         if fd is None:
             os.ftruncate(self.fd, size)
         memory = mmap.mmap(self.fd, size)
-        for name, (shape, dtype) in layout.arrays().items():
+        for name, (shape, dtype) in arrays.items():
             setattr(self, name, np.ndarray(shape, dtype, memory, offsets[name]))
 
     def put_options(self, options: Mapping[str, Any] | None) -> None:
@@ -104,23 +115,3 @@ class Slots:
         text = self.options.tobytes()
         options: dict[str, Any] | None = json.loads(text[: text.index(0)])
         return options
-
-
-def layout_of(
-    env_id: str, num_envs: int, num_workers: int, observation: Space[Any], action: Space[Any]
-) -> SlotLayout:
-    """The layout for environments with these spaces.
-
-    Raises:
-        InvalidEnvironment: observations or actions are not arrays of one shape.
-    """
-    for name, space in (("observations", observation), ("actions", action)):
-        if space.shape is None or space.dtype is None:
-            raise InvalidEnvironment(
-                f"{env_id}: its {name} are a {type(space).__name__}, which does not fit into shared memory"
-                " (num_workers=0 steps it in this process)"
-            )
-    obs_shape, action_shape = observation.shape or (), action.shape or ()
-    return SlotLayout(
-        num_envs, num_workers, obs_shape, str(observation.dtype), action_shape, str(action.dtype)
-    )

@@ -15,8 +15,7 @@ from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 from spreeze_zmq.envs.failures import Failure, Failures, traceback_of
 from spreeze_zmq.envs.in_process import choose
-from spreeze_zmq.envs.parallel.slots import Slots
-from spreeze_zmq.envs.parallel.units import MESSAGE_BYTES, UNIT
+from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, UNIT, Slots
 
 #: A worker with more to do holds back finished units this long: to wake the batch costs as much as a short
 #: step.
@@ -58,7 +57,7 @@ class Worker:
         self.channel, self.done, self.slots = channel, done, slots
         self.index: int = settings["worker"]
         self.at = slots.at[self.index]
-        units = make_units(settings, slots.layout.num_envs)
+        units = make_units(settings, len(slots.reward))
         self.units = dict(zip(settings["numbers"], units, strict=True))
         self.begun: dict[int, NDArray[Any]] = {}
         for rows, env in units:
@@ -150,14 +149,15 @@ class Worker:
 
 
 def work(channel: socket.socket, done: socket.socket, slots: Slots, settings: dict[str, Any]) -> None:
-    """Make the environments, report that, and serve until the batch ends."""
+    """Make the environments, report their units as finished, and serve until the batch ends."""
     with contextlib.suppress(ConnectionError):  # the batch is gone
         try:
             worker = Worker(channel, done, slots, settings)
         except Exception as error:
             channel.send(json.dumps({"error": str(error), "traceback": traceback_of(error)}).encode())
             return
-        channel.send(b"{}")
+        if not settings["restarts"]:
+            done.sendall(b"".join(map(UNIT.pack, worker.units)))
         worker.run()
     for _, env in worker.units.values():
         env.close()

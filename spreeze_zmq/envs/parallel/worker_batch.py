@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
 from spreeze_zmq.envs.failures import Failure
-from spreeze_zmq.envs.parallel.slots import Slots, layout_of
-from spreeze_zmq.envs.parallel.units import UNIT, divide
+from spreeze_zmq.envs.parallel.slots import UNIT, Slots, arrays_for
 from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool
 from spreeze_zmq.errors import EnvironmentFailure
+
+#: Longest time that workers may take to make their environments.
+START_TIMEOUT_S = 60.0
 
 
 class WorkerBatch(BatchedEnv):
@@ -57,23 +59,29 @@ class WorkerBatch(BatchedEnv):
         self.spec, self.render_mode, self.backend = like.spec, None, like.backend
         self.metadata = {**like.metadata, "render_modes": []}
         self.batch_size, self.num_workers = batch_size, num_workers
-        self.step_timeout_s = math.inf if step_timeout_s is None else step_timeout_s
+        self._timeout_s = START_TIMEOUT_S
         units = divide(num_envs, num_workers, batch_size, single=like.backend == "gymnasium")
-        slots = Slots(layout_of(self.env_id, num_envs, num_workers, *spaces))
+        slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
         self.slots = slots
         # Per unit: its rows, its worker, whether it is under way. Per worker: units under way, since when.
         self._rows = [np.arange(first, first + count) for own in units for first, count in own]
         self._unit_of = np.repeat(np.arange(len(self._rows)), [len(rows) for rows in self._rows])
         self._worker_of = [worker for worker, own in enumerate(units) for _ in own]
-        self._busy = np.zeros(len(self._rows), np.bool_)
-        self._pending = [0] * num_workers
-        self._since_s = [0.0] * num_workers
+        self._busy = np.ones(len(self._rows), np.bool_)
+        self._pending = [len(own) for own in units]
+        self._since_s = [time.monotonic()] * num_workers
         self._looked_s = 0.0
         self._killed: dict[int, str] = {}
         self._noted = np.zeros(num_workers, np.int64)
         self._returned = np.zeros_like(slots.obs)  # the last observation returned of each environment
         self._all_units = list(range(len(self._rows)))
         self.pool = WorkerPool(slots, units, {"seed": seed, "make": arguments})
+        try:
+            self._collect(len(self._rows))  # each worker reports its units when it has made them
+        except BaseException:
+            self.pool.close()
+            raise
+        self._timeout_s = math.inf if step_timeout_s is None else step_timeout_s
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -197,8 +205,8 @@ class WorkerBatch(BatchedEnv):
     def _kill_hanging(self, now_s: float) -> None:
         """Kill the workers whose step takes too long; ``_on_death`` replaces them."""
         for worker, since_s in enumerate(self._since_s):
-            if self._pending[worker] and now_s - since_s > self.step_timeout_s and worker not in self._killed:
-                self._killed[worker] = f"hung for more than {self.step_timeout_s:g} s"
+            if self._pending[worker] and now_s - since_s > self._timeout_s and worker not in self._killed:
+                self._killed[worker] = f"hung for more than {self._timeout_s:g} s"
                 self.pool.kill(worker)
 
     def _note_failures(self) -> None:
@@ -270,3 +278,23 @@ class WorkerBatch(BatchedEnv):
         self._returned[ids] = obs
         self._note_failures()
         return obs, reward, terminated, truncated, info
+
+
+def divide(num_envs: int, num_workers: int, batch_size: int, single: bool) -> list[list[tuple[int, int]]]:
+    """The units of each worker, as ``(first row, number of rows)``.
+
+    Args:
+        num_envs: number of environments.
+        num_workers: at most ``num_envs``.
+        batch_size: where it is ``num_envs``, each worker's share is one unit; below, units have one size, of
+            which ``batch_size`` is a multiple.
+        single: whether single environments cost no more than groups.
+    """
+    if batch_size == num_envs:
+        return [[(int(rows[0]), len(rows))] for rows in np.array_split(np.arange(num_envs), num_workers)]
+    sizes = [1] if single else [n for n in range(1, batch_size + 1) if not (batch_size % n or num_envs % n)]
+    even = [size for size in sizes if num_envs // size % num_workers == 0]
+    fitting = [size for size in sizes if num_envs // size >= num_workers]
+    size = max(even or fitting)
+    shares = np.array_split(np.arange(num_envs // size), num_workers)
+    return [[(int(unit) * size, size) for unit in share] for share in shares]

@@ -11,21 +11,16 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from spreeze_zmq.envs.parallel.slots import Slots
-from spreeze_zmq.envs.parallel.units import MESSAGE_BYTES, UNIT
+from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, UNIT, Slots
 from spreeze_zmq.errors import EnvironmentFailure
 
 #: Longest uninterrupted wait for finished units; hanging workers are looked for in between.
 TICK_S = 0.25
-START_TIMEOUT_S = 60.0
-#: Time for workers to close their environments, before they are killed.
-GRACE_S = 2.0
-SERVER_GONE = "the process that makes the workers is gone; its output is above"
+#: Longest wait for the server to end, or to answer.
+SERVER_S = 10.0
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     "from spreeze_zmq.envs.parallel.fork_server import main; main(*map(int, sys.argv[2:]))"
@@ -35,9 +30,9 @@ _BOOT = (
 class WorkerPool:
     """Processes that step units of environments.
 
-    Each worker has a socket of messages for requests and failures. All workers write the numbers of finished
+    Each worker has a channel of messages for requests and failures. All workers write the numbers of finished
     units to one stream: the kernel keeps their order, and wakes the batch once, when as many as it waits for
-    are there.
+    are there. A worker that has made its environments reports all of its units as finished.
 
     Args:
         slots: the shared memory.
@@ -45,104 +40,36 @@ class WorkerPool:
         settings: of every worker, see ``Worker``: ``seed`` and ``make``; plain data.
 
     Attributes:
-        pids: of the workers.
         server: the process that forks the workers.
-
-    Raises:
-        EnvironmentFailure: a worker did not start.
     """
 
     def __init__(self, slots: Slots, units: Sequence[Sequence[tuple[int, int]]], settings: dict[str, Any]):
-        self.slots, self.units, self.settings = slots, units, settings
-        numbers = itertools.count()
-        self.numbers = [[next(numbers) for _ in own] for own in units]
-        self.pids = [0] * len(units)
-        self.restarts = [0] * len(units)
-        self.channels: list[socket.socket] = []
-        self._ends: dict[int, str] = {}
-        self._living: set[int] = set()
-        self._start_server()
-        try:
-            self._start_workers()
-        except BaseException:
-            self.close()
-            raise
-
-    def _start_workers(self) -> None:
-        for worker in range(len(self.units)):
-            self.channels.append(self._request(worker))
-        for _ in self.units:
-            self._read_pid()
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        for worker in range(len(self.units)):
-            self.await_ready(worker, deadline_s)
-
-    def _start_server(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.done, theirs_done = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.slots = slots
+        self.control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.done, their_done = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in units]
+        self.channels = [ours for ours, _ in pairs]
         tick = struct.pack("ll", 0, int(TICK_S * 1e6))
         self.done.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tick)
-        fds = theirs.fileno(), theirs_done.fileno(), self.slots.fd
+        self.control.settimeout(SERVER_S)
+        theirs = [their_control, their_done, *(end for _, end in pairs)]
+        fds = [end.fileno() for end in theirs]
+        fds.insert(2, slots.fd)
         environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **os.environ}
         command = [sys.executable, "-c", _BOOT, json.dumps(sys.path), *map(str, fds)]
         self.server = subprocess.Popen(command, pass_fds=fds, env=environment, stdin=subprocess.DEVNULL)
-        theirs.close()
-        theirs_done.close()
-        self.channel = ours
-        ours.settimeout(START_TIMEOUT_S)
-        ours.send(json.dumps({**self.settings, "layout": asdict(self.slots.layout)}).encode())
+        for end in theirs:
+            end.close()
+        number = itertools.count()
+        numbers = [[next(number) for _ in own] for own in units]
+        plain = {**settings, "units": units, "numbers": numbers, "arrays": slots.arrays}
+        self.control.send(json.dumps(plain).encode())
 
-    def _request(self, worker: int) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"worker": worker, "units": self.units[worker], "numbers": self.numbers[worker]}
-        request["restarts"] = self.restarts[worker]
-        try:
-            socket.send_fds(self.channel, [json.dumps(request).encode()], [theirs.fileno()])
-        except ConnectionError as error:
-            raise EnvironmentFailure(SERVER_GONE) from error
-        finally:
-            theirs.close()
-        return ours
-
-    def _read_pid(self) -> None:
-        started = self._read("started")
-        self.pids[started["started"]] = started["pid"]
-        self._living.add(started["started"])
-
-    def _read(self, wanted: str) -> dict[str, Any]:
-        """The server's next message that has this key; deaths reported before it are kept."""
-        while True:
-            try:
-                message = self.channel.recv(MESSAGE_BYTES)
-            except (TimeoutError, ConnectionError):
-                message = b""
-            if not message:
-                raise EnvironmentFailure(SERVER_GONE)
-            read: dict[str, Any] = json.loads(message)
-            if "how" in read:
-                self._ends[read["ended"]] = read["how"]
-                self._living.discard(read["ended"])
-            if wanted in read:
-                return read
-
-    def await_ready(self, worker: int, deadline_s: float) -> None:
-        """Wait until a worker has made its environments.
-
-        Raises:
-            EnvironmentFailure: it failed, or the deadline passed.
-        """
-        channel = self.channels[worker]
-        channel.settimeout(max(0.01, deadline_s - time.monotonic()))
-        try:
-            message = channel.recv(MESSAGE_BYTES)
-        except TimeoutError:
-            raise EnvironmentFailure(f"worker {worker} has not made its environments in time") from None
-        finally:
-            channel.settimeout(None)
-        if not message:
-            raise EnvironmentFailure(f"worker {worker} died while it made its environments")
-        if "error" in (answer := json.loads(message)):
-            raise EnvironmentFailure(f"worker {worker}: {answer['error']}\n{answer['traceback']}".rstrip())
+    @property
+    def pids(self) -> list[int]:
+        """Of the workers; 0 for one that has ended."""
+        pids: list[int] = self.slots.pids.tolist()
+        return pids
 
     def request(self, worker: int, units: bytes | bytearray) -> None:
         """Send numbers of units; after a worker's death the batch sends them again."""
@@ -174,45 +101,40 @@ class WorkerPool:
 
     def messages(self, worker: int) -> Iterator[dict[str, str]]:
         """Messages of a worker: ``summary`` and ``traceback`` of each failure, or its last ``error``."""
-        while True:
-            try:
-                message = self.channels[worker].recv(MESSAGE_BYTES, socket.MSG_DONTWAIT)
-            except (BlockingIOError, ConnectionError):
-                return
-            if not message:
-                return
-            if read := json.loads(message):
-                yield read
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while message := self.channels[worker].recv(MESSAGE_BYTES, socket.MSG_DONTWAIT):
+                yield json.loads(message)
 
     def how_it_ended(self, worker: int) -> str:
-        """How a worker died, in words; the server reports it before the death is among the finished units."""
-        while worker not in self._ends:
-            self._read("how")
-        return self._ends.pop(worker)
+        """How a worker died, in words."""
+        code = int(self.slots.exits[worker])
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def kill(self, worker: int) -> None:
         """Kill a worker that hangs."""
-        os.kill(self.pids[worker], signal.SIGKILL)
+        if pid := self.pids[worker]:
+            os.kill(pid, signal.SIGKILL)
 
     def restart(self, worker: int) -> None:
-        """Start a new process in place of a dead one, without waiting for its environments."""
-        self.restarts[worker] += 1
-        self.channels[worker].close()
-        self.channels[worker] = self._request(worker)
-        self._read_pid()
+        """Start a new process in place of a dead one, without waiting for its environments.
+
+        Raises:
+            EnvironmentFailure: the server is gone.
+        """
+        try:
+            self.control.send(UNIT.pack(worker))
+            answer = self.control.recv(MESSAGE_BYTES)
+        except (TimeoutError, ConnectionError):
+            answer = b""
+        if not answer:
+            raise EnvironmentFailure("the process that makes the workers is gone; its output is above")
 
     def close(self) -> None:
-        """End all processes; workers get ``GRACE_S`` to close their environments."""
-        for channel in self.channels:
-            channel.close()
-        until_s = time.monotonic() + GRACE_S
-        with contextlib.suppress(EnvironmentFailure):
-            while self._living and (left_s := until_s - time.monotonic()) > 0:
-                self.channel.settimeout(left_s)
-                self._read("how")
-        self.channel.close()
+        """End all processes."""
+        for end in (*self.channels, self.control):
+            end.close()
         try:
-            self.server.wait(GRACE_S)
+            self.server.wait(SERVER_S)
         except subprocess.TimeoutExpired:
             self.server.kill()
             self.server.wait()

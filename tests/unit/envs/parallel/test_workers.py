@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.envs.parallel.units import divide
+from spreeze_zmq.envs.parallel.worker_batch import divide
 from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment
 
 OWN = "tests.unit.envs.own_environments"
@@ -149,8 +149,9 @@ def test_a_worker_killed_between_two_steps_is_replaced(make):
     env = make("CartPole-v1", 4, num_workers=2, batch_size=2, on_failure=told.append)
     env.reset()
     before = env.step(np.zeros(4, np.int64))[0]
-    os.kill(env.pool.pids[0], signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(env.pool.pids[0])], 5)
+    worker = psutil.Process(env.pool.pids[0])
+    os.kill(worker.pid, signal.SIGKILL)
+    psutil.wait_procs([worker], 5)
     _, _, _, truncated, info = env.step(np.zeros(4, np.int64))
     assert truncated.tolist() == [True, True, False, False]
     np.testing.assert_array_equal(info["final_obs"][:2], before[:2])
