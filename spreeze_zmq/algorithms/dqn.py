@@ -42,20 +42,25 @@ class DQN(Algorithm):
             "auto",
             "nature_cnn takes images [channels, height, width]; auto is that for them, else mlp",
             choices=("auto", "mlp", "nature_cnn"),
+            fixed=True,
         )
         random_shift: int = option(
             0, "pixels that images are moved by at most, at random (DrQ, 2004.13649: 4)", minimum=0
         )
-        hidden_sizes: tuple[int, ...] = option((128, 128), "width of each hidden layer of an mlp", minimum=1)
-        activation: str = option("relu", "between those", choices=("relu", "elu", "silu", "tanh"))
-        layer_norm: bool = option(False, "normalise those")
-        double: bool = option(True, "choose the next action by the trained network (1509.06461)")
-        dueling: bool = option(False, "one value of the state, an advantage of each action (1511.06581)")
-        num_atoms: int = option(
-            1, "above 1, learn a distribution over so many returns (C51, 1707.06887)", minimum=1
+        hidden_sizes: tuple[int, ...] = option(
+            (128, 128), "width of each hidden layer of an mlp", minimum=1, fixed=True
         )
-        v_min: float = option(-10.0, "lowest return of the distribution")
-        v_max: float = option(10.0, "highest return of the distribution")
+        activation: str = option("relu", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
+        layer_norm: bool = option(False, "normalise those", fixed=True)
+        double: bool = option(True, "choose the next action by the trained network (1509.06461)")
+        dueling: bool = option(
+            False, "one value of the state, an advantage of each action (1511.06581)", fixed=True
+        )
+        num_atoms: int = option(
+            1, "above 1, learn a distribution over so many returns (C51, 1707.06887)", minimum=1, fixed=True
+        )
+        v_min: float = option(-10.0, "lowest return of the distribution", fixed=True)
+        v_max: float = option(10.0, "highest return of the distribution", fixed=True)
         tau: float = option(
             0.01,
             "how far the target network moves to the trained one; 1 copies it",

@@ -21,6 +21,7 @@ def option(
     choices: tuple[str, ...] | None = None,
     auto: bool = False,
     follows: str = "",
+    fixed: bool = False,
 ) -> Any:
     """A dataclass field with its documentation and limits as metadata.
 
@@ -33,6 +34,7 @@ def option(
         auto: whether the word ``"auto"`` is allowed beside the numbers.
         follows: how it is scaled with a measured batch size: ``"sqrt"`` or ``"average"``
             (:mod:`spreeze_zmq.algorithms.batch_scaling`); not at all by default.
+        fixed: whether networks of another value are other networks, so that no checkpoint of them fits.
     """
     return field(
         default=default,
@@ -43,6 +45,7 @@ def option(
             "choices": choices,
             "auto": auto,
             "follows": follows,
+            "fixed": fixed,
         },
     )
 
@@ -85,10 +88,16 @@ class TrainingOptions:
     learning_rate: float = option(3e-4, "Adam's step size", minimum=0.0, follows="sqrt")
     gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
     normalize_observations: bool = option(
-        False, "to mean 0 and deviation 1 of all that was seen; the statistics travel with the policy"
+        False,
+        "to mean 0 and deviation 1 of all that was seen; the statistics travel with the policy",
+        fixed=True,
     )
     frame_stack: int = option(
-        1, "images that the networks take at once, the newest of an episode", minimum=1, maximum=64
+        1,
+        "images that the networks take at once, the newest of an episode",
+        minimum=1,
+        maximum=64,
+        fixed=True,
     )
     weight_decay: float = option(0.0, "of the weights, apart from the gradient (1711.05101)", minimum=0.0)
     adam_beta2: float = option(

@@ -36,9 +36,11 @@ class PPO(Algorithm):
         """Of PPO."""
 
         max_gradient_norm: float = option(0.5, "longer gradients are shortened; 0 is never", minimum=0.0)
-        hidden_sizes: tuple[int, ...] = option((64, 64), "width of each hidden layer", minimum=1)
-        activation: str = option("tanh", "between the layers", choices=("relu", "elu", "silu", "tanh"))
-        layer_norm: bool = option(False, "normalise the hidden layers")
+        hidden_sizes: tuple[int, ...] = option((64, 64), "width of each hidden layer", minimum=1, fixed=True)
+        activation: str = option(
+            "tanh", "between the layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
+        )
+        layer_norm: bool = option(False, "normalise the hidden layers", fixed=True)
         initial_log_std: float = option(
             -0.5,
             "of the policy at first, in actions of [-1, 1] where there are bounds",

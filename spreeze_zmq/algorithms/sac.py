@@ -36,7 +36,7 @@ class SAC(Algorithm):
         """Of soft actor-critic."""
 
         initial_temperature: float = option(0.1, "weight of the entropy at the start", minimum=1e-8)
-        learn_temperature: bool = option(True, "fit the temperature to the target entropy")
+        learn_temperature: bool = option(True, "fit the temperature to the target entropy", fixed=True)
         target_entropy: float | Literal["auto"] = option(
             "auto",
             "entropy in nats of the actions scaled to [-1, 1]; auto is minus their number",
@@ -48,7 +48,7 @@ class SAC(Algorithm):
         log_std_max: float = option(
             2.0, "highest log standard deviation before the tanh", minimum=-20.0, maximum=2.0
         )
-        use_tuned: bool = option(True, "use the hand-derived halves, which are faster")
+        use_tuned: bool = option(True, "use the hand-derived halves, which are faster", fixed=True)
 
         def __post_init__(self) -> None:
             super().__post_init__()

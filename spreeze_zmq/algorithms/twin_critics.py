@@ -35,24 +35,29 @@ class TwinCriticOptions(ReplayOptions):
         maximum=1.0,
         follows="average",
     )
-    hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1)
-    critic_hidden_sizes: tuple[int, ...] = option((), "likewise, of the critics alone", minimum=1)
-    actor_hidden_sizes: tuple[int, ...] = option((), "likewise, of the policy alone", minimum=1)
-    activation: str = option("relu", "between the layers", choices=("relu", "elu", "silu", "tanh"))
-    layer_norm: bool = option(
-        False, "normalise the hidden layers of the critics (2302.02948: bounds extrapolation)"
+    hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1, fixed=True)
+    critic_hidden_sizes: tuple[int, ...] = option((), "likewise, of the critics alone", minimum=1, fixed=True)
+    actor_hidden_sizes: tuple[int, ...] = option((), "likewise, of the policy alone", minimum=1, fixed=True)
+    activation: str = option(
+        "relu", "between the layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
     )
-    actor_layer_norm: bool = option(False, "normalise the hidden layers of the policy")
+    layer_norm: bool = option(
+        False, "normalise the hidden layers of the critics (2302.02948: bounds extrapolation)", fixed=True
+    )
+    actor_layer_norm: bool = option(False, "normalise the hidden layers of the policy", fixed=True)
     twin_critics: str = option(
         "min",
         "bootstrap from the lower critic, or from the mean of both (2512.01996: for large batches)",
         choices=("min", "mean"),
     )
     num_atoms: int = option(
-        1, "above 1, critics learn a distribution over so many returns (C51, 1707.06887)", minimum=1
+        1,
+        "above 1, critics learn a distribution over so many returns (C51, 1707.06887)",
+        minimum=1,
+        fixed=True,
     )
-    v_min: float = option(-100.0, "lowest return of the distribution")
-    v_max: float = option(1000.0, "highest return of the distribution")
+    v_min: float = option(-100.0, "lowest return of the distribution", fixed=True)
+    v_max: float = option(1000.0, "highest return of the distribution", fixed=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,10 +18,11 @@ from spreeze_zmq.commands.arguments import Parser
 from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError
 from spreeze_zmq.launcher.launcher import Launch
-from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.plan import Plan, StopPlan
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
+from spreeze_zmq.run.resume import check_fit
 from spreeze_zmq.status import StatusView
 
 
@@ -39,12 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.graph:
             print(topology.graph(plan))
             return 0
+        if arguments.resume:
+            plan = plan.resuming(_checkpoint(plan, Path(arguments.resume)).path)
         envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
         if arguments.check:
-            print(f"{arguments.topology or arguments.env}: nothing to mend")
             from spreeze_zmq.commands import check  # imports torch, which a launcher has no use for
 
-            print(check.report(plan))
+            print(f"{arguments.topology or arguments.env}: nothing to mend\n{check.report(plan)}")
             return 0
         return _launch(plan, arguments) if arguments.seeds is None else _launch_seeds(plan, arguments)
     except SpreezeError as error:
@@ -101,8 +103,6 @@ def _load(arguments: argparse.Namespace, overrides: Sequence[str] = ()) -> Plan:
 
 def _launch(plan: Plan, arguments: argparse.Namespace, folder: str | None = None) -> int:
     """One run, to its end; returns its exit code."""
-    if arguments.resume:
-        plan = plan.resuming(_checkpoint(Path(arguments.resume)).path)
     view = StatusView()
     plan = sizing.settle(plan, say=view.note)
     launch = Launch(plan, RunFolder.create(plan.name, folder or arguments.run_dir), view)
@@ -127,6 +127,8 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
     """Runs of ``--seeds`` seeds one after another until one is interrupted; returns the worst exit code."""
     if arguments.seeds < 1 or arguments.resume:
         raise InputError("--seeds N makes N new runs: N is at least 1, and --resume goes on with one alone")
+    if plan.run.stop == StopPlan():
+        raise InputError("--seeds N: the first run would never end: --set run.stop.minutes=10 ends each")
     parent = RunFolder.place(plan.name, arguments.run_dir)
     codes, lines = [0], []
     for seed in range(plan.run.seed, plan.run.seed + arguments.seeds):
@@ -150,12 +152,14 @@ def _told(summary: Mapping[str, Any]) -> str:
     return f"{reached} in {took} ({summary.get('exit_reason') or 'failed'})"
 
 
-def _checkpoint(run: Path) -> Checkpoint:
+def _checkpoint(plan: Plan, run: Path) -> Checkpoint:
     """The last complete checkpoint of a run's folder.
 
     Raises:
-        CheckpointError: there is none.
+        InputError: it is no run's folder.
+        CheckpointError: there is none, or it does not fit the plan.
     """
+    check_fit(plan, run)
     found = latest(RunFolder(run).checkpoints)
     if found is None:
         raise CheckpointError(f"--resume {run}: no complete checkpoint in {RunFolder(run).checkpoints}")

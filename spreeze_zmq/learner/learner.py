@@ -10,6 +10,7 @@ from typing import Any
 from spreeze_zmq import algorithms
 from spreeze_zmq.component import Component
 from spreeze_zmq.device import Work
+from spreeze_zmq.errors import CheckpointError
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Outbox, Record
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, prepare_device
@@ -157,7 +158,11 @@ def learn(component: Component, learner: Learner) -> None:
     """Run a learner from its checkpoint, if there is one, until it is stopped; then drain its rollouts."""
     vault = Vault(component, learner.state, learner.replay, lambda: learner.settled)
     if (state := vault.restore()) is not None:
-        learner.restore(state)
+        try:
+            learner.restore(state)
+        except (KeyError, RuntimeError) as error:
+            said = str(error).strip().splitlines()[0]
+            raise CheckpointError(f"the checkpoint holds other networks than this run's: {said}") from error
     component.ready()
     learner.publish()
     while component.running:

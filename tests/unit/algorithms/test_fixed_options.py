@@ -1,0 +1,67 @@
+"""What a checkpoint depends on: options that are not marked as fixed leave every saved array its shape."""
+
+import dataclasses
+
+import pytest
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.algorithm import PARTS
+from tests.unit.algorithms.shipped import BOX, DISCRETE
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def shapes(state, prefix=""):
+    """Every saved value by its path: the shape of an array, the type of anything else."""
+    found = {}
+    for name, value in state.items():
+        if isinstance(value, dict):
+            found |= shapes(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = tuple(value.shape) if hasattr(value, "shape") else None
+    return found
+
+
+def saved(name, **changes):
+    """The shapes of an algorithm's checkpoints, of small networks."""
+    kind = algorithms.get(name)
+    env = BOX if "box" in kind.acts_in else DISCRETE
+    options = algorithms.options_from(kind.Options, {"hidden_sizes": [6, 4], "precision": "fp32", **changes})
+    parts = PARTS if kind.has_policy_loss() else PARTS[:1]
+    return [shapes(algorithms.make(part, kind, options, env, "cpu", 0).state_dict()) for part in parts]
+
+
+def another(field):
+    """A value of the option that is not its default."""
+    if field.metadata["choices"]:
+        return next(choice for choice in reversed(field.metadata["choices"]) if choice != field.default)
+    if isinstance(field.default, bool):
+        return not field.default
+    if isinstance(field.default, str):
+        return 3
+    return 0.5 * field.default + 0.01 if isinstance(field.default, float) else field.default + 1
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_options_that_are_not_fixed_leave_checkpoints_as_they_are(name):
+    """Each of them changed alone."""
+    before = saved(name)
+    for field in dataclasses.fields(algorithms.get(name).Options):
+        if not field.metadata["fixed"] and field.name not in ("precision", "random_shift"):
+            assert saved(name, **{field.name: another(field)}) == before, field.name
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("sac", "hidden_sizes", [6]),
+        ("sac", "use_tuned", False),
+        ("sac", "num_atoms", 5),
+        ("td3", "layer_norm", True),
+        ("dqn", "dueling", True),
+        ("ppo", "hidden_sizes", [6, 5]),
+    ],
+)
+def test_a_fixed_option_makes_other_networks(name, option, value):
+    """So that the mark is not set for nothing."""
+    assert saved(name, **{option: value}) != saved(name)
