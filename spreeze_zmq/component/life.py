@@ -14,7 +14,7 @@ from spreeze_zmq import channels, topology
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.errors import InputError, SpreezeError
+from spreeze_zmq.errors import EnvironmentFailure, InputError, SpreezeError
 from spreeze_zmq.plan.plan import Plan, python
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, settle
@@ -50,6 +50,8 @@ def run(role: str, main: Callable[[Component], None]) -> int:
         code = error.exit_code
     except Exception as error:
         log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
+        if isinstance(error, EnvironmentFailure):  # its line is what the user can mend, so it comes last
+            print(f"{role}: {str(error).splitlines()[0]}", file=sys.stderr)
         if component is not None:
             component.close(f"failed: {type(error).__name__}: {error}")
         code = error.exit_code if isinstance(error, SpreezeError) else 1

@@ -1,126 +1,265 @@
-"""Bad topologies as their writers meet them: a clear line for each mistake, exit code 2, nothing started."""
+"""Mistakes of a user, each tried for real: one clear line for each, exit code 2, nothing started or written.
 
+``test_the_table_of_mistakes`` prints them all beside what is said of them.
+"""
+
+import contextlib
+import io
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from spreeze_zmq.commands import launch, spreeze
 from tests.system.conftest import LAUNCH
 
 ROOT = Path(__file__).parents[2]
 GOOD = '[run]\nenv = "Pendulum-v1"\n'
+OWN = "tests.unit.envs.mistaken_environments"
 
-#: What is wrong -> the topology (or the arguments), and what the error must say, a mistake a fragment.
-BAD = {
-    "unknown key": (GOOD + "sede = 1\n", ["sede", "seed"]),
-    "wrong type": (GOOD + 'seed = "one"\n', ["seed", "whole number"]),
-    "unknown environment": ('[run]\nenv = "Pendulm-v1"\n', ["Pendulm-v1", "Pendulum-v1"]),
-    "old environment": ('[run]\nenv = "HalfCheetah-v3"\n', ["HalfCheetah-v3", "HalfCheetah-v5"]),
-    "missing module": ('[run]\nenv = "no_such_pkg.arm:Reach-v0"\n', ["no_such_pkg"]),
-    "unknown environment keyword": (GOOD + "env_kwargs = { gravity = 1.0 }\n", ["gravity"]),
-    "observations that no policy takes": (
-        '[run]\nenv = "tests.unit.envs.own_environments:sequence"\n',
-        ["observations are a Sequence", "TransformObservation"],
+
+def own(name):
+    """A topology with an environment of the user's own."""
+    return f'[run]\nenv = "{OWN}:{name}"\n'
+
+
+class Case(NamedTuple):
+    """A topology (or none), the command's further words, and what the line about each mistake must say."""
+
+    topology: str = ""
+    arguments: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
+    command: str = "spreeze-launch"
+
+
+def launching(*arguments, says):
+    """Arguments of ``spreeze-launch`` without a topology file of the user's own."""
+    return Case("", arguments, tuple(says))
+
+
+def asking(*arguments, says):
+    """Arguments of ``spreeze``."""
+    return Case("", arguments, tuple(says), "spreeze")
+
+
+MISTAKES = {
+    # --- in a topology
+    "unknown key": Case(GOOD + "sede = 1\n", (), ("bad.toml:3 run.sede", 'did you mean "seed"')),
+    "wrong type": Case(GOOD + 'seed = "one"\n', (), ("run.seed", "a whole number", '"one"')),
+    "key of another table": Case(GOOD + "gamma = 0.9\n", (), ("run.gamma", '"algorithm.gamma"')),
+    "no environment": Case("[run]\nseed = 1\n", (), ("run.env: missing",)),
+    "not TOML": Case("[run\nenv = 1\n", (), ("not valid TOML", "line 1")),
+    "empty file": Case("\n", (), ("run.env: missing",)),
+    "unknown algorithm": Case(GOOD + 'algorithm = "sacc"\n', (), ('"sacc"', 'did you mean "sac"')),
+    "unknown option": Case(GOOD + "[algorithm]\nlearnin_rate = 1\n", (), ('did you mean "learning_rate"',)),
+    "option out of range": Case(GOOD + "[algorithm]\ngamma = 1.5\n", (), ("gamma", "at most 1")),
+    "option of another algorithm": Case(
+        GOOD + "[algorithm]\nepochs = 3\n", (), ("epochs", "an option of ppo, not of sac")
     ),
-    "misspelt parameter": (
-        '[run]\nenv = "Hopper-v5"\n[run.randomize]\nbody_mas = [0.8, 1.2]\ngeom_friction.flor = [0.5, 1.5]\n',
-        ["body_mass", "floor"],
+    "name of Stable-Baselines3: lr": Case(
+        GOOD + "[algorithm]\nlr = 1e-3\n", (), ("lr is called algorithm.learning_rate here",)
     ),
-    "no environment": ("[run]\nseed = 1\n", ["run.env"]),
-    "unknown algorithm": (GOOD + 'algorithm = "sacc"\n', ["sacc", "sac"]),
-    "unknown algorithm option": (
-        GOOD + "[algorithm]\nlearnin_rate = 1e-3\n",
-        ["learnin_rate", "learning_rate"],
+    "name of Stable-Baselines3: net_arch": Case(
+        GOOD + "[algorithm]\nnet_arch = [64]\n", (), ("net_arch is called algorithm.hidden_sizes here",)
     ),
-    "option out of range": (GOOD + "[algorithm]\ngamma = 1.5\n", ["gamma", "1"]),
-    "unknown component": (GOOD + "[components.samplr]\ncount = 2\n", ["samplr", "sampler"]),
-    "unknown program": (GOOD + '[components.sampler]\nuse = "sampler_cp"\n', ["sampler_cp", "sampler"]),
-    "count range reversed": (GOOD + "[components.sampler]\ncount = [4, 1]\n", ["count", "4", "1"]),
-    "count of zero": (GOOD + "[components.sampler]\ncount = 0\n", ["count"]),
-    "two actor-learners": (GOOD + "[components.actor_learner]\ncount = 2\n", ["actor_learner", "count"]),
-    "absent GPU": (GOOD + '[components.critic_learner]\ndevice = "cuda:7"\n', ["cuda:7", "cpu"]),
-    "two binders": (
+    "name of Stable-Baselines3: train_freq": Case(
+        GOOD + "[algorithm]\ntrain_freq = 1\n", (), ("train_freq is called balance.replay_ratio here",)
+    ),
+    "name of RLlib: num_workers": Case(
+        GOOD + "[components.sampler]\nnum_workers = 2\n", (), ("called components.sampler.count here",)
+    ),
+    "stop that never can be": Case(GOOD + "stop = { minuts = 5 }\n", (), ("minuts", "minutes")),
+    "stop as a number": Case(GOOD + "stop = 100000\n", (), ("run.stop", "expected a table")),
+    "negative ratio": Case(GOOD + "[balance]\nreplay_ratio = -8\n", (), ("replay_ratio", "above 0")),
+    "unknown component": Case(GOOD + "[components.samplr]\ncount = 2\n", (), ("samplr", '"sampler"')),
+    "unknown program": Case(
+        GOOD + '[components.sampler]\nuse = "sampler_cp"\n', (), ("sampler_cp", "sampler")
+    ),
+    "count range reversed": Case(GOOD + "[components.sampler]\ncount = [4, 1]\n", (), ("count", "[1, 4]")),
+    "count of zero": Case(GOOD + "[components.sampler]\ncount = 0\n", (), ("count", "at least 1")),
+    "two actor-learners": Case(
+        GOOD + "[components.actor_learner]\ncount = 2\n", (), ("actor_learner", "count")
+    ),
+    "absent GPU": Case(
+        GOOD + '[components.critic_learner]\ndevice = "cuda:7"\n', (), ("cuda:7", 'write "cpu"')
+    ),
+    "two binders": Case(
         GOOD + '[channels.policy]\nendpoint = "tcp://127.0.0.1:5599"\n'
         '[channels.critic]\nendpoint = "tcp://127.0.0.1:5599"\n',
-        ["channels.", "tcp://127.0.0.1:5599"],
+        (),
+        ("channels.", "tcp://127.0.0.1:5599"),
     ),
-    "endpoint beyond this machine": (
-        GOOD + '[channels.policy]\nendpoint = "tcp://0.0.0.0:5599"\n',
-        ["0.0.0.0", "CURVE"],
+    "endpoint beyond this machine": Case(
+        GOOD + '[channels.policy]\nendpoint = "tcp://0.0.0.0:5599"\n', (), ("0.0.0.0", "CURVE")
     ),
-    "endpoint too long": (GOOD + f'[channels.policy]\nendpoint = "ipc:///tmp/{"x" * 120}"\n', ["107"]),
-    "not TOML": ("[run\nenv = 1\n", ["line 1"]),
-    "negative ratio": (GOOD + "[balance]\nreplay_ratio = -8\n", ["replay_ratio"]),
-    "discrete actions for SAC": ('[run]\nenv = "CartPole-v1"\nalgorithm = "sac"\n', ["discrete", "box"]),
-    "stop that never can be": (GOOD + "stop = { minuts = 5 }\n", ["minuts", "minutes"]),
-    "many at once": (
-        '[run]\nenv = "Pendulm-v1"\nsede = 1\n[balance]\nreplay_ratio = 0\n[components.samplr]\n',
-        ["Pendulm-v1", "sede", "replay_ratio", "samplr"],
+    "endpoint too long": Case(
+        GOOD + f'[channels.policy]\nendpoint = "ipc:///tmp/{"x" * 120}"\n', (), ("107", "shorter")
     ),
+    # --- the environment
+    "misspelt environment": launching("--env", "Pendulm-v1", says=["did you mean 'Pendulum-v1'"]),
+    "old version": launching("--env", "HalfCheetah-v3", says=["HalfCheetah-v3", "use HalfCheetah-v5"]),
+    "unknown module": launching("--env", "no_such_pkg.arm:Reach-v0", says=["no module 'no_such_pkg'"]),
+    "file in place of a module": launching("--env", "./arm.py:Reach", says=["write 'arm:...'"]),
+    "nothing of that name": launching("--env", f"{OWN}:Rigt", says=["'Rigt'", "did you mean 'Right'"]),
+    "unknown argument": Case(GOOD + "env_kwargs = { gravity = 1.0 }\n", (), ("gravity", "'g'")),
+    "misspelt parameter of a model": Case(
+        '[run]\nenv = "Hopper-v5"\n[run.randomize]\nbody_mas = [0.8, 1.2]\n', (), ("body_mass",)
+    ),
+    "discrete actions for SAC": Case(
+        '[run]\nenv = "CartPole-v1"\nalgorithm = "sac"\n', (), ("discrete", "'dqn' or 'ppo' could")
+    ),
+    "observations that no policy takes": Case(
+        '[run]\nenv = "tests.unit.envs.own_environments:sequence"\n', (), ("Sequence", "TransformObservation")
+    ),
+    "fails in __init__": Case(own("FailsInInit"), (), ("KeyError: 'arm.xml'", "mistaken_environments.py:")),
+    "no spaces": Case(own("NoSpaces"), (), ("no observation_space", "__init__")),
+    "no gymnasium.Env": Case(own("NoEnv"), (), ("NoEnv, not a gymnasium.Env",)),
+    "old step of 4 values": Case(own("OldStep"), (), ("environments.py:", "4 values, as in Gym before 0.26")),
+    "old reset without a seed": Case(own("OldReset"), (), ("environments.py:", "reset(self, *, seed=None")),
+    "reset without info": Case(own("NoInfo"), (), ("environments.py:", "returns (observation, info)")),
+    "fails in step": Case(own("FailsInStep"), (), ("environments.py:", "ZeroDivisionError")),
+    "no step": Case(own("NoStep"), (), ("environments.py:", "step is not defined")),
+    "another shape than its space": Case(own("OtherShape"), (), ("environments.py:", "(4,)", "(3,)")),
+    "NaN": Case(own("NotANumber"), (), ("environments.py:", "not finite")),
+    "no reward": Case(own("NoReward"), (), ("environments.py:", "the reward None")),
+    # --- on the command line
+    "nothing to launch": launching(says=["expected a TOPOLOGY or --env ID", "--list"]),
+    "a topology and --env": launching("pendulum", "--env", "Ant-v5", says=["or --env ID, got both"]),
+    "no such topology": launching("halfcheeta", says=["no such file", 'did you mean "halfcheetah"']),
+    "a folder as topology": launching("/", says=["is a folder; a .toml file was expected"]),
+    "misspelt flag": launching("pendulum", "--chek", says=["--chek", 'did you mean "--check"']),
+    "flag of others: --lr": launching("pendulum", "--lr", "1e-3", says=["--set algorithm.learning_rate="]),
+    "flag of others: --timesteps": launching("pendulum", "--timesteps=9", says=["--set run.stop.env_steps="]),
+    "flag of a key: --seed": launching("pendulum", "--seed", "3", says=["--set run.seed=VALUE"]),
+    "--set of an unknown key": launching("pendulum", "--set", "run.sede=2", says=["--set run.sede", "seed"]),
+    "--set without a value": launching("pendulum", "--set", "run.seed", says=["expected KEY=VALUE"]),
+    "--without of nobody": launching("pendulum", "--without", "samplr", says=["samplr", '"sampler"']),
+    "--seeds of a number": launching("pendulum", "--seeds", "two", says=["--seeds", "'two'"]),
+    "--seeds without an end": launching("--env", "Pendulum-v1", "--seeds", "3", says=["run.stop.minutes=10"]),
+    "run folder that cannot be": launching("pendulum", "--run-dir", "/proc/nowhere", says=["/proc/nowhere"]),
+    "resume of nothing": launching("pendulum", "--resume", "no_such_run", says=["no_such_run", "run.json"]),
+    "replays larger than memory": launching(
+        "ant",
+        "--check",
+        "--set",
+        "algorithm.replay_capacity=900_000_000",
+        says=["lower algorithm.replay"],
+    ),
+    "unknown command": asking("optins", says=["'optins'", "options"]),
+    "options of nothing": asking("options", "sacc", says=["'sacc'", "did you mean 'sac'"]),
+    "eval of nothing": asking("eval", "no_such_run", says=["no_such_run: no such run folder"]),
+    "runs of nowhere": asking("runs", "no_such_folder", says=["no_such_folder: no such folder"]),
+    "compare of no run": asking("compare", ".", says=["no run's folder"]),
 }
+#: Tried once more as a user types them: programs with their own imports, terminal and exit codes.
+TYPED = ("unknown key", "fails in __init__", "old step of 4 values", "misspelt flag", "resume of nothing")
 
 
-def check(folder, text):
-    """Launch the topology for real; returns exit code, what was said, and seconds of CPU time."""
+def written(folder, case):
+    """The case's topology in a folder of its own; returns the command's arguments."""
     folder.mkdir()
-    (folder / "bad.toml").write_text(text)
-    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen([*LAUNCH, "bad.toml"], cwd=folder, env=environment, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    said = (folder / "out").read_text(), (folder / "err").read_text()
-    return process.returncode, *said, usage.ru_utime + usage.ru_stime
+    if not case.topology:
+        return list(case.arguments)
+    (folder / "bad.toml").write_text(case.topology)
+    return ["bad.toml", *case.arguments]
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """All of them, two at a time."""
-    folder = tmp_path_factory.mktemp("bad")
-    with ThreadPoolExecutor(2) as pool:
-        jobs = {name: pool.submit(check, folder / str(i), BAD[name][0]) for i, name in enumerate(BAD)}
-        return folder, {name: job.result() for name, job in jobs.items()}
+    """Of every mistake: its folder, the exit code of the command's ``main``, and what it printed."""
+    folder, found, home = tmp_path_factory.mktemp("mistakes"), {}, Path.cwd()
+    for number, (name, case) in enumerate(MISTAKES.items()):
+        place = folder / str(number)
+        arguments = written(place, case)
+        out, err = io.StringIO(), io.StringIO()
+        os.chdir(place)
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                main = launch.main if case.command == "spreeze-launch" else spreeze.main
+                code = main(arguments)
+        except SystemExit as stop:
+            code = stop.code
+        finally:
+            os.chdir(home)
+        found[name] = place, code, out.getvalue(), err.getvalue()
+    return found
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_topology_is_refused_with_what_is_wrong(outcomes, name):
-    """Exit code 2, each mistake on one line, no traceback, nothing on disk, a second or so of CPU time."""
-    folder, results = outcomes
-    code, out, err, cpu_s = results[name]
+def check(case, place, code, out, err):
+    """Exit code 2, one line that says what and where, nothing else said, nothing written."""
     assert code == 2, err
-    assert "Traceback" not in err
     assert out == ""
-    for fragment in BAD[name][1]:
-        assert fragment in err, err
-    lines = err.strip().splitlines()
-    assert len(lines) <= 1 + max(1, len(BAD[name][1])), err
-    assert cpu_s < 4
-    assert not (folder / str(list(BAD).index(name)) / "runs").exists()
+    assert "Traceback" not in err
+    *head, line = err.strip().splitlines()
+    assert len(head) <= 1, err
+    assert not head or head[0].endswith(": 1 mistake"), err
+    for fragment in case.says:
+        assert fragment in line, err
+    assert {path.name for path in place.iterdir()} <= {"bad.toml"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fragments"),
-    [
-        (["no_such_topology.toml"], ["no_such_topology.toml"]),
-        (["halfcheeta"], ["halfcheeta", "halfcheetah"]),
-        (["/"], ["/"]),
-        (["pendulum", "--set", "run.sede=2"], ["run.sede", "seed"]),
-        (["pendulum", "--set", "nonsense"], ["nonsense"]),
-        (["pendulum", "--without", "samplr"], ["samplr", "sampler"]),
-        (["pendulum", "--run-dir", "/proc/nowhere"], ["/proc/nowhere", "--run-dir"]),
-    ],
-)
-def test_bad_arguments_are_refused_alike(tmp_path, arguments, fragments):
-    """Where the mistake is on the command line."""
-    done = subprocess.run(
-        [*LAUNCH, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_clear_line(outcomes, name):
+    """Whatever the mistake."""
+    check(MISTAKES[name], *outcomes[name])
+
+
+def test_the_same_is_said_to_who_types_it(outcomes, tmp_path):
+    """By the real programs, in a second or so of CPU time each."""
+
+    def typed(name):
+        case, place = MISTAKES[name], tmp_path / name.replace(" ", "_")
+        arguments = written(place, case)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with (tmp_path / f"{name}.out").open("w") as out, (tmp_path / f"{name}.err").open("w") as err:
+            command = [*LAUNCH, *arguments]
+            process = subprocess.Popen(command, cwd=place, env=environment, stdout=out, stderr=err)
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said = [(tmp_path / f"{name}.{stream}").read_text() for stream in ("out", "err")]
+        return (case, place, process.returncode, *said), usage.ru_utime + usage.ru_stime
+
+    with ThreadPoolExecutor(2) as pool:
+        for name, (outcome, cpu_s) in zip(TYPED, pool.map(typed, TYPED), strict=True):
+            check(*outcome)
+            assert outcome[4] == outcomes[name][3]
+            assert cpu_s < 4
+
+
+def test_the_table_of_mistakes(outcomes, capsys):
+    """At least 30 of them, printed with what was said of each."""
+    assert len(outcomes) >= 30
+    with capsys.disabled():
+        print("\n\nmistakes of a user, and what is said of each")
+        for name, (_, code, _, err) in outcomes.items():
+            print(f"  {name:36} exit {code}: {err.strip().splitlines()[-1].strip()[:200]}")
+
+
+def test_all_mistakes_of_a_topology_are_said_at_once(tmp_path):
+    """A line each."""
+    text = '[run]\nenv = "Pendulm-v1"\nsede = 1\n[balance]\nreplay_ratio = 0\n[components.samplr]\n'
+    (tmp_path / "bad.toml").write_text(text)
+    done = subprocess.run([*LAUNCH, "bad.toml"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    for fragment in fragments:
-        assert fragment in done.stderr
+    head, *lines = done.stderr.strip().splitlines()
+    assert head.endswith("bad.toml: 4 mistakes")
+    for word in ("Pendulm-v1", "sede", "replay_ratio", "samplr"):
+        assert sum(word in line for line in lines) == 1, done.stderr
+
+
+def test_an_environment_that_fails_later_ends_the_run_with_its_line_last(tmp_path):
+    """Exit code 1: after the trial, after ten failures that were tolerated; file and line of the user's."""
+    command = [*LAUNCH, "--env", f"{OWN}:FailsLater", "--set", "components.sampler.max_restarts=0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 1, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if line.startswith(f"sampler: {OWN}:FailsLater")]
+    assert "raised in step: OSError: the arm is not plugged in [" in line
+    assert "mistaken_environments.py:" in line
+    assert done.stderr.splitlines().index(line) >= len(done.stderr.splitlines()) - 2
 
 
 def test_a_run_folder_in_use_is_not_touched(tmp_path):
@@ -137,21 +276,21 @@ def test_a_run_folder_in_use_is_not_touched(tmp_path):
 
 def test_check_and_graph_start_nothing(tmp_path):
     """--check says that all is well, and what would be run; --graph names every process and channel."""
-    checked = subprocess.run(
-        [*LAUNCH, "ant", "--check"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    said, *rows = checked.stdout.splitlines()
-    assert said == "ant: nothing to mend"
+
+    def said(flag):
+        command = [*LAUNCH, "ant", flag]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    head, *rows = said("--check").splitlines()
+    assert head == "ant: nothing to mend"
     rows = dict(row.split(maxsplit=1) for row in rows)
     assert rows["environment"].startswith(
-        "Ant-v5: observations [105] float32, actions [8] numbers, at most 1000"
+        "Ant-v5: observations [105] float32, actions [8] numbers, at most 1"
     )
     assert rows["ends"] == "at return 4,000 or minutes 45"
     assert "1 critic_learner, 1 actor_learner" in rows["processes"]
     assert rows["replay"].endswith("together 1.30 GB when full")
-    drawn = subprocess.run(
-        [*LAUNCH, "ant", "--graph"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    drawn = said("--graph")
     for word in (
         "sampler",
         "critic_learner",
@@ -160,5 +299,5 @@ def test_check_and_graph_start_nothing(tmp_path):
         "broker",
         "experience.critic_learner",
     ):
-        assert word in drawn.stdout
+        assert word in drawn
     assert list(tmp_path.iterdir()) == []
