@@ -104,7 +104,7 @@ MISTAKES = {
     "unknown module": launching("--env", "no_such_pkg.arm:Reach-v0", says=["no module 'no_such_pkg'"]),
     "file in place of a module": launching("--env", "./arm.py:Reach", says=["write 'arm:...'"]),
     "nothing of that name": launching("--env", f"{OWN}:Rigt", says=["'Rigt'", "did you mean 'Right'"]),
-    "unknown argument": Case(GOOD + "env_kwargs = { gravity = 1.0 }\n", (), ("gravity", "'g'")),
+    "unknown argument": Case(GOOD + "env_kwargs = { gravity = 1.0 }\n", (), ("takes no argument 'gravity'",)),
     "misspelt parameter of a model": Case(
         '[run]\nenv = "Hopper-v5"\n[run.randomize]\nbody_mas = [0.8, 1.2]\n', (), ("body_mass",)
     ),
