@@ -88,16 +88,15 @@ class Broker:
         """Tell everybody."""
         self.control.publish(Message(kind, fields))
 
-    def tell_observers(self, topic: str, about: Mapping[str, Any]) -> None:
+    def tell_observers(self, topic: str, about: Mapping[str, Any], t_s: float) -> None:
         """Publish one entry on the feed."""
-        self.feed.publish(
-            Message("entry", {"topic": topic, "t_s": round(self.now_s, 3), "about": dict(about)})
-        )
+        self.feed.publish(Message("entry", {"topic": topic, "t_s": round(t_s, 3), "about": dict(about)}))
 
     def note(self, topic: str, about: Mapping[str, Any]) -> None:
         """Write one line of the journal, and publish it on the feed."""
-        self.journal.write(topic, self.now_s, about)
-        self.tell_observers(topic, about)
+        t_s = self.now_s
+        self.journal.write(topic, t_s, about)
+        self.tell_observers(topic, about, t_s)
 
     # --- what comes in
 
@@ -250,7 +249,7 @@ class Broker:
         """Publish the status."""
         status = self.status()
         self.say("status", **status)
-        self.tell_observers("status", status)
+        self.tell_observers("status", status, status["t_s"])
 
     def note_episodes(self) -> None:
         """Note the training episodes that have ended since the last call."""

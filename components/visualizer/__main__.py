@@ -28,6 +28,7 @@ def main(component: Component) -> None:
         lambda: LivePolicies(plan, component.name),
         folder.logs,
         enabled=component.options["show_agent"],
+        cpu_share=component.options["cost_share"],
     )
     token = address.token_of(folder.page_address)
     server = Server(

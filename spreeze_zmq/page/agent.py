@@ -23,6 +23,7 @@ from websockets.http11 import Response
 
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import SpreezeError
+from spreeze_zmq.page.pace import Pace
 from spreeze_zmq.page.policies import Policies
 from spreeze_zmq.page.stage import Stage, open_stage
 from spreeze_zmq.policy import Policy
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("spreeze")
 
-#: Most pictures a second.
-MAX_PICTURES_PER_S = 30.0
-#: States a second that a browser draws of a MuJoCo model; between two steps they are interpolated.
-STATES_PER_S = 60.0
+#: Most pictures a second, and most states of a MuJoCo model, which are interpolated between two steps.
+PICTURES_PER_S, STATES_PER_S = 30.0, 60.0
 JPEG_QUALITY = 82
 #: How long the last moment of an episode stays, and how long the stage is kept without a visitor.
 PAUSE_S, KEPT_S = 0.6, 3.0
@@ -68,6 +67,7 @@ class PolicyPlayer:
         open_policies: opens the source of policies; called in the thread that plays.
         folder: where MuJoCo's viewer may write its log.
         enabled: False shows nothing, and says so.
+        cpu_share: of the machine's cores that this process may use while no core is idle.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class PolicyPlayer:
         folder: Path,
         *,
         enabled: bool = True,
+        cpu_share: float = 1.0,
     ) -> None:
         self._spec, self._open_policies, self._folder = spec, open_policies, folder
         self._enabled = enabled
@@ -86,6 +87,7 @@ class PolicyPlayer:
         self._caption: dict[str, Any] = {"mode": "none", "why": "the environment is being made"}
         self._studio: Studio | None = None
         self._unseen_s = 0.0
+        self._pace = Pace(cpu_share)
 
     # --- for the server
 
@@ -137,6 +139,8 @@ class PolicyPlayer:
                 self._prepare(stage)
                 self._play(stage, policies)
             finally:
+                if self._studio is not None:
+                    self._studio.rest()
                 policies.close()
                 stage.env.close()
             ended_well = True
@@ -213,7 +217,7 @@ class PolicyPlayer:
     def _show(self, stage: Stage, before: NDArray[np.float64] | None, until_s: float) -> None:
         """Show one step, which is over at ``until_s``."""
         if self._studio is not None and stage.qpos is not None and before is not None:
-            self._studio.move(before, stage.qpos(), stage.step_s, until_s, STATES_PER_S)
+            self._studio.move(before, stage.qpos(), stage.step_s, until_s, self._pace.per_s(STATES_PER_S))
             return
         if stage.draw is not None and self._picture_is_due(stage):
             content = jpeg(stage.draw())
@@ -224,7 +228,7 @@ class PolicyPlayer:
     def _picture_is_due(self, stage: Stage) -> bool:
         """Whether this step is shown, where there are more steps than pictures."""
         self._unseen_s += stage.step_s
-        if self._unseen_s < 0.999 / MAX_PICTURES_PER_S:
+        if self._unseen_s < 0.999 / self._pace.per_s(PICTURES_PER_S):
             return False
         self._unseen_s = 0.0
         return True

@@ -36,11 +36,34 @@ POLICY = (
     "style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; worker-src 'self' blob:; "
     "connect-src 'self' blob: data:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
+#: Frames a second of the viewer while nobody looks.
+RESTING_PER_S = 5.0
 STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
 
 class FollowingCamera(plugin.ViewerPlugin):  # type: ignore[misc]
-    """Looks at the whole model; a body that can travel is followed."""
+    """Looks at the whole model; a body that can travel is followed.
+
+    Attributes:
+        per_s: frames a second that the viewer makes.
+    """
+
+    def __init__(self) -> None:
+        self.per_s = RESTING_PER_S
+
+    @messages.handler  # type: ignore[untyped-decorator]
+    def on_init(self, event: viewer_protocol.ViewerInitEvent) -> None:
+        """Slow the viewer's loop down to ``per_s``: it makes 60 frames a second for nobody too."""
+        prepare = event.viewer.prepare_next_frame
+        due_s = time.monotonic()
+
+        def prepare_when_due() -> Any:
+            nonlocal due_s
+            due_s = max(due_s + 1.0 / self.per_s, time.monotonic() - 0.1)
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            return prepare()
+
+        event.viewer.prepare_next_frame = prepare_when_due
 
     @messages.handler  # type: ignore[untyped-decorator]
     def on_model(self, event: messages.PostModelEvent) -> None:
@@ -84,10 +107,11 @@ class Studio:
         self._model, self._data = model, mujoco.MjData(model)
         self._folder = tempfile.TemporaryDirectory(prefix="spreeze-viewer-")
         self._path = os.path.join(self._folder.name, "socket")
+        self._camera = FollowingCamera()
         os.chdir(folder)
         with self._own_socket():
             self._handle = launch_web.launch(
-                viewer_protocol.ViewerConfig(gfx="web", open_browser=False), plugins=[FollowingCamera()]
+                viewer_protocol.ViewerConfig(gfx="web", open_browser=False), plugins=[self._camera]
             )
             self._handle.set_model(model)
             self._listening.wait(10.0)
@@ -121,6 +145,7 @@ class Studio:
         per_s: float,
     ) -> None:
         """Stream the way from one position ``[nq]`` to the next; returns when the step is over."""
+        self._camera.per_s = per_s
         num = max(1, round(step_s * per_s))
         velocity = np.zeros(self._model.nv)
         mujoco.mj_differentiatePos(self._model, velocity, 1.0, before, after)
@@ -131,6 +156,10 @@ class Studio:
             mujoco.mj_getState(self._model, self._data, state, STATE)
             self._handle.send_to_viewer(messages.StateSnapshot(state=state, state_sig=int(STATE)))
             time.sleep(max(0.0, until_s - (num - k) * step_s / num - time.monotonic()))
+
+    def rest(self) -> None:
+        """Nobody looks any more."""
+        self._camera.per_s = RESTING_PER_S
 
     # --- what browsers ask for
 

@@ -99,7 +99,7 @@ CHANNEL = (
     Option("socket_buffer_bytes", "int", minimum=0, help="kernel buffer; 0 for the system's own"),
 )
 
-_NICE = {EVALUATOR: 5, VISUALIZER: 5}
+_NICE = {EVALUATOR: 5, VISUALIZER: 10}
 
 
 def component_options(role: str) -> tuple[Option, ...]:

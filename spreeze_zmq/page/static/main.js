@@ -12,9 +12,11 @@ const run = new Run();
 const charts = new Charts(run);
 const flow = new Flow(document.getElementById("flow"), run);
 let due = false;
+let drawn_ms = 0;
 
 function draw() {
   due = false;
+  drawn_ms = performance.now();
   if (!run.about) return;
   showHead(run);
   if (run.status) showFigures(run);
@@ -23,9 +25,11 @@ function draw() {
   showEvents(document.getElementById("events"), run);
 }
 
+/** Draw with the next frame, but not more often than twice a second: a page that stays open must cost little. */
 function soon() {
-  if (!due) requestAnimationFrame(draw);
+  if (due) return;
   due = true;
+  setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawn_ms + 450 - performance.now()));
 }
 
 function notice(text) {

@@ -12,6 +12,7 @@ export class Run {
     this.events = []; // newest last
     this.gone = new Map(); // process name -> how it ended, until it is back
     this.ended = null;
+    this.known = new Set(); // entries that came with the story and once more with the feed
   }
 
   /** Take one entry; returns whether the run has begun anew, as after a lost connection. */
@@ -21,6 +22,11 @@ export class Run {
       Object.assign(this, new Run());
       this.about = about;
       return true;
+    }
+    if (topic !== "status" && topic !== "point") {
+      const key = `${topic} ${t_s} ${about.name ?? about.role ?? ""}`;
+      if (this.known.has(key)) return false;
+      this.known.add(key);
     }
     if (topic === "point") this.addPoint(about);
     else if (topic === "status") this.takeStatus(about, entry.point);

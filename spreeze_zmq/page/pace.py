@@ -1,0 +1,62 @@
+"""How often the agent is shown: often where a core is idle, else as its share of the machine allows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+
+#: Seconds between two looks at the machine.
+LOOK_S = 1.0
+#: Idle cores from which on nobody is disturbed.
+ENOUGH_IDLE = 0.5
+#: The least pictures a second: fewer are no movement.
+LEAST_PER_S = 4.0
+
+
+def idle_cores() -> float:
+    """Idle cores since the last call."""
+    return (1.0 - psutil.cpu_percent() / 100.0) * (psutil.cpu_count() or 1)
+
+
+class Pace:
+    """Adjusts the rate of pictures to what they cost.
+
+    Args:
+        share: of the machine's cores that this process may use while none is idle.
+        idle: idle cores since its last call.
+        cpu: CPU seconds of this process.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        idle: Callable[[], float] = idle_cores,
+        cpu: Callable[[], float] = time.process_time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cores = share * len(os.sched_getaffinity(0))
+        self._idle, self._cpu, self._clock = idle, cpu, clock
+        self._scale = 0.5
+        self._looked_s, self._used_s = clock(), cpu()
+
+    def per_s(self, most: float) -> float:
+        """Pictures a second, ``most`` where the machine has cores to spare."""
+        if self._clock() - self._looked_s >= LOOK_S:
+            self._look(LEAST_PER_S / most)
+        return max(LEAST_PER_S, most * self._scale)
+
+    def _look(self, least: float) -> None:
+        now_s, used_s = self._clock(), self._cpu()
+        used = (used_s - self._used_s) / (now_s - self._looked_s)
+        self._looked_s, self._used_s = now_s, used_s
+        if self._idle() >= ENOUGH_IDLE:
+            self._scale = 1.0
+        elif (
+            used > 0
+        ):  # half way to what was too much or too little: other work of this process counts as well
+            self._scale *= min(2.0, (self._cores / used) ** 0.5)
+        self._scale = min(1.0, max(least, self._scale))
