@@ -94,10 +94,11 @@ def last_words(
     summary = json.loads(folder.summary.read_text()) if folder.summary.exists() else {}
     resume = f"{command} --resume {shlex.quote(folder.shown)}"
     lines = [
+        "",
         *outcome(summary, reason),
         *next_commands(
             folder.shown,
-            has_policy=folder.best_policy.exists(),
+            policy=f"{folder.shown}/{folder.best_policy.name}" if folder.best_policy.exists() else "",
             resume=resume if latest(folder.checkpoints) is not None else "",
         ),
     ]

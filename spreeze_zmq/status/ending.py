@@ -32,19 +32,20 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     ]
 
 
-def next_commands(run: str, *, has_policy: bool, resume: str) -> list[str]:
+def next_commands(run: str, *, policy: str, resume: str) -> list[str]:
     """The commands that use a run, each after what it does.
 
     Args:
         run: its folder.
-        has_policy: a policy was saved.
+        policy: the file of its best policy; empty where none was saved.
         resume: the command that goes on with it; empty where there is no checkpoint.
     """
     folder = shlex.quote(run)
     lines = {"run folder": run}
-    if has_policy:
+    if policy:
+        lines["watch it"] = f"spreeze play {folder}"
         lines["evaluate it"] = f"spreeze eval {folder}"
-        file = json.dumps(f"{run}/policy.safetensors", ensure_ascii=False)
+        file = json.dumps(policy, ensure_ascii=False)
         lines["in Python"] = f"from spreeze_zmq import Policy; policy = Policy.load({file})"
     if resume:
         lines["train on"] = resume

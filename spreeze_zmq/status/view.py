@@ -31,7 +31,7 @@ STALLED_S = 2.0
 #: How often a terminal is redrawn without news: its size may have changed, seconds pass.
 REDRAW_S = 1.0
 #: The least height of the last frame, and the lines that are left below it.
-LAST_ROWS, WORDS_ROWS = 5, 9
+LAST_ROWS, WORDS_ROWS = 5, 13
 #: Lines that are shown again after a change of the terminal's size.
 KEPT_LINES = 100
 

@@ -180,7 +180,7 @@ def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_do
     assert python in whole
     play = [sys.executable, "-c", python + "; print(abs(float(policy([1, 0, 0])[0])) <= 2)"]
     assert subprocess.run(play, capture_output=True, text=True, check=True, timeout=60).stdout == "True\n"
-    for command in ("eval", "view"):
+    for command in ("play", "eval", "view"):
         assert f"spreeze {command} {run}" in whole
         with pytest.raises(SystemExit, match="0"):  # not 2: there is such a command
             spreeze.main([command, "--help"])

@@ -482,13 +482,15 @@ def test_the_last_words_are_of_the_runs_own_summary():
 
 def test_next_commands_are_only_those_that_have_something_to_work_on():
     """No policy, no checkpoint: nothing to play or to go on from; a folder with a blank is quoted."""
-    assert next_commands("runs/a b", has_policy=False, resume="") == [
+    assert next_commands("runs/a b", policy="", resume="") == [
         "run folder:     runs/a b",
         "its page:       spreeze view 'runs/a b'",
         "curves:         tensorboard --logdir 'runs/a b'",
     ]
-    assert next_commands("runs/a", has_policy=True, resume="spreeze-launch pendulum --resume runs/a") == [
+    go_on = "spreeze-launch pendulum --resume runs/a"
+    assert next_commands("runs/a", policy="runs/a/policy.safetensors", resume=go_on) == [
         "run folder:     runs/a",
+        "watch it:       spreeze play runs/a",
         "evaluate it:    spreeze eval runs/a",
         'in Python:      from spreeze_zmq import Policy; policy = Policy.load("runs/a/policy.safetensors")',
         "train on:       spreeze-launch pendulum --resume runs/a",
