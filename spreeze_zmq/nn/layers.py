@@ -54,7 +54,7 @@ class Append(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[B, n]`` to ``[B, n + size]``."""
-        return torch.cat((x, self.value.to(x.dtype).expand(len(x), -1)), 1)
+        return torch.cat((x, self.value.to(x.dtype).expand(x.shape[0], -1)), 1)
 
 
 class Dueling(torch.nn.Module):

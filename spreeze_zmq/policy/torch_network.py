@@ -5,24 +5,16 @@ Imported only when such a policy comes: a sampler of others does without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
+from spreeze_zmq import nn
 from spreeze_zmq.policy.layers import Layer
 
 Floats = NDArray[np.float32]
-Step = Callable[[torch.Tensor], torch.Tensor]
-
-ACTIVATIONS: dict[str, Step] = {
-    "relu": functional.relu,
-    "elu": functional.elu,
-    "silu": functional.silu,
-    "tanh": torch.tanh,
-}
 
 
 class TorchNetwork:
@@ -36,13 +28,12 @@ class TorchNetwork:
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self.num_outputs = layers[-1].num_outputs
-        self._steps = [_step(layer) for layer in layers]
+        self._network = torch.nn.Sequential(*map(_module, layers))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, inputs]`` to ``[N, num_outputs]``, traceable for any ``N``."""
-        for step in self._steps:
-            x = step(x)
-        return x
+        output: torch.Tensor = self._network(x)
+        return output
 
     def __call__(self, rows: Floats) -> Floats:
         """``[N, inputs]`` to ``[N, num_outputs]``; the rows stay as they are."""
@@ -53,49 +44,28 @@ class TorchNetwork:
         return result
 
 
-def _step(layer: Layer) -> Step:
-    if layer.kind in ACTIVATIONS:
-        return ACTIVATIONS[layer.kind]
-    weights = [torch.from_numpy(np.array(weight)) for weight in layer.weights]
-    return STEPS[layer.kind](layer, weights)
+def _module(layer: Layer) -> torch.nn.Module:
+    """The layer with its own weights; nothing is initialised, since a new policy comes every few updates."""
+    with torch.device("meta"):
+        module = _empty(layer)
+    for (name, _), weight in zip(list(module.named_parameters()), layer.weights, strict=True):
+        setattr(module, name, torch.nn.Parameter(torch.from_numpy(np.array(weight)), requires_grad=False))
+    return module
 
 
-def _linear(layer: Layer, weights: list[torch.Tensor]) -> Step:
-    return lambda x: functional.linear(x, *weights)
-
-
-def _layer_norm(layer: Layer, weights: list[torch.Tensor]) -> Step:
-    weight, bias = weights
-    return lambda x: functional.layer_norm(x, (layer.num_inputs,), weight, bias, layer.eps)
-
-
-def _conv2d(layer: Layer, weights: list[torch.Tensor]) -> Step:
-    weight, bias = weights
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        images = x.reshape(-1, *layer.image)
-        return functional.conv2d(images, weight, bias, layer.stride).flatten(1)
-
-    return step
-
-
-def _append(layer: Layer, weights: list[torch.Tensor]) -> Step:
-    return lambda x: torch.cat([x, weights[0].expand(x.shape[0], -1)], 1)
-
-
-def _dueling(layer: Layer, weights: list[torch.Tensor]) -> Step:
-    def step(x: torch.Tensor) -> torch.Tensor:
-        parts = x.reshape(-1, 1 + layer.actions, layer.atoms)
-        value, advantage = parts[:, :1], parts[:, 1:]
-        return (value + advantage - advantage.mean(1, keepdim=True)).flatten(1)
-
-    return step
-
-
-STEPS: dict[str, Callable[[Layer, list[torch.Tensor]], Step]] = {
-    "linear": _linear,
-    "layer_norm": _layer_norm,
-    "conv2d": _conv2d,
-    "append": _append,
-    "dueling": _dueling,
-}
+def _empty(layer: Layer) -> torch.nn.Module:
+    match layer.kind:
+        case "linear":
+            return torch.nn.Linear(layer.num_inputs, layer.num_outputs)
+        case "layer_norm":
+            return torch.nn.LayerNorm(layer.num_inputs, layer.eps)
+        case "conv2d":
+            channels, height, width = layer.image
+            out, _, kernel, _ = layer.weights[0].shape
+            return nn.Conv((channels, height, width), out, kernel, layer.stride)
+        case "append":
+            return nn.Append(layer.num_outputs - layer.num_inputs, 0.0)
+        case "dueling":
+            return nn.Dueling(layer.actions, layer.atoms)
+        case kind:
+            return nn.ACTIVATIONS[kind]()

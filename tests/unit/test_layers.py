@@ -12,8 +12,8 @@ PACKAGE = ROOT / "spreeze_zmq"
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
     {"errors", "frames", "rollout"},
-    {"device", "metrics", "envs"},
-    {"wire", "replay", "policy", "balance", "nn"},
+    {"device", "metrics", "envs", "nn"},
+    {"wire", "replay", "policy", "balance"},
     {"algorithms"},
     {"plan", "export"},
     {"topology", "channels", "status"},
