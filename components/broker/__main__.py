@@ -238,6 +238,7 @@ class Broker:
         log.info("the run ends: %s", reason)
         learning = self.state == "training"
         self.exit_reason, self.state = reason, "stopping"
+        self.show()  # the evaluator keeps up with the last policies from now on
         self.last_checkpoint = self.checkpoint() if learning else ""
         self.stop_by_s = self.now_s + LAST_CHECKPOINT_S
 

@@ -5,121 +5,271 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from spreeze_zmq import envs
 from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
+from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.policy import Policy, read_file, usable
-from spreeze_zmq.run.evaluation import EvaluationBudget, Score, play
+from spreeze_zmq.run.arena import Arena
+from spreeze_zmq.run.evaluation import Score, play
+from spreeze_zmq.run.looks import EvaluationBudget
+from spreeze_zmq.wire import Message
 
-#: Steps between two looks at the channels while episodes are played.
-STEPS_BETWEEN_POLLS = 50
+#: The last policy is played until this long before the end of ``stop_grace_s``.
+LEAVE_S = 2.0
+
+
+@dataclass
+class Best:
+    """The policy in the run's file.
+
+    Attributes:
+        policy: acts.
+        mean_return: of the episodes that it was kept for.
+        timed_out: whether they were cut by time.
+        confirmed: whether they were ``confirm_episodes`` fresh ones.
+    """
+
+    policy: Policy
+    mean_return: float
+    timed_out: bool
+    confirmed: bool
 
 
 class Evaluator:
-    """Plays one evaluation at a time, and spends no more of the machine on it than its share."""
+    """Looks at the newest policy as often as its share of the machine pays for.
+
+    A look that beats the best policy so far is followed by fresh episodes of the same policy. These decide,
+    and are what is reported of it: a mean that was chosen for being high is too high.
+    """
 
     def __init__(self, component: Component) -> None:
-        spec = component.environment
+        options, plan = component.options, component.plan
         self.component = component
-        self.num_episodes: int = component.options["episodes"]
-        self.envs = envs.make(
-            spec.id,
+        self.num_episodes: int = options["episodes"]
+        self.num_fresh: int = max(options["confirm_episodes"], self.num_episodes)
+        self.goal = plan.run.stop.mean_return
+        self.arena = Arena(
+            component.environment,
             self.num_episodes,
-            step_info=False,
+            max_episode_steps=None if options["episode_steps"] == "auto" else options["episode_steps"],
+            num_workers=None if options["workers"] == "auto" else options["workers"],
+            options={
+                "randomize": plan.run.randomize if options["randomize"] else None,
+                "step_timeout_s": plan.components[SAMPLER].options.get("step_timeout_s", 60.0),
+            },
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
-            randomize=component.plan.run.randomize if component.options["randomize"] else None,
-            **spec.kwargs,
+            on_tick=component.breathe,
         )
+        self.policies: Subscriber = component.open("policy")
         self.seed = int(component.seed_sequence().generate_state(1)[0])
         self.best = self.best_so_far()
-        self.steps = 0
-        cores = len(os.sched_getaffinity(0)) * component.options["cost_share"]
-        self.budget = EvaluationBudget(cores, component.plan.run.stop.mean_return)
+        self.newest: Message | None = None
+        self.looked_at = -1
+        cores = len(os.sched_getaffinity(0)) * options["cost_share"]
+        self.budget = EvaluationBudget(cores, self.goal)
         self.began_s = time.monotonic()
         self.training_return: float | None = None
+        self.ending = False
         component.on("status", self.on_status)
 
-    def best_so_far(self) -> float:
-        """The score of the policy that this run's folder holds already, so that a restart keeps it."""
+    def best_so_far(self) -> Best | None:
+        """The policy that this run's folder holds already, so that a restart keeps it."""
         path = self.component.folder.best_policy
-        return float(read_file(path)[2]["mean_return"]) if path.exists() else -np.inf
+        if not path.exists():
+            return None
+        fields, arrays, about = read_file(path)
+        self.seed = int(about["evaluation_seed"]) + 1_000_000  # those of the former life are not fresh
+        timed_out, fresh = (about[name] == "True" for name in ("timed_out", "confirmed"))
+        confirmed = fresh and int(about["num_episodes"]) >= self.num_fresh
+        return Best(Policy(fields, arrays), float(about["mean_return"]), timed_out, confirmed)
 
-    def evaluate(self, policy: Policy) -> None:
-        """Play, report, keep the policy where it is the best so far; then rest until its cost is back within
-        the share.
-        """
-        began_s, began_cpu_s = time.monotonic(), time.process_time()
-        self.seed += self.num_episodes
-        with usable(policy.version):
-            score = play(self.envs, policy, self.seed, self.go_on)
-        if score is None:
-            return
-        self.report(policy, score, time.monotonic() - began_s)
-        self.budget.pay(time.process_time() - began_cpu_s, score.mean_return)
+    # --- what comes in
 
     def on_status(self, status: Mapping[str, Any]) -> None:
-        """The broker says how the episodes of training go."""
+        """The broker says how the episodes of training go, and when the end of the run has begun."""
         self.training_return = status["episodes"]["recent_return"]
+        self.ending = status["state"] == "stopping"
+
+    def receive(self) -> None:
+        """Take the newest policy that has come."""
+        self.newest = self.policies.newest() or self.newest
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is a policy that was not looked at."""
+        return self.newest is not None and self.newest.fields["version"] != self.looked_at
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self.began_s
 
     @property
     def rest_s(self) -> float:
-        """Seconds until the next evaluation is paid for."""
-        return self.budget.wait_s(time.monotonic() - self.began_s, self.training_return)
+        """Seconds until the next look is paid for."""
+        return self.budget.wait_s(self.elapsed_s, self.training_return)
 
-    def go_on(self) -> bool:
-        """Serve the channels now and then; False when told to stop."""
-        self.steps += 1
-        if self.steps % STEPS_BETWEEN_POLLS == 0:
-            self.component.poll()
-        return self.component.running
+    # --- episodes
 
-    def report(self, policy: Policy, score: Score, wall_s: float) -> None:
-        """Tell the broker, and save the policy where it is the best."""
-        best = score.mean_return > self.best
-        fields = {
+    def play(
+        self, policy: Policy, num_episodes: int, *, until_s: float | None = None, again: bool = False
+    ) -> tuple[Score, dict[str, Any]] | None:
+        """Play episodes; returns their score and the fields of its report, or None if abandoned.
+
+        Args:
+            policy: acts.
+            num_episodes: how many.
+            until_s: when they are cut; by default after ``max_s``. With it, the end of the run goes on.
+            again: with the seeds of the last call, to compare two policies.
+        """
+        began_s = time.monotonic()
+        last = until_s is not None
+        until_s = began_s + self.component.options["max_s"] if until_s is None else until_s
+        batch = self.arena.batch(num_episodes)
+        if not again:
+            self.seed += 2 * self.num_fresh  # more than any call plays
+
+        def go_on() -> bool:
+            self.component.breathe()
+            return last or (self.component.running and not self.ending)
+
+        with usable(policy.version):
+            score = play(
+                batch,
+                policy,
+                self.seed,
+                num_episodes,
+                step_cap=self.arena.step_cap,
+                until_s=until_s,
+                go_on=go_on,
+            )
+        if score is None:
+            return None
+        return score, {
             "version": policy.version,
             "env_steps": int(policy.extras.get("env_steps", 0)),
-            "mean_return": score.mean_return,
-            "std_return": float(score.returns.std()),
-            "min": float(score.returns.min()),
-            "max": float(score.returns.max()),
-            "mean_length": float(score.lengths.mean()),
-            "num_episodes": self.num_episodes,
-            "wall_s": wall_s,
-            "best": best,
+            **score.fields(),
+            "seed": self.seed,
+            "wall_s": time.monotonic() - began_s,
+            "confirmed": False,
+            "best": False,
         }
-        if best:
-            self.best = score.mean_return
-            metadata = {name: str(value) for name, value in fields.items() if name != "version"}
-            metadata["environment"] = json.dumps(self.component.environment.to_dict())
-            metadata["evaluation_seed"] = str(self.seed)
-            policy.save(self.component.folder.best_policy, metadata)
+
+    def newest_policy(self) -> Policy:
+        """The policy that came last."""
+        assert self.newest is not None
+        self.looked_at = self.newest.fields["version"]
+        with usable(self.looked_at):
+            return Policy.from_message(self.newest.fields, self.newest.arrays)
+
+    def look(self) -> None:
+        """Look at the newest policy; where it is better than the best, play it again to be sure."""
+        policy, cpu_s = self.newest_policy(), self.component.cpu_s
+        if (played := self.play(policy, self.num_episodes)) is None:
+            return
+        score, fields = played
         self.component.report("evaluation", fields)
+        spent_s = self.component.cpu_s - cpu_s
+        self.budget.look(self.elapsed_s, spent_s, score.mean_return, self.training_return)
+        if self.beats_best(score):
+            self.replay(policy, score)
+            self.budget.pay(self.component.cpu_s - cpu_s - spent_s)
+
+    def replay(self, policy: Policy, look: Score) -> None:
+        """Play fresh episodes of a policy that looks better than the best; keep it if they say so too."""
+        at_goal = self.goal is not None and look.mean_return >= self.goal
+        played = self.play(policy, self.num_fresh if at_goal else self.num_episodes)
+        if played is not None:
+            score, fields = played
+            self.conclude(policy, score, fields, keep=self.beats_best(score))
+
+    def beats_best(self, score: Score) -> bool:
+        """Whether a score is better than the best policy's; one cut by time says less than a whole one."""
+        best = self.best
+        if best is None or best.timed_out != score.timed_out:
+            return best is None or best.timed_out
+        return score.mean_return > best.mean_return
+
+    def conclude(
+        self, policy: Policy, score: Score, fields: dict[str, Any], *, keep: bool, fresh: bool = True
+    ) -> None:
+        """Report episodes of a policy, ``fresh`` where it was chosen before; save it if it is to be kept."""
+        fields = {**fields, "confirmed": fresh, "best": keep}
+        if keep:
+            confirmed = fresh and len(score.returns) >= self.num_fresh
+            self.best = Best(policy, score.mean_return, score.timed_out, confirmed)
+            about = {name: str(value) for name, value in fields.items() if name not in ("version", "seed")}
+            about["info"] = json.dumps(fields["info"])
+            about["environment"] = json.dumps(self.arena.spec.to_dict())
+            about["evaluation_seed"] = str(fields["seed"])
+            policy.save(self.component.folder.best_policy, about)
+        self.component.report("evaluation", fields)
+
+    # --- the end
+
+    def finish(self) -> None:
+        """Play the last policy, and the best one on the same episodes; then the better of them on fresh ones,
+        as far as ``stop_grace_s`` lasts.
+        """
+        self.receive()
+        grace_s = self.component.plan.components[self.component.role].stop_grace_s
+        until_s = time.monotonic() + max(grace_s / 2, grace_s - LEAVE_S)
+        if self.newest is None:
+            return
+        challenger = self.play_last(until_s)
+        assert self.best is not None
+        chosen = challenger or (None if self.best.confirmed else self.best.policy)
+        if chosen is None or time.monotonic() >= until_s:
+            return
+        played = self.play(chosen, self.num_fresh, until_s=until_s)
+        assert played is not None
+        score, fields = played
+        keep = self.beats_best(score) if challenger else self.best.timed_out or not score.timed_out
+        self.conclude(chosen, score, fields, keep=keep)
+
+    def play_last(self, until_s: float) -> Policy | None:
+        """Play the last policy, unless it is the best one, and keep it where it does better than that.
+
+        Returns:
+            The last policy where it does better than a best one that many fresh episodes have confirmed: so
+            many must confirm this one too before it is kept.
+        """
+        last, best = self.newest_policy(), self.best
+        if best is not None and last.version == best.policy.version:
+            return None
+        played = self.play(last, 2 * self.num_episodes, until_s=until_s)
+        assert played is not None
+        score, fields = played
+        better = self.beats_best(score)
+        if best is not None and best.timed_out == score.timed_out:
+            rival = self.play(best.policy, 2 * self.num_episodes, until_s=until_s, again=True)
+            assert rival is not None
+            better = score.mean_return > rival[0].mean_return if not rival[0].timed_out else better
+        sure = best is not None and best.confirmed
+        self.conclude(last, score, fields, keep=better and not sure, fresh=False)
+        return last if better and sure else None
 
 
 def main(component: Component) -> None:
-    """Evaluate the newest policy whenever the share of the machine allows."""
-    policies: Subscriber = component.open("policy")
+    """Look at the newest policy whenever the share of the machine allows; at the end at the last one."""
     evaluator = Evaluator(component)
     component.ready()
-    evaluated = 0
-    newest: Policy | None = None
     while component.running:
-        if (message := policies.newest()) is not None:
-            with usable(message.fields["version"]):
-                newest = Policy.from_message(message.fields, message.arrays)
-        if (rest_s := evaluator.rest_s) > 0:
+        evaluator.receive()
+        if evaluator.ending:  # keep up with the learners until they have gone
+            component.poll([evaluator.policies], timeout_s=0.5)
+        elif (rest_s := evaluator.rest_s) > 0:
             component.poll(timeout_s=min(rest_s, 0.5))
-        elif newest is None or newest.version == evaluated:
-            component.poll([policies], timeout_s=1.0)
+        elif evaluator.has_news:
+            evaluator.look()
         else:
-            evaluated = newest.version
-            evaluator.evaluate(newest)
+            component.poll([evaluator.policies], timeout_s=1.0)
+    evaluator.finish()
+    evaluator.arena.close()
 
 
 if __name__ == "__main__":

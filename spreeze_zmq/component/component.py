@@ -131,6 +131,11 @@ class Component:
         """Seconds since this process was started."""
         return time.time() - float(self._process.create_time())
 
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that this process and those that it started have used."""
+        return self._family.cpu_s()
+
     def stop(self, reason: str) -> None:
         """Make ``running`` False; the first reason counts."""
         self.stop_reason = self.stop_reason or reason
@@ -214,7 +219,7 @@ class Component:
             "pid": os.getpid(),
             "time_s": time.time(),
             "uptime_s": self.uptime_s,
-            "cpu_s": self._family.cpu_s(),
+            "cpu_s": self.cpu_s,
             "rss_bytes": self._process.memory_info().rss,
             "clock_s": dict(self.clock_s),
             "counters": counters,

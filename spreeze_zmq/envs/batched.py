@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         failures: counts failures; by default the first one is raised.
         first_row: number of the first environment within the larger batch of which this one is a part.
         num_rows: number of environments of that larger batch.
+        on_tick: called a few times a second while the batch waits for worker processes.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -83,6 +84,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._started = False
         self.failures = Failures(0)
         self.first_row, self.num_rows = 0, num_envs
+        self.on_tick: Callable[[], None] = lambda: None
         self._seed = seed
         self._failed: set[int] = set()
         self._last_obs: NDArray[Any] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.envpool_batch import EnvPoolBatch, may_have_meant, why_not
@@ -31,7 +31,7 @@ class Engine:
         seed: int,
         batch_size: int | None = None,
         *,
-        step_info: bool = False,
+        step_info: bool | Literal["final"] = False,
         randomize: Mapping[str, Any] | None = None,
         num_threads: int = 1,
     ) -> BatchedEnv:

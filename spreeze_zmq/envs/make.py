@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
 from spreeze_zmq.errors import InvalidEnvironment
@@ -67,7 +67,7 @@ def make(
     num_workers: int = 0,
     backend: str = "auto",
     seed: int = 0,
-    step_info: bool = True,
+    step_info: bool | Literal["final"] = True,
     max_failures: int = 10,
     step_timeout_s: float | None = 60.0,
     on_failure: Callable[[Failure], None] | None = None,
@@ -83,13 +83,13 @@ def make(
         batch_size: how many finished ones ``recv`` waits for; by default all. Fewer need ``num_workers``, or
             EnvPool.
         num_workers: processes to spread them over; 0 steps them in this one. With workers, ``kwargs`` are
-            plain data and the environments' own infos are left out. Native tasks that all step together stay
-            in this process, and MuJoCo steps them in ``num_workers`` threads.
+            plain data, and of the environments' own infos only those of "final" are gathered. Native tasks
+            that all step together stay in this process, and MuJoCo steps them in ``num_workers`` threads.
         backend: one of ``BACKENDS``; ``auto`` takes the fastest that can step this environment. The batch's
             ``backend`` and ``backend_reason`` name it and the reason.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        step_info: whether ``step`` gathers the environments' own infos; final observations and episode
-            statistics are returned in any case.
+        step_info: whether ``step`` gathers the environments' own infos; ``"final"`` gathers those of the last
+            step of each episode alone. Final observations and episode statistics are returned in any case.
         max_failures: failures a minute that are tolerated. An environment that raises, hangs or gives a
             number that is not finite is logged, its episode truncated, and the next one begun.
         step_timeout_s: with workers, seconds after which a step counts as hanging; ``None`` for never.
@@ -114,7 +114,8 @@ def make(
             f" '{engine.backend}' ({engine.reason})"
         )
     if num_workers and not (size == num_envs and engine.task is not None):
-        env = _in_workers(engine, num_envs, size, num_workers, seed, step_timeout_s, randomize)
+        final_info = step_info == "final"
+        env = _in_workers(engine, num_envs, size, num_workers, seed, step_timeout_s, randomize, final_info)
     else:
         threads = max(1, num_workers)
         env = engine.make(num_envs, seed, size, step_info=step_info, randomize=randomize, num_threads=threads)
@@ -130,11 +131,12 @@ def _in_workers(
     seed: int,
     step_timeout_s: float | None,
     randomize: Mapping[str, Any] | None,
+    final_info: bool,
 ) -> BatchedEnv:
     from spreeze_zmq.envs.parallel.worker_batch import WorkerBatch
 
     arguments: dict[str, Any] = {"env_id": engine.env_id, "kwargs": engine.kwargs, "backend": engine.backend}
-    arguments["randomize"] = randomize
+    arguments |= {"randomize": randomize, "final_info": final_info}
     try:
         json.dumps(arguments)
     except TypeError as error:

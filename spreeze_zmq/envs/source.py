@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
@@ -76,7 +76,7 @@ class EnvironmentSource:
         num_envs: int,
         kwargs: Mapping[str, Any],
         seed: int,
-        step_info: bool,
+        step_info: bool | Literal["final"],
         randomize: Mapping[str, Any] | None = None,
         num_threads: int = 1,
     ) -> NativeBatch:

@@ -17,7 +17,7 @@ from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.pinning import Pinning, pin
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.launcher.telling import AS_STATED, Stages, facts, first_count, last_words
+from spreeze_zmq.launcher.telling import AS_STATED, Stages, facts, first_count, last_words, why_no_step
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.page import address
 from spreeze_zmq.plan.plan import Plan
@@ -38,8 +38,11 @@ from spreeze_zmq.wire import Message
 
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
 BROKER_ANSWERS_S = 8.0
-#: Groups of roles, stopped one after the other: producers first, the broker with its records last.
-STOP_ORDER = ((SAMPLER, EVALUATOR), (*LEARNERS, VISUALIZER), (BROKER,))
+#: Groups of roles, stopped one after the other: producers first, then the evaluator, which plays the last
+#: policy of the learners, and the broker with its records last.
+STOP_ORDER = ((SAMPLER,), LEARNERS, (EVALUATOR, VISUALIZER), (BROKER,))
+#: Longest wait for the evaluator before the view says what the run still waits for.
+SILENT_END_S = 1.0
 
 
 class Launch:
@@ -79,6 +82,7 @@ class Launch:
         self.ports: dict[str, socket.socket] = {}
         self.page_address = ""
         self.input_fault: tuple[str, str] | None = None
+        self.no_step = ""
         self.interrupts, self.interrupted_by = 0, "the user"
         self.heartbeat_timeout_s: float = self.plan.components[BROKER].options["heartbeat_timeout_s"]
 
@@ -200,7 +204,8 @@ class Launch:
             self.finish()
         if self.gave_up:
             return 1 if self.input_fault is None else InputError.exit_code
-        return 0
+        self.no_step = why_no_step(self.folder, self.status.get("processes", {}))
+        return 1 if self.no_step else 0
 
     def pump(self, timeout_s: float) -> None:
         """Handle the broker's messages: show its status, carry out its decisions."""
@@ -315,13 +320,7 @@ class Launch:
             if BROKER not in group:
                 self.tell("stopping", roles=list(group))
             self.supervisor.stop(names)
-            while self.supervisor.alive(names):
-                self.pump(0.02)
-                for event in self.supervisor.poll():
-                    self.on_event(event)
-                if self.interrupts > 1:
-                    for name in names:
-                        self.supervisor.kill(name)
+            self.see_off(names, group)
         self.supervisor.close()
         self.view.close()
         self.control.close()
@@ -332,9 +331,32 @@ class Launch:
             port.close()
         self.folder.page_address.unlink(missing_ok=True)
 
+    def see_off(self, names: Sequence[str], group: Sequence[str]) -> None:
+        """Wait until these processes have left. The second Ctrl-C ends the wait, the first one that for the
+        evaluator of a run that nobody interrupted; the broker writes what the run was until the third.
+        """
+        patience = {EVALUATOR: min(1, self.interrupts), BROKER: 2}.get(group[0], 1)
+        note_s = time.monotonic() + SILENT_END_S
+        while self.supervisor.alive(names):
+            self.pump(0.02)
+            for event in self.supervisor.poll():
+                self.on_event(event)
+            if self.interrupts > patience:
+                for name in names:
+                    self.supervisor.kill(name)
+            if (
+                time.monotonic() >= note_s
+                and EVALUATOR in group
+                and self.supervisor.alive([f"{EVALUATOR}-0"])
+            ):
+                note_s = math.inf
+                self.view.note("the last policy is evaluated (Ctrl-C to leave it out)")
+
     def report_end(self, command: str) -> None:
         """Print the last words; ``command`` began this run, and goes on with it by ``--resume``."""
-        say_last(last_words(self.folder, self.stop_reason, command, self.failures, self.input_fault))
+        say_last(
+            last_words(self.folder, self.stop_reason, command, self.failures, self.input_fault, self.no_step)
+        )
 
     def _on_signal(self, number: int, _: object) -> None:
         if number == signal.SIGHUP:  # a shell and the kernel may both send it; it is no second request

@@ -81,6 +81,7 @@ def last_words(
     command: str,
     failures: Sequence[tuple[str, str]],
     input_fault: tuple[str, str] | None,
+    no_step: str,
 ) -> list[str]:
     """What was reached, the commands that use the run, and the fault of the input or the first failure.
 
@@ -90,6 +91,7 @@ def last_words(
         command: the one that began it, without ``--resume``.
         failures: process and what happened.
         input_fault: process and what it found at fault.
+        no_step: why the run took no env step; empty where it did.
     """
     summary = json.loads(folder.summary.read_text()) if folder.summary.exists() else {}
     resume = f"{command} --resume {shlex.quote(folder.shown)}"
@@ -108,4 +110,23 @@ def last_words(
     elif failures:
         name, what = failures[0]
         lines += [f"the first failure was {name}: {what}", f"its log: {folder.logs / name}.log"]
-    return lines
+    return [*lines, no_step] if no_step else lines
+
+
+def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Why a run has taken no env step, in one line; empty where it has.
+
+    Args:
+        folder: the run's.
+        processes: of the last status.
+    """
+    summary = json.loads(folder.summary.read_text()) if folder.summary.exists() else {}
+    if not summary or summary["samples"]["produced"] > 0:
+        return ""
+    waiting = [
+        f"{name} waited for {process['waiting_for'] or 'its own start'}"
+        for name, process in processes.items()
+        if process["waiting_for"] or not process["ready"]
+    ]
+    why = "; ".join(waiting) or "the run ended before the first rollout was sent"
+    return f"no env step was taken in {summary['wall_s']:.1f} s: {why}"

@@ -32,6 +32,7 @@ EVALUATION_CURVES = {
     "std_return": "eval/std_reward",
     "mean_length": "eval/mean_ep_length",
 }
+INFO_CURVES = {"is_success": "eval/success_rate"}
 
 
 class TensorBoard:
@@ -61,8 +62,16 @@ class TensorBoard:
         self.write(values, status["env_steps"])
 
     def evaluation(self, fields: Mapping[str, Any]) -> None:
-        """Draw an evaluation, at the env steps of its policy."""
-        self.write({curve: fields[name] for name, curve in EVALUATION_CURVES.items()}, fields["env_steps"])
+        """Draw a look at a policy at its env steps, fresh episodes of one that is kept at the newest ones."""
+        if not fields.get("confirmed", False):
+            values = {curve: fields[name] for name, curve in EVALUATION_CURVES.items()}
+            info = fields.get("info", {})
+            values |= {INFO_CURVES.get(name, f"eval/info/{name}"): value for name, value in info.items()}
+            self.write(values, fields["env_steps"])
+        elif fields["best"]:
+            self.write(
+                {"eval/best_mean_reward": fields["mean_return"]}, max(self._drawn_step, fields["env_steps"])
+            )
 
     def write(self, values: Mapping[str, float | None], env_steps: int) -> None:
         """Write one point per curve at ``env_steps`` and flush; None and non-finite values are left out."""

@@ -56,16 +56,27 @@ class Episodes(TypedDict):
 
 
 class EvaluationRow(TypedDict):
-    """One evaluation: when it arrived, and the run's env steps when its policy was published."""
+    """One evaluation: when it arrived, and the run's env steps when its policy was published.
+
+    ``interval`` is the 95 % interval of the mean return by Student's t, ``num_truncated`` the episodes that
+    the evaluation cut, ``confirmed`` whether the policy was chosen before they were played, ``info`` the
+    means of what the environment said of their last steps.
+    """
 
     t_s: float
     env_steps: int
     mean_return: float
     std_return: float
+    interval: tuple[float, float] | None
+    num_episodes: int
+    mean_length: float
+    num_truncated: int
+    confirmed: bool
+    info: Mapping[str, float]
 
 
 class Evaluation(TypedDict):
-    """The newest evaluation and the best one."""
+    """The newest look at a policy, and the policy that is kept."""
 
     last: EvaluationRow | None
     best: EvaluationRow | None

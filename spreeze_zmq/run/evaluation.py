@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.policy import Policy
+
+#: Scalars of an environment's info that an evaluation keeps.
+MAX_INFO = 64
+#: 0.975 quantiles of Student's t with 1 to 30 degrees of freedom.
+_T_975 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
 
 
 @dataclass(frozen=True)
@@ -18,96 +29,163 @@ class Score:
     """The episodes of one evaluation.
 
     Attributes:
-        returns: ``[num_episodes]`` float64, undiscounted.
-        lengths: ``[num_episodes]`` int64, steps.
+        returns: ``[E]`` float64, undiscounted.
+        lengths: ``[E]`` int64, steps.
+        cut: ``[E]`` bool: ended by the evaluation's own limit of steps or time, not by the environment.
+        timed_out: whether the limit of time cut some: their returns compare with no others.
+        info: mean over the episodes of each scalar in the info of their last step, flags as 0 and 1.
     """
 
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
+    cut: NDArray[np.bool_]
+    timed_out: bool = False
+    info: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def mean_return(self) -> float:
         """The figure of merit of a policy."""
         return float(self.returns.mean())
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean return by Student's t; None for a single episode."""
+        return t_interval(self.returns)
 
-@dataclass
-class EvaluationBudget:
-    """The CPU time that evaluations may cost: a share of the machine, accumulated between them.
-
-    While the training return suggests that the run's goal is reached, ``URGENT`` evaluations are granted in
-    advance, so that the run ends soon after it could. It does so when it reaches the goal, or has risen by
-    what the last score lacked: without exploration noise a policy often scores more than in training.
-
-    Attributes:
-        cores: the share times the number of cores: CPU seconds earned per second.
-        goal: the mean return that ends the run; None where none does.
-        spent_s: CPU seconds spent so far.
-        cost_s: CPU seconds of the last evaluation, the estimate for the next one.
-    """
-
-    URGENT: ClassVar[int] = 4
-
-    cores: float
-    goal: float | None = None
-    spent_s: float = 0.0
-    cost_s: float = 0.0
-    _lacked: float | None = None
-    _promising: float = math.inf
-
-    def wait_s(self, elapsed_s: float, training_return: float | None) -> float:
-        """Seconds until the next evaluation is affordable; 0 where it is.
-
-        Args:
-            elapsed_s: since the evaluator began.
-            training_return: mean return of recent training episodes; None before the first.
-        """
-        lent_s = self.URGENT * self.cost_s if self._urgent(training_return) else 0.0
-        return max(0.0, (self.spent_s + self.cost_s - lent_s) / self.cores - elapsed_s)
-
-    def _urgent(self, training_return: float | None) -> bool:
-        if self.goal is None or training_return is None:
-            return False
-        if self._lacked is not None:
-            self._promising, self._lacked = training_return + self._lacked, None
-        return training_return >= min(self.goal, self._promising)
-
-    def pay(self, cost_s: float, score: float) -> None:
-        """Enter the CPU seconds and the mean return of an evaluation."""
-        self.spent_s += cost_s
-        self.cost_s = cost_s
-        self._lacked = None if self.goal is None else self.goal - score
+    def fields(self) -> dict[str, Any]:
+        """The fields of an evaluation message about its episodes."""
+        low_high = self.interval
+        return {
+            "mean_return": self.mean_return,
+            "std_return": float(self.returns.std()),
+            **({} if low_high is None else {"interval_low": low_high[0], "interval_high": low_high[1]}),
+            "min": float(self.returns.min()),
+            "max": float(self.returns.max()),
+            "mean_length": float(self.lengths.mean()),
+            "min_length": int(self.lengths.min()),
+            "max_length": int(self.lengths.max()),
+            "num_episodes": len(self.returns),
+            "num_truncated": int(self.cut.sum()),
+            "timed_out": self.timed_out,
+            "info": dict(self.info),
+        }
 
 
-def play(envs: Any, policy: Policy, seed: int, go_on: Callable[[], bool] = lambda: True) -> Score | None:
-    """Play one whole episode in each environment of a batch, with the mode of the policy's distribution.
+def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
+    """The 95 % interval of the mean of ``[E]`` values by Student's t; None for fewer than two."""
+    freedom = len(values) - 1
+    if freedom < 1:
+        return None
+    t = _T_975[freedom - 1] if freedom <= len(_T_975) else 1.96 + 2.37 / freedom
+    half = t * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+def play(
+    envs: Any,
+    policy: Policy,
+    seed: int,
+    num_episodes: int | None = None,
+    *,
+    step_cap: int | None = None,
+    until_s: float = math.inf,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Score | None:
+    """Play whole episodes with the mode of the policy's distribution, one in each environment at a time.
 
     Args:
         envs: a vector environment of :func:`spreeze_zmq.envs.make`, with same-step autoreset.
         policy: acts.
-        seed: environment ``i`` is reset with ``seed + i``.
+        seed: episode ``i`` begins with ``seed + i``, however many environments there are.
+        num_episodes: how many, rounded up to whole rounds of all environments; by default one round.
+        step_cap: the environments' time limit where the evaluation has set it: episodes that it truncates
+            count as cut.
+        until_s: the time of ``time.monotonic`` at which the round under way is cut; it counts only if it is
+            the first.
         go_on: called after every step; False abandons the evaluation.
 
     Returns:
         The score; None if abandoned.
     """
-    obs, _ = envs.reset(seed=seed)
-    returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
-    playing = np.ones(envs.num_envs, np.bool_)
-    frames = policy.frame_stack()
-    frames.begin(obs)
-    while playing.any():
-        action = policy.env_action(policy.mode(frames.seen)).reshape(envs.action_space.shape)
-        obs, reward, terminated, truncated, info = envs.step(action)
-        returns += np.where(playing, reward, 0.0)
-        lengths += playing
-        over = terminated | truncated
-        frames.add(obs, over)
-        if "failed" in info:  # an episode cut off by a failure of its environment is played again
-            again = playing & info["failed"]
-            returns[again], lengths[again] = 0.0, 0
-            over &= ~info["failed"]
-        playing &= ~over
-        if not go_on():
+    rounds: list[_Round] = []
+    for first in range(0, num_episodes or envs.num_envs, envs.num_envs):
+        one = _Round(envs.num_envs)
+        if not one.play(envs, policy, seed + first, step_cap, until_s, go_on):
             return None
-    return Score(returns, lengths)
+        if not one.timed_out or not rounds:
+            rounds.append(one)
+        if one.timed_out:
+            break
+    return Score(
+        np.concatenate([one.returns for one in rounds]),
+        np.concatenate([one.lengths for one in rounds]),
+        np.concatenate([one.cut for one in rounds]),
+        rounds[-1].timed_out,
+        _means([row for one in rounds for row in one.infos]),
+    )
+
+
+class _Round:
+    """One episode in each of ``num_envs`` environments."""
+
+    def __init__(self, num_envs: int) -> None:
+        self.returns, self.lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+        self.cut = np.zeros(num_envs, np.bool_)
+        self.infos: list[dict[str, float]] = [{} for _ in range(num_envs)]
+        self.timed_out = False
+
+    def play(
+        self,
+        envs: Any,
+        policy: Policy,
+        seed: int,
+        step_cap: int | None,
+        until_s: float,
+        go_on: Callable[[], bool],
+    ) -> bool:
+        """Play the round; returns False if it was abandoned."""
+        obs, _ = envs.reset(seed=seed)
+        playing = np.ones(envs.num_envs, np.bool_)
+        frames = policy.frame_stack()
+        frames.begin(obs)
+        while playing.any():
+            action = policy.env_action(policy.mode(frames.seen)).reshape(envs.action_space.shape)
+            obs, reward, terminated, truncated, info = envs.step(action)
+            self.returns += np.where(playing, reward, 0.0)
+            self.lengths += playing
+            over = terminated | truncated
+            frames.add(obs, over)
+            if "failed" in info:  # an episode cut off by a failure of its environment is played again
+                again = playing & info["failed"]
+                self.returns[again], self.lengths[again] = 0.0, 0
+                over &= ~info["failed"]
+            ended = playing & over
+            if ended.any():
+                self._end(ended, truncated, step_cap, info)
+            playing &= ~over
+            if not go_on():
+                return False
+            if playing.any() and time.monotonic() >= until_s:
+                self.cut |= playing
+                self.timed_out = True
+                break
+        return True
+
+    def _end(
+        self,
+        ended: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        step_cap: int | None,
+        info: Mapping[str, Any],
+    ) -> None:
+        """Enter what the step said of the episodes that it ended."""
+        if step_cap is not None:
+            self.cut |= ended & truncated & (self.lengths >= step_cap)
+        for row in ended.nonzero()[0].tolist():
+            self.infos[row] = scalars(info.get("final_info", {}), row)
+
+
+def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each name over the rows that have it."""
+    names = list(dict.fromkeys(name for row in rows for name in row))[:MAX_INFO]
+    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.metrics import Rates
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, experience_of
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, experience_of
 from spreeze_zmq.run.account import SampleAccount
 from spreeze_zmq.run.processes import ProcessRecord, process_rows, worker_rows
 
@@ -92,7 +92,11 @@ class RunRecord:
         self.num_episodes += len(returns)
 
     def take_evaluation(self, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter an evaluation."""
+        """Enter an evaluation: a look, or fresh episodes of a policy that was chosen before (``confirmed``).
+
+        Looks alone make the learning curve, one for each policy: confirmations are of policies that were
+        chosen for a high score.
+        """
         self.evaluations.append({"t_s": now_s, **fields})
 
     def take_failure(self, fields: Mapping[str, Any], now_s: float) -> None:
@@ -159,17 +163,38 @@ class RunRecord:
         }
 
     @property
+    def looks(self) -> list[dict[str, Any]]:
+        """The evaluations of the learning curve."""
+        return [e for e in self.evaluations if not e.get("confirmed", False)]
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The evaluation of the policy that was kept last."""
+        return next((e for e in reversed(self.evaluations) if e["best"]), None)
+
+    @property
     def best_return(self) -> float | None:
-        """The best evaluated mean return."""
-        return max((e["mean_return"] for e in self.evaluations), default=None)
+        """The mean return of the policy that was kept last."""
+        best = self.best
+        return None if best is None else float(best["mean_return"])
+
+    def _return_reached(self, goal: float) -> str:
+        """In words, that the kept policy has reached the goal in as many fresh episodes as confirm it; an
+        evaluator that does not tell fresh ones apart is believed.
+        """
+        best = self.best
+        if best is None or not best.get("confirmed", True) or best["mean_return"] < goal:
+            return ""
+        enough = self.plan.components[EVALUATOR].options.get("confirm_episodes", 0)
+        if best["num_episodes"] < enough and "confirmed" in best:
+            return ""
+        return f"return {best['mean_return']:.1f} >= {goal:g}"
 
     def stop_condition(self, now_s: float) -> str:
         """The stop condition that holds, in words; empty while none does."""
         stop = self.plan.run.stop
-        if stop.mean_return is not None and self.evaluations:
-            reached = self.evaluations[-1]["mean_return"]
-            if reached >= stop.mean_return:
-                return f"return {reached:.1f} >= {stop.mean_return:g}"
+        if stop.mean_return is not None and (reached := self._return_reached(stop.mean_return)):
+            return reached
         for name, enough in (
             ("env_steps", stop.env_steps),
             ("trained_transitions", stop.trained_transitions),
@@ -200,8 +225,7 @@ class RunRecord:
     def status(self, state: str, balance: Balance, now_s: float) -> Status:
         """The status that people see and the launcher acts on."""
         samples = self.accounts[CRITIC_LEARNER].totals()
-        last = self.evaluations[-1] if self.evaluations else None
-        best = max(self.evaluations, key=lambda e: e["mean_return"], default=None)
+        looks = self.looks
         recent = list(self.returns)[-RECENT_EPISODES:]
         stop = self.plan.run.stop
         return {
@@ -226,7 +250,7 @@ class RunRecord:
                 "recent_return": float(np.mean(recent)) if recent else None,
                 "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
             },
-            "evaluation": {"last": _row(last), "best": _row(best)},
+            "evaluation": {"last": _row(looks[-1] if looks else None), "best": _row(self.best)},
             "stop": {
                 "return": stop.mean_return,
                 "env_steps": stop.env_steps,
@@ -258,10 +282,10 @@ class RunRecord:
             "pinning": self.plan.pinning,
             "auto": self.plan.measured,
             "evaluations": [
-                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]
-                for e in self.evaluations
+                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]] for e in self.looks
             ],
             "best_return": self.best_return,
+            "best": self.best,
             "episodes": self.num_episodes,
             "restarts": self.restarts,
             "failures": self.failures,
@@ -304,4 +328,17 @@ def _row(evaluation: Mapping[str, Any] | None) -> EvaluationRow | None:
         "env_steps": evaluation["env_steps"],
         "mean_return": evaluation["mean_return"],
         "std_return": evaluation["std_return"],
+        "interval": interval_of(evaluation),
+        "num_episodes": evaluation["num_episodes"],
+        "mean_length": evaluation["mean_length"],
+        "num_truncated": evaluation.get("num_truncated", 0),
+        "confirmed": evaluation.get("confirmed", False),
+        "info": evaluation.get("info", {}),
     }
+
+
+def interval_of(evaluation: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The 95 % interval of an evaluation's mean return; None where its evaluator does not say it."""
+    if "interval_low" not in evaluation or "interval_high" not in evaluation:
+        return None
+    return evaluation["interval_low"], evaluation["interval_high"]

@@ -22,14 +22,16 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     """
     steps = summary.get("env_steps", 0)
     lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {reason or 'failed'}"]
-    evaluations = summary.get("evaluations", ())
-    if not evaluations:
+    best = summary.get("best")
+    if best is None:
         return [*lines, "nothing evaluated"]
-    t_s, at_steps, mean, std = max(evaluations, key=lambda row: row[2])
-    return [
-        *lines,
-        f"best return {decimal(mean)} ± {decimal(std)} at {at_steps:,} env steps, {clock(t_s)}",
-    ]
+    mean, std = decimal(best["mean_return"]), decimal(best["std_return"])
+    at = f"at {best['env_steps']:,} env steps"
+    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} episodes, {at}, {clock(best['t_s'])}")
+    if "interval_low" in best:
+        low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
+        lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")
+    return lines
 
 
 def next_commands(run: str, *, policy: str, resume: str) -> list[str]:

@@ -100,6 +100,8 @@ CHANNEL = (
 )
 
 _NICE = {EVALUATOR: 5, VISUALIZER: 10}
+#: The evaluator plays the last policy when it is told to stop.
+_STOP_GRACE_S = {EVALUATOR: 15.0}
 
 
 def component_options(role: str) -> tuple[Option, ...]:
@@ -121,7 +123,13 @@ def component_options(role: str) -> tuple[Option, ...]:
         Option(
             "start_timeout_s", "duration", 30.0, above=0, help="deadline from its start until it is ready"
         ),
-        Option("stop_grace_s", "duration", 5.0, above=0, help="from the request to stop until it is killed"),
+        Option(
+            "stop_grace_s",
+            "duration",
+            _STOP_GRACE_S.get(role, 5.0),
+            above=0,
+            help="from the request to stop until it is killed",
+        ),
     )
 
 

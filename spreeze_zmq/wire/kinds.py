@@ -220,15 +220,28 @@ KINDS: dict[str, KindSpec] = {
     ),
     "evaluation": KindSpec(
         _fields(
+            (
+                *("confirmed", "interval_low", "interval_high", "min_length", "max_length"),
+                *("num_truncated", "timed_out", "seed", "info"),
+            ),
             version="count",
             env_steps="count",
             mean_return="number",
             std_return="number",
+            interval_low="number",
+            interval_high="number",
             min="number",
             max="number",
             mean_length="number",
+            min_length="count",
+            max_length="count",
             num_episodes="count",
+            num_truncated="count",
+            timed_out="flag",
+            seed="count",
+            info="numbers",
             wall_s="number",
+            confirmed="flag",
             best="flag",
         )
     ),

@@ -1,13 +1,48 @@
 """The evaluator as a real process; the test trains the policies and keeps the books."""
 
+import json
+
+import gymnasium
+import numpy as np
 import pytest
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 
+HERE = "tests.component.test_evaluator"
+OWN = ["components.evaluator.episodes=3", "components.evaluator.confirm_episodes=6"]
 #: Evaluations in quick succession.
-OFTEN = ["components.evaluator.cost_share=1.0", "components.evaluator.episodes=3"]
+OFTEN = ["components.evaluator.cost_share=1.0", *OWN]
+
+
+class Point(gymnasium.Env):
+    """Each step is worth one; no episode ends. It says whether it is far from where it began."""
+
+    observation_space = gymnasium.spaces.Box(-1e9, 1e9, (1,), np.float64)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, step_s: float = 0.0):
+        self.step_s = step_s
+
+    def reset(self, *, seed=None, options=None):
+        """Begin at the middle."""
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1), {}
+
+    def step(self, action):
+        """Wait a while, as a machine does."""
+        import time
+
+        time.sleep(self.step_s)
+        self.steps += 1
+        info = {"is_success": self.steps % 2 == 1, "steps": self.steps, "words": "far"}
+        return np.full(1, float(self.steps)), 1.0, False, False, info
+
+
+ENDLESS = [f"run.env={HERE}:Point", "run.stop.return=0"]
+SLOW = [*ENDLESS, "run.env_kwargs.step_s=0.1", "components.evaluator.stop_grace_s=3"]
 
 
 def publish(peers, version, seed):
@@ -26,28 +61,124 @@ def publish(peers, version, seed):
     peers.peer("policy", "evaluator").publish(Message("policy", fields, half.policy_arrays()))
 
 
-@pytest.mark.parametrize("peers", [OFTEN], indirect=True)
-def test_the_best_policy_is_kept_and_named(peers):
-    """Each new version is played once; the file holds the best one with its score."""
+def begin(peers):
+    """The evaluator, heard and told."""
     for channel in ("report", "control"):
         peers.peer(channel, "evaluator")
-    process = peers.start("evaluator")
-    scores = {}
-    for version in (1, 2, 3):
-        publish(peers, version, seed=version)
-        evaluation = peers.wait("report", "evaluator", "evaluation").fields
-        assert evaluation["version"] == version
-        assert evaluation["env_steps"] == 100 * version
-        assert evaluation["num_episodes"] == 3
-        assert evaluation["mean_length"] == 200
-        assert evaluation["min"] <= evaluation["mean_return"] <= evaluation["max"] < 0
-        scores[version] = evaluation["mean_return"]
-        assert evaluation["best"] == (scores[version] == max(scores.values()))
-    best = max(scores, key=scores.get)
-    kept = Policy.load(peers.folder.best_policy)
-    assert kept.version == best
-    assert float(kept.metadata["mean_return"]) == scores[best]
+    return peers.start("evaluator")
+
+
+def evaluation(peers):
+    """The fields of the next one."""
+    return peers.wait("report", "evaluator", "evaluation").fields
+
+
+def end(peers, process):
+    """Have it leave; the evaluations that it still makes."""
     stop = Message("stop", {"roles": ["evaluator"], "reason": "enough"})
     peers.peer("control", "evaluator").publish(stop)
+    before = len(peers.seen)
     assert peers.wait("report", "evaluator", "bye").fields["reason"] == "enough"
     assert process.wait(30) == 0
+    return [message.fields for message in peers.seen[before:] if message.kind == "evaluation"]
+
+
+def kept(peers):
+    """The policy in the run's file."""
+    return Policy.load(peers.folder.best_policy)
+
+
+@pytest.mark.parametrize("peers", [OFTEN], indirect=True)
+def test_the_best_policy_is_kept_for_fresh_episodes_and_the_last_one_is_played(peers):
+    """Each new version is looked at once. One that looks better than the best is played on other seeds, and
+    these decide and are what the file says. At the end the best one is confirmed by more fresh ones.
+    """
+    process, best, used = begin(peers), -np.inf, []
+    for version in (1, 2, 3):
+        publish(peers, version, seed=version)
+        look = evaluation(peers)
+        used.append(look["seed"])
+        assert (look["version"], look["env_steps"], look["num_episodes"]) == (version, 100 * version, 3)
+        assert (look["mean_length"], look["num_truncated"], look["timed_out"]) == (200, 0, False)
+        assert look["min"] <= look["mean_return"] <= look["max"] < 0
+        assert look["interval_low"] < look["mean_return"] < look["interval_high"]
+        assert (look["confirmed"], look["best"]) == (False, False)
+        if look["mean_return"] > best:
+            fresh = evaluation(peers)
+            used.append(fresh["seed"])
+            assert (fresh["version"], fresh["confirmed"]) == (version, True)
+            assert fresh["mean_return"] != look["mean_return"]
+            assert fresh["best"] == (fresh["mean_return"] > best)
+            if fresh["best"]:
+                best = fresh["mean_return"]
+                assert float(kept(peers).metadata["mean_return"]) == best
+    publish(peers, 4, seed=4)
+    look = evaluation(peers)
+    assert look["version"] == 4
+    last = end(peers, process)[-1]
+    assert (last["num_episodes"], last["confirmed"], last["best"]) == (6, True, True)
+    assert kept(peers).version == last["version"]
+    assert float(kept(peers).metadata["mean_return"]) == last["mean_return"]
+    assert kept(peers).metadata["evaluation_seed"] == str(last["seed"])
+    assert len({*used, last["seed"]}) == len(used) + 1
+
+
+@pytest.mark.parametrize("peers", [[*OWN, "components.evaluator.cost_share=0.0001"]], indirect=True)
+def test_the_last_policy_is_played_though_no_look_is_paid_for(peers):
+    """The share is spent with the first look; the second policy comes, and then the end."""
+    process = begin(peers)
+    publish(peers, 1, seed=1)
+    assert evaluation(peers)["version"] == 1
+    assert evaluation(peers)["best"]
+    publish(peers, 2, seed=2)
+    evaluations = end(peers, process)
+    assert (evaluations[0]["version"], evaluations[0]["num_episodes"]) == (2, 6)
+    assert evaluations[-1]["confirmed"]
+    chosen = 2 if evaluations[0]["best"] else 1
+    assert (evaluations[-1]["version"], kept(peers).version) == (chosen, chosen)
+
+
+@pytest.mark.parametrize("peers", [[*OFTEN, "run.stop.return=-5000"]], indirect=True)
+def test_a_return_is_confirmed_by_fresh_episodes_of_the_policy_that_is_kept(peers):
+    """A look reaches the goal: six other episodes are played at once, and the file holds their mean."""
+    process = begin(peers)
+    publish(peers, 1, seed=1)
+    look, fresh = evaluation(peers), evaluation(peers)
+    assert (look["num_episodes"], fresh["num_episodes"]) == (3, 6)
+    assert fresh["confirmed"]
+    assert fresh["best"]
+    assert float(kept(peers).metadata["mean_return"]) == fresh["mean_return"] >= -5000
+    assert end(peers, process) == []  # the last policy is the best one, and has been confirmed
+
+
+@pytest.mark.parametrize("peers", [[*OFTEN, *ENDLESS]], indirect=True)
+def test_endless_episodes_are_cut_and_their_policy_is_saved(peers):
+    """After a thousand steps; whoever plays the file again finds the limit with the environment. What the
+    environment said of the last step comes along.
+    """
+    process = begin(peers)
+    publish(peers, 1, seed=1)
+    look, fresh = evaluation(peers), evaluation(peers)
+    for one in (look, fresh):
+        assert (one["mean_return"], one["max_length"]) == (1000, 1000)
+        assert (one["num_truncated"], one["timed_out"]) == (one["num_episodes"], False)
+        assert one["info"] == {"is_success": 0.0, "steps": 1000.0}
+    assert json.loads(kept(peers).metadata["environment"])["kwargs"] == {"max_episode_steps": 1000}
+    end(peers, process)
+
+
+@pytest.mark.parametrize("peers", [[*OFTEN, *SLOW]], indirect=True)
+def test_a_slow_environment_is_played_in_workers_and_its_policy_is_saved_in_time(peers):
+    """An episode takes a hundred seconds: reports go on, and at the end the evaluator leaves within its grace
+    with a policy saved, cut as it was.
+    """
+    process = begin(peers)
+    publish(peers, 1, seed=1)
+    reports = [peers.wait("report", "evaluator", "report").fields for _ in range(4)]
+    assert reports[-1]["uptime_s"] - reports[0]["uptime_s"] < 5
+    evaluations = end(peers, process)
+    assert "plays in 3 workers" in peers.logs()
+    assert evaluations[0]["timed_out"]
+    assert evaluations[0]["num_truncated"] == 3
+    assert kept(peers).metadata["timed_out"] == "True"
+    assert kept(peers).version == 1

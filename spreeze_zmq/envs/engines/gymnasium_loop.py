@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -26,7 +26,8 @@ class GymnasiumLoop(BatchedEnv):
         make_one: makes one environment.
         num_envs: how many.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        step_info: whether to gather the environments' infos, which may cost more than the step.
+        step_info: whether to gather the environments' infos, which may cost more than the step; ``"final"``
+            for those of the last steps of episodes alone.
 
     Attributes:
         at: ``[1]`` int64, the environment that is being stepped; a worker puts shared memory in its place.
@@ -43,7 +44,7 @@ class GymnasiumLoop(BatchedEnv):
         make_one: Callable[[], gymnasium.Env[Any, Any]],
         num_envs: int,
         seed: int,
-        step_info: bool,
+        step_info: bool | Literal["final"],
     ):
         self._make_one, self._step_info = make_one, step_info
         made = [make_one() for _ in range(num_envs)]
@@ -66,13 +67,15 @@ class GymnasiumLoop(BatchedEnv):
         reward = np.empty(num_envs)
         terminated, truncated = np.empty(num_envs, np.bool_), np.empty(num_envs, np.bool_)
         info: dict[str, Any] = {}
-        gather = self._step_info
+        gather = self._step_info is True
+        last = self._length >= self._limit if self._step_info == "final" else None
         at = self.at
         for row, step in enumerate(self._steps):
             at[0] = row
             try:
                 obs[row], reward[row], terminated[row], truncated[row], one = step(actions[row])
-                if gather and one:
+                ends = last is not None and (last[row] or terminated[row] or truncated[row])
+                if one and (gather or ends):
                     info = self._add_info(info, one, row)
             except Exception as error:
                 obs[row], reward[row], terminated[row], truncated[row] = 0, 0.0, False, False
@@ -87,7 +90,7 @@ class GymnasiumLoop(BatchedEnv):
         for k, row in enumerate(rows.tolist()):
             self.at[0] = row
             first[k], begun = self._reset_one(row, seeds[k], options)
-            if self._step_info and begun:
+            if self._step_info is True and begun:
                 info = self._add_info(info, begun, row)
         return first, info
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium.utils import seeding
@@ -24,7 +24,7 @@ class NativeBatch(BatchedEnv):
         num_envs: how many.
         max_episode_steps: the time limit; ``None`` for none.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        step_info: whether ``step`` returns the task's info.
+        step_info: whether ``step`` returns the task's info; ``"final"`` where an episode ends alone.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class NativeBatch(BatchedEnv):
         num_envs: int,
         max_episode_steps: int | None,
         seed: int,
-        step_info: bool,
+        step_info: bool | Literal["final"],
     ):
         self.task = task
         task.allocate(num_envs)
@@ -58,7 +58,9 @@ class NativeBatch(BatchedEnv):
                 self._raised(row, "step", error)
         reward, terminated, parts = task.outcome(actions)
         info: dict[str, Any] = {}
-        if self._step_info:
+        if self._step_info is True or (
+            self._step_info and (terminated | (self._length >= self._limit)).any()
+        ):
             for name, value in {**task.state_info(_ALL), **parts}.items():
                 info[name], info[f"_{name}"] = _owned(value), self._all
         obs = _owned(task.observe(_ALL))
@@ -72,7 +74,7 @@ class NativeBatch(BatchedEnv):
                 self._rngs[row] = seeding.np_random(seed)[0]
         self.task.begin(rows, [self._rngs[row] for row in rows], options)
         info: dict[str, Any] = {}
-        if self._step_info:
+        if self._step_info is True:
             mask = np.zeros(self.num_envs, np.bool_)
             mask[rows] = True
             for name, value in self.task.state_info(rows).items():

@@ -52,7 +52,7 @@ def arrays_for(
         "reward": ((num_envs,), "float64"),
         **dict.fromkeys(flags, ((num_envs,), "bool")),
         "seed": ((num_envs,), "int64"),
-        **dict.fromkeys(("pids", "exits", "num_failures"), ((num_workers,), "int64")),
+        **dict.fromkeys(("pids", "exits", "num_messages"), ((num_workers,), "int64")),
         "at": ((num_workers, 2), "int64"),
         "options": ((OPTIONS_BYTES,), "uint8"),
     }
@@ -78,7 +78,7 @@ class Slots:
     seed: NDArray[np.int64]  # [N] of a reset; negative for none
     pids: NDArray[np.int64]  # [workers], 0 for one that has ended
     exits: NDArray[np.int64]  # [workers] exit code of the last one that ended, negative for a signal
-    num_failures: NDArray[np.int64]  # [workers] that each worker has sent
+    num_messages: NDArray[np.int64]  # [workers] failures and infos that each worker has sent
     at: NDArray[np.int64]  # [workers, 2]: first row of the unit being stepped, environment within it
     options: NDArray[np.uint8]  # of a reset: JSON, ended by a zero byte
 

@@ -15,6 +15,7 @@ from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 from spreeze_zmq.envs.failures import Failure, Failures, traceback_of
 from spreeze_zmq.envs.in_process import choose
+from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, UNIT, Slots
 
 #: A worker with more to do holds back finished units this long: to wake the batch costs as much as a short
@@ -36,7 +37,12 @@ def make_units(settings: dict[str, Any], num_envs: int) -> list[tuple[slice, Bat
     engine = choose(arguments["env_id"], arguments["kwargs"], arguments["backend"])
     made = []
     for first, count in settings["units"]:
-        env = engine.make(count, settings["seed"] + first, randomize=arguments["randomize"])
+        env = engine.make(
+            count,
+            settings["seed"] + first,
+            step_info="final" if arguments["final_info"] else False,
+            randomize=arguments["randomize"],
+        )
         env.first_row, env.num_rows = first, num_envs
         made.append((slice(first, first + count), env))
     return made
@@ -50,7 +56,7 @@ class Worker:
         done: the stream for numbers of finished units, shared by all workers.
         slots: the shared memory.
         settings: ``worker``, ``units`` and their ``numbers``, ``restarts``, ``seed``, and ``make``: name,
-            arguments, backend and ranges of the environments.
+            arguments, backend and ranges of the environments, and whether final infos are wanted.
     """
 
     def __init__(self, channel: socket.socket, done: socket.socket, slots: Slots, settings: dict[str, Any]):
@@ -99,6 +105,8 @@ class Worker:
         if "final_obs" in info:
             ended = info["_final_obs"]
             slots.final_obs[rows][ended] = info["final_obs"][ended]
+            for row in ended.nonzero()[0].tolist() if info.get("final_info") else ():
+                self.send({"row": rows.start + row, "final_info": scalars(info["final_info"], row)})
         if "failed" in info:
             slots.failed[rows] = info["failed"]
 
@@ -143,9 +151,12 @@ class Worker:
 
     def report(self, failure: Failure) -> None:
         """Send a failure to the batch, before the step is reported as done."""
-        message = {"summary": failure.summary[:SUMMARY_CHARS], "traceback": failure.traceback}
+        self.send({"summary": failure.summary[:SUMMARY_CHARS], "traceback": failure.traceback})
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send what is no number of a unit; the batch looks for it when the count of messages has changed."""
         self.channel.send(json.dumps(message, ensure_ascii=False).encode())
-        self.slots.num_failures[self.index] += 1
+        self.slots.num_messages[self.index] += 1
 
 
 def work(channel: socket.socket, done: socket.socket, slots: Slots, settings: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
 from spreeze_zmq.envs.failures import Failure
+from spreeze_zmq.envs.infos import gathered
 from spreeze_zmq.envs.parallel.slots import UNIT, Slots, arrays_for
 from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool
 from spreeze_zmq.errors import EnvironmentFailure
@@ -24,8 +25,8 @@ class WorkerBatch(BatchedEnv):
     """``num_envs`` environments in ``num_workers`` processes.
 
     The environments that a worker steps at once are a unit: its share where ``recv`` waits for all, else
-    single environments, or equal groups where a native task steps several as fast as one. The environments'
-    own infos stay in their processes.
+    single environments, or equal groups where a native task steps several as fast as one. Of the
+    environments' own infos the scalars of the last steps of episodes come over, where they are asked for.
 
     A worker that dies, or whose step takes longer than ``step_timeout_s``, is started again; the episodes of
     its environments are truncated at the last observation that was returned.
@@ -73,6 +74,7 @@ class WorkerBatch(BatchedEnv):
         self._looked_s = 0.0
         self._killed: dict[int, str] = {}
         self._noted = np.zeros(num_workers, np.int64)
+        self._final_infos: dict[int, dict[str, float]] = {}
         self._returned = np.zeros_like(slots.obs)  # the last observation returned of each environment
         self._all_units = list(range(len(self._rows)))
         self.pool = WorkerPool(slots, units, {"seed": seed, "make": arguments})
@@ -185,6 +187,8 @@ class WorkerBatch(BatchedEnv):
         units: list[int] = []
         while (missing := count - len(units)) > 0:
             numbers = self.pool.take(missing)
+            if not numbers:
+                self.on_tick()
             if numbers is None:
                 raise EnvironmentFailure(f"{self.env_id}: all of the worker processes are gone")
             now_s = time.monotonic()
@@ -210,18 +214,20 @@ class WorkerBatch(BatchedEnv):
                 self.pool.kill(worker)
 
     def _note_failures(self) -> None:
-        """Note the failures that workers have sent."""
-        sent = self.slots.num_failures
+        """Note the failures and infos that workers have sent."""
+        sent = self.slots.num_messages
         if (sent != self._noted).any():
             for worker in (sent != self._noted).nonzero()[0].tolist():
                 self._read_messages(worker)
 
-    def _read_messages(self, worker: int) -> dict[str, str]:
-        """Note the failures that a worker has sent; returns its ``error`` message, or an empty dict."""
-        self._noted[worker], last = self.slots.num_failures[worker], {}
+    def _read_messages(self, worker: int) -> dict[str, Any]:
+        """Note the failures and infos that a worker has sent; returns its ``error`` message, else nothing."""
+        self._noted[worker], last = self.slots.num_messages[worker], {}
         for message in self.pool.messages(worker):
             if "error" in message:
                 last = message
+            elif "final_info" in message:
+                self._final_infos[message["row"]] = message["final_info"]
             else:
                 self.failures.note(Failure(message["summary"], message["traceback"]))
         return last
@@ -277,6 +283,10 @@ class WorkerBatch(BatchedEnv):
             info |= self._end_episodes(ids, ended, final_obs)
         self._returned[ids] = obs
         self._note_failures()
+        own = [row for row in ids[ended].tolist() if row in self._final_infos]
+        if own:
+            infos = {row: self._final_infos.pop(row) for row in own}
+            info["final_info"], info["_final_info"] = gathered(infos, ids), ended
         return obs, reward, terminated, truncated, info
 
 

@@ -99,8 +99,10 @@ class WorkerPool:
         except BlockingIOError:
             return True
 
-    def messages(self, worker: int) -> Iterator[dict[str, str]]:
-        """Messages of a worker: ``summary`` and ``traceback`` of each failure, or its last ``error``."""
+    def messages(self, worker: int) -> Iterator[dict[str, Any]]:
+        """Messages of a worker: ``summary`` and ``traceback`` of each failure, ``final_info`` of an episode
+        that ended in a ``row``, its last ``error``.
+        """
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while message := self.channels[worker].recv(MESSAGE_BYTES, socket.MSG_DONTWAIT):
                 yield json.loads(message)

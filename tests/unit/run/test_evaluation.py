@@ -1,11 +1,13 @@
-"""Playing whole episodes, and what evaluations may cost."""
+"""Playing whole episodes, and what is reported of them."""
+
+import time
 
 import numpy as np
 import pytest
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.evaluation import EvaluationBudget, play
+from spreeze_zmq.run.evaluation import play, t_interval
 
 
 @pytest.fixture
@@ -46,42 +48,76 @@ def test_an_evaluation_is_given_up_when_the_run_stops(policy):
     assert play(envs.make("Pendulum-v1", 2), policy, 1, go_on=lambda: False) is None
 
 
-def test_evaluations_cost_their_share():
-    """At 4 % of a core an evaluation of 0.4 s is paid for every ten seconds."""
-    budget = EvaluationBudget(cores=0.04)
-    assert budget.wait_s(0.0, None) == 0
-    budget.pay(0.4, score=1.0)
-    assert budget.wait_s(0.0, None) == pytest.approx(20)
-    assert budget.wait_s(20.0, None) == 0
-    budget.pay(0.4, score=1.0)
-    assert budget.wait_s(20.0, None) == pytest.approx(10)
+OWN = "tests.unit.envs.own_environments"
 
 
-def test_a_goal_in_reach_is_worth_a_loan_but_no_ruin():
-    """Four evaluations are lent when training says that the goal is reached; then they must be earned."""
-    budget = EvaluationBudget(cores=0.04, goal=100)
-    budget.pay(0.4, score=0.0)
-    assert budget.wait_s(0.0, training_return=99) > 0
-    for _ in range(3):
-        assert budget.wait_s(0.0, training_return=101) == 0
-        budget.pay(0.4, score=99.0)
-    assert budget.wait_s(0.0, training_return=101) == pytest.approx(10)
-
-
-def test_the_goal_is_in_reach_when_training_has_risen_by_what_the_last_score_lacked():
-    """A policy scores 60 of 100 where training returns 20: at 60 it may score 100. At 70 it scores 95, and
-    75 is enough for the next; scores below training's returns do not put the goal out of reach.
+def test_episodes_are_the_same_in_rounds_as_at_once(policy):
+    """Episode ``i`` begins with ``seed + i`` however many environments there are: a file's score is repeated
+    in a batch of any size.
     """
-    budget = EvaluationBudget(cores=0.04, goal=100)
-    budget.pay(0.4, score=60.0)
-    assert budget.wait_s(0.0, None) > 0  # no episode of training has ended
-    assert budget.wait_s(0.0, training_return=20) > 0
-    assert budget.wait_s(0.0, training_return=59) > 0
-    assert budget.wait_s(0.0, training_return=60) == 0
-    budget.pay(0.4, score=95.0)
-    assert budget.wait_s(0.0, training_return=70) > 0
-    assert budget.wait_s(0.0, training_return=74) > 0
-    assert budget.wait_s(0.0, training_return=75) == 0
-    budget.pay(0.4, score=50.0)
-    assert budget.wait_s(0.0, training_return=99) > 0
-    assert budget.wait_s(0.0, training_return=100) == 0
+    at_once = play(envs.make("Pendulum-v1", 6), policy, 7)
+    in_rounds = play(envs.make("Pendulum-v1", 2), policy, 7, 6)
+    np.testing.assert_allclose(in_rounds.returns, at_once.returns, rtol=1e-4)
+    assert len(play(envs.make("Pendulum-v1", 4), policy, 7, 6).returns) == 8  # whole rounds
+
+
+def test_an_episode_that_the_limit_of_steps_ends_counts_as_cut(policy):
+    """Where the evaluation has set the limit; the environment's own truncation is a whole episode."""
+    cut = play(envs.make("Pendulum-v1", 2, max_episode_steps=30), policy, 1, step_cap=30)
+    assert (cut.lengths.tolist(), cut.cut.tolist(), cut.timed_out) == ([30, 30], [True, True], False)
+    assert cut.fields()["num_truncated"] == 2
+    assert not play(envs.make("Pendulum-v1", 2), policy, 1).cut.any()
+
+
+def test_time_cuts_the_first_round_and_leaves_out_a_later_one(policy):
+    """The first counts as far as it came, so that there is a score; a later one would bias it."""
+    first = play(envs.make("Pendulum-v1", 2), policy, 1, 6, until_s=0.0)
+    assert (first.lengths.tolist(), first.cut.tolist(), first.timed_out) == ([1, 1], [True, True], True)
+    began, steps = [], []
+
+    def until_the_second_round():
+        steps.append(1)
+        if len(steps) == 205:
+            began.append(time.monotonic())
+        return True
+
+    class Clock:
+        """Is over once the second round has begun."""
+
+        def __le__(self, now_s):
+            return bool(began)
+
+    score = play(envs.make("Pendulum-v1", 2), policy, 1, 6, until_s=Clock(), go_on=until_the_second_round)
+    assert (len(score.returns), score.timed_out, score.cut.any()) == (2, False, False)
+
+
+def test_the_info_of_the_last_step_is_averaged_over_episodes(policy):
+    """Numbers and flags; of Gymnasium environments in this process and in workers, and of native tasks."""
+    count = {"length": 3}
+    acting = Policy.from_message(*for_environment(f"{OWN}:Count", **count))
+    for workers in (0, 2):
+        batch = envs.make(f"{OWN}:Count", 2, step_info="final", num_workers=workers, **count)
+        assert play(batch, acting, 1, 4).info == {"steps": 3.0}
+        batch.close()
+    acting = Policy.from_message(*for_environment("HalfCheetah-v5"))
+    native = envs.make("HalfCheetah-v5", 2, step_info="final", max_episode_steps=5)
+    info = play(native, acting, 1).info
+    assert {"x_position", "reward_forward"} <= info.keys()
+
+
+def for_environment(env_id, **kwargs):
+    """The fields and arrays of an untrained policy."""
+    algorithm = algorithms.get("sac")
+    spec = envs.probe(env_id, kwargs)
+    half = algorithms.make("policy", algorithm, algorithm.Options(hidden_sizes=(16,)), spec, "cpu", 1)
+    return {"version": 1, "description": half.description(), "extras": half.extras()}, half.policy_arrays()
+
+
+def test_nineteen_intervals_of_twenty_hold_the_true_mean():
+    """By Student's t, of 3, 10 and 60 draws of a normal distribution."""
+    rng = np.random.default_rng(0)
+    for num in (3, 10, 60):
+        intervals = [t_interval(rng.normal(5.0, 2.0, num)) for _ in range(4000)]
+        held = np.mean([low <= 5.0 <= high for low, high in intervals])
+        assert held == pytest.approx(0.95, abs=0.012)
+    assert t_interval(np.array([1.0])) is None

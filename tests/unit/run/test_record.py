@@ -26,8 +26,14 @@ def report(role, pid=1, **figures):
 
 
 def evaluation(mean):
-    """The fields of an evaluation."""
-    return {"version": 1, "env_steps": 500, "mean_return": mean, "std_return": 1.0}
+    """The fields of an evaluation by an evaluator that does not tell fresh episodes apart."""
+    about = {"version": 1, "env_steps": 500, "num_episodes": 10, "mean_length": 200.0, "best": True}
+    return {**about, "mean_return": mean, "std_return": 1.0}
+
+
+def fresh(mean, num_episodes=30, best=True):
+    """The fields of an evaluation by fresh episodes of a policy that was chosen before."""
+    return {**evaluation(mean), "confirmed": True, "num_episodes": num_episodes, "best": best}
 
 
 def test_the_account_joins_what_both_ends_report():
@@ -105,6 +111,37 @@ def test_a_run_ends_when_a_stop_condition_holds(overrides, reason):
     counters = {"env_steps": 1200, "trained_transitions": 9600}
     run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 90.0)
     assert run.stop_condition(90.0) == reason
+
+
+def test_a_return_ends_the_run_when_thirty_fresh_episodes_confirm_it():
+    """Of the policy that was kept: a look that reaches it does not, nor do few episodes or another policy;
+    what was looked at afterwards changes nothing.
+    """
+    run = record("run.stop.return=-200")
+    look = {**evaluation(-100.0), "confirmed": False, "best": False}
+    for reached in (look, {**look, "best": True}, fresh(-100.0, num_episodes=5), fresh(-100.0, best=False)):
+        run.take_evaluation(reached, 1.0)
+        assert run.stop_condition(1.0) == ""
+    run.take_evaluation(fresh(-201.0), 2.0)
+    assert run.stop_condition(2.0) == ""
+    run.take_evaluation(fresh(-190.0), 3.0)
+    run.take_evaluation({**look, "mean_return": -500.0}, 4.0)
+    assert run.stop_condition(4.0) == "return -190.0 >= -200"
+
+
+def test_the_curve_is_of_looks_and_the_best_return_of_fresh_episodes():
+    """A policy was chosen for a lucky look: its fresh episodes are what is believed of it."""
+    run = record()
+    look = {**evaluation(-100.0), "confirmed": False, "best": False}
+    run.take_evaluation(look, 1.0)
+    run.take_evaluation({**fresh(-150.0), "interval_low": -160.0, "interval_high": -140.0}, 2.0)
+    run.take_evaluation({**fresh(-400.0, best=False)}, 3.0)
+    summary = run.summary("", 4.0, final=True)
+    assert summary["evaluations"] == [[1.0, 500, -100.0, 1.0]]
+    assert (summary["best_return"], summary["best"]["num_episodes"]) == (-150.0, 30)
+    shown = run.status("training", BALANCE, 4.0)["evaluation"]
+    assert (shown["last"]["mean_return"], shown["last"]["interval"]) == (-100.0, None)
+    assert (shown["best"]["interval"], shown["best"]["confirmed"]) == ((-160.0, -140.0), True)
 
 
 def test_rates_of_a_resumed_run_leave_out_what_came_before():

@@ -16,9 +16,13 @@ def report(role, pid, shares=(1.0, 0.0, 0.0), rss_bytes=60e6, scale=1.0, **figur
 
 
 def evaluate(record, t_s, env_steps, mean, std):
-    """Enter one evaluation."""
+    """Enter a look at a policy, and fresh episodes of the same mean, for which it may be kept."""
     fields = {"version": 3, "env_steps": env_steps, "mean_return": mean, "std_return": std}
-    record.take_evaluation(fields, t_s)
+    fields |= {"num_episodes": 30, "mean_length": 1000.0, "num_truncated": 0, "info": {}}
+    fields |= {"interval_low": mean - std / 2, "interval_high": mean + std / 2}
+    best = record.best_return is None or mean > record.best_return
+    for confirmed in (False, True):
+        record.take_evaluation({**fields, "confirmed": confirmed, "best": confirmed and best}, t_s)
 
 
 class Recorded:

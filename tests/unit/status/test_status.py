@@ -476,7 +476,8 @@ def test_the_last_words_are_of_the_runs_own_summary():
     evaluate(run.record, 9.1, 28_000, -180.0, 60.0)
     assert outcome(run.record.summary("", 9.31, final=True), "return -152.3 >= -200") == [
         "ended after 9.3 s and 28,672 env steps: return -152.3 >= -200",
-        "best return -152.3 ± 70.0 at 27,000 env steps, 0:08",
+        "best return -152.3 ± 70.0 in 30 episodes, at 27,000 env steps, 0:08",
+        "its mean lies between -187.3 and -117.3 (95 % by Student's t)",
     ]
 
 

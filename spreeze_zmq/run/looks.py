@@ -1,0 +1,93 @@
+"""When a policy is looked at: what evaluations may cost, and what makes one urgent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass
+class EvaluationBudget:
+    """The CPU time that evaluations may cost: a share of the machine, accumulated between them.
+
+    A look is due when those before it have been earned. The first ``EARLY_S`` seconds earn ``EARLY`` times
+    the share, since a run's return changes most then. Looks that cost the same have gaps that are the
+    same too: ``cost / (EARLY * cores)`` at first, ``cost / cores`` later.
+
+    Looks are granted in advance where the training return suggests progress: ``RISEN`` of them once it has
+    risen by ``PROGRESS`` of the range that it has covered, and ``URGENT`` while it suggests that the run's
+    goal is reached. It does so when it reaches the goal, or has risen by what the last score lacked: without
+    exploration noise a policy often scores more than in training.
+
+    Attributes:
+        cores: the share times the number of cores: CPU seconds earned per second.
+        goal: the mean return that ends the run; None where none does.
+        spent_s: CPU seconds spent so far.
+        look_s: CPU seconds of the last look.
+    """
+
+    URGENT: ClassVar[int] = 4
+    RISEN: ClassVar[int] = 2
+    PROGRESS: ClassVar[float] = 0.1
+    EARLY: ClassVar[int] = 2
+    EARLY_S: ClassVar[float] = 60.0
+    #: Seconds between two looks that nothing makes urgent.
+    MIN_GAP_S: ClassVar[float] = 0.5
+
+    cores: float
+    goal: float | None = None
+    spent_s: float = 0.0
+    look_s: float = 0.0
+    _looked_s: float = -math.inf
+    _looked_at: float | None = None
+    _lowest: float = math.inf
+    _highest: float = -math.inf
+    _lacked: float | None = None
+    _promising: float = math.inf
+
+    def wait_s(self, elapsed_s: float, training_return: float | None) -> float:
+        """Seconds until the next look is due; 0 where it is.
+
+        Args:
+            elapsed_s: since the evaluator began.
+            training_return: mean return of recent training episodes; None before the first.
+        """
+        ahead = self._ahead(training_return)
+        due_s = self._earned_at_s(self.spent_s - ahead * self.look_s)
+        gap_ends_s = -math.inf if ahead else self._looked_s + self.MIN_GAP_S
+        return max(0.0, due_s - elapsed_s, gap_ends_s - elapsed_s)
+
+    def look(self, elapsed_s: float, cost_s: float, score: float, training_return: float | None) -> None:
+        """Enter a look: the CPU seconds and the mean return of a policy's first episodes."""
+        self.look_s = cost_s
+        self._looked_s, self._looked_at = elapsed_s, training_return
+        self._lacked = None if self.goal is None else self.goal - score
+        self.pay(cost_s)
+
+    def pay(self, cost_s: float) -> None:
+        """Enter CPU seconds spent, in looks or in fresh episodes of a policy that was looked at."""
+        self.spent_s += cost_s
+
+    def _earned_at_s(self, needed_s: float) -> float:
+        """When so many CPU seconds have been earned."""
+        early_s = self.EARLY * self.EARLY_S * self.cores
+        if needed_s <= early_s:
+            return needed_s / (self.EARLY * self.cores)
+        return self.EARLY_S + (needed_s - early_s) / self.cores
+
+    def _ahead(self, training_return: float | None) -> int:
+        """How many looks are granted in advance."""
+        if training_return is None:
+            return 0
+        self._lowest = min(self._lowest, training_return)
+        self._highest = max(self._highest, training_return)
+        if self.goal is not None:
+            if self._lacked is not None:
+                self._promising, self._lacked = training_return + self._lacked, None
+            if training_return >= min(self.goal, self._promising):
+                return self.URGENT
+        if self._looked_at is None:
+            return self.RISEN
+        risen = training_return - self._looked_at
+        return self.RISEN if risen > 0 and risen >= self.PROGRESS * (self._highest - self._lowest) else 0

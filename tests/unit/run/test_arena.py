@@ -1,0 +1,102 @@
+"""The environments of evaluation: limits of steps, and workers where a step is slow."""
+
+import time
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+
+from spreeze_zmq import envs
+from spreeze_zmq.run import arena
+from spreeze_zmq.run.arena import ENDLESS_STEPS, Arena
+
+HERE = "tests.unit.run.test_arena"
+
+
+class Endless(gymnasium.Env):
+    """Stays where it is; its steps take ``step_s`` seconds, ``busy`` ones of computing."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, step_s: float = 0.0, busy: bool = False):
+        self.step_s, self.busy = step_s, busy
+
+    def reset(self, *, seed=None, options=None):
+        """In the middle."""
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        """Sleep or compute."""
+        until_s = time.thread_time() + self.step_s
+        if not self.busy:
+            time.sleep(self.step_s)
+        while self.busy and time.thread_time() < until_s:
+            pass
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+@pytest.fixture
+def make():
+    """Makes arenas and ends their processes."""
+    made = []
+
+    def one(env_id, width=2, kwargs=None, **options):
+        made.append(Arena(envs.probe(env_id, kwargs or {}), width, **options))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()
+
+
+def test_an_environment_without_a_time_limit_is_given_one(make):
+    """A thousand steps, or what was asked for; it is saved with the environment."""
+    endless = make(f"{HERE}:Endless")
+    assert endless.step_cap == endless.batch(2).max_episode_steps == ENDLESS_STEPS
+    assert endless.spec.kwargs == {"max_episode_steps": ENDLESS_STEPS}
+    assert make(f"{HERE}:Endless", max_episode_steps=50).step_cap == 50
+
+
+def test_the_environments_own_limit_stands_unless_a_lower_one_is_asked_for(make):
+    """Pendulum's is 200."""
+    assert make("Pendulum-v1").step_cap is None
+    assert make("Pendulum-v1", max_episode_steps=500).step_cap is None
+    lower = make("Pendulum-v1", max_episode_steps=50)
+    assert (lower.step_cap, lower.batch(2).max_episode_steps) == (50, 50)
+
+
+def test_a_native_task_has_as_many_environments_as_episodes(make):
+    """They cost nothing to make; others are played in rounds of the width."""
+    assert make("Pendulum-v1", 5).batch(30).num_envs == 30
+    quick = make(f"{HERE}:Endless", 5)
+    assert (quick.batch(30).num_envs, quick.num_workers) == (5, 0)
+
+
+def test_a_slow_step_is_taken_in_workers(make):
+    """One for each environment where it waits for something, as many as cores where it computes."""
+    sleeping = make(f"{HERE}:Endless", 4, {"step_s": 0.05})
+    assert (sleeping.num_workers, sleeping.batch(4).num_workers) == (4, 4)
+    computing = make(f"{HERE}:Endless", 4, {"step_s": 0.05, "busy": True})
+    assert computing.num_workers == min(4, arena.os.cpu_count(), len(arena.os.sched_getaffinity(0)))
+    assert make(f"{HERE}:Endless", 4, num_workers=2).num_workers == 2
+
+
+def test_workers_let_others_be_heard_during_a_long_step(make):
+    """``on_tick`` is called while a step of a second is under way."""
+    ticks = []
+    slow = make(f"{HERE}:Endless", 1, {"step_s": 1.0}, num_workers=1, on_tick=lambda: ticks.append(1))
+    batch = slow.batch(1)
+    batch.reset(seed=1)
+    ticks.clear()
+    batch.step(batch.action_space.sample())
+    assert len(ticks) >= 2
+
+
+def test_what_cannot_be_sent_to_workers_is_played_here(make):
+    """An argument that is no plain data."""
+    spec = replace(envs.probe(f"{HERE}:Endless", {}), kwargs={"step_s": np.float32(0.02)})
+    here = Arena(spec, 2)
+    assert (here.num_workers, here.batch(2).num_envs) == (0, 2)

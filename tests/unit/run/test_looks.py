@@ -1,0 +1,107 @@
+"""When policies are looked at, and what that costs."""
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.run.looks import EvaluationBudget
+
+EARLY, EARLY_S = EvaluationBudget.EARLY, EvaluationBudget.EARLY_S
+
+
+def looks(budget, until_s, cost_s, training=lambda t: None, step_s=0.05):
+    """When looks are taken until ``until_s``, each at ``cost_s(t)``, given the training return."""
+    taken, now_s = [], 0.0
+    while now_s < until_s:
+        wait_s = budget.wait_s(now_s, training(now_s))
+        if wait_s == 0:
+            taken.append(now_s)
+            budget.look(now_s, cost_s(now_s), 0.0, training(now_s))
+        now_s += step_s
+    return np.array(taken)
+
+
+def test_looks_are_spread_evenly_at_their_share():
+    """At 4 % of a core a look of 0.4 s is paid for every ten seconds, twice as often in the first minute."""
+    taken = looks(EvaluationBudget(cores=0.04), 300, lambda t: 0.4)
+    gaps = np.diff(taken)
+    np.testing.assert_allclose(gaps[taken[1:] < EARLY_S], 10 / EARLY, atol=0.1)
+    np.testing.assert_allclose(gaps[taken[:-1] > EARLY_S], 10, atol=0.1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_cost_stays_within_the_share_whatever_looks_cost(seed):
+    """Costs that jump by a factor of a hundred and training returns that wander: what is spent is what was
+    earned, and at most the looks in advance and the last one more; no gap is longer than these take to earn.
+    """
+    rng = np.random.default_rng(seed)
+    budget = EvaluationBudget(cores=0.05, goal=50.0)
+    costs = rng.choice([0.01, 0.1, 1.0], 10_000)
+    returns = np.cumsum(rng.normal(0.02, 1.0, 10_000))
+    taken = looks(budget, 400, lambda t: costs[int(t)], lambda t: returns[int(10 * t)])
+    earned_s = 0.05 * (400 + (EARLY - 1) * EARLY_S)
+    assert budget.spent_s <= earned_s + (EvaluationBudget.URGENT + 1) * 1.0
+    assert np.diff(taken).max() <= (EvaluationBudget.URGENT + 1) * 1.0 / 0.05
+
+
+def test_a_rising_training_return_is_worth_two_looks_in_advance():
+    """It has been flat for a minute and then rises: the next look follows at once, and the one after it."""
+    budget = EvaluationBudget(cores=0.01)
+    for now_s, training in ((0.0, 10.0), (1.0, 0.0)):
+        budget.wait_s(now_s, training)
+    budget.look(70.0, 1.0, 0.0, training_return=5.0)
+    budget.spent_s = 1.0 + 0.01 * (70 + (EARLY - 1) * EARLY_S)  # one look more than was earned
+    assert budget.wait_s(71.0, 5.5) > 60
+    assert budget.wait_s(71.0, 8.0) == 0
+    budget.look(71.0, 1.0, 0.0, training_return=8.0)
+    assert budget.wait_s(72.0, 8.1) > 100
+    assert budget.wait_s(72.0, 20.0) == 0
+    budget.look(72.0, 1.0, 0.0, training_return=20.0)
+    assert budget.wait_s(73.0, 40.0) > 60  # two had been granted
+
+
+def test_a_goal_in_reach_is_worth_a_loan_but_no_ruin():
+    """Four looks are lent when training says that the goal is reached; then they must be earned."""
+    budget = EvaluationBudget(cores=0.04, goal=100)
+    budget.look(0.0, 0.4, 0.0, 99)
+    assert budget.wait_s(0.0, training_return=99) > 0
+    for _ in range(4):
+        assert budget.wait_s(0.0, training_return=101) == 0
+        budget.look(0.0, 0.4, 99.0, 101)
+    assert budget.wait_s(0.0, training_return=101) == pytest.approx(10 / EARLY)
+
+
+def test_the_goal_is_in_reach_when_training_has_risen_by_what_the_last_score_lacked():
+    """A policy scores 60 of 100 where training returns 20: at 60 it may score 100. At 70 it scores 95, and
+    75 is enough for the next; scores below training's returns do not put the goal out of reach.
+    """
+    budget = EvaluationBudget(cores=0.04, goal=100)
+    budget.PROGRESS = np.inf  # the goal alone
+    budget.look(0.0, 0.4, 60.0, None)
+    assert budget.wait_s(0.0, None) > 0  # no episode of training has ended
+    budget.look(0.0, 0.0, 60.0, 20)
+    budget.look_s = 0.4
+    assert budget.wait_s(0.0, training_return=20) > 0
+    assert budget.wait_s(0.0, training_return=59) > 0
+    assert budget.wait_s(0.0, training_return=60) == 0
+    budget.look(0.0, 0.4, 95.0, 70)
+    assert budget.wait_s(0.0, training_return=70) > 0
+    assert budget.wait_s(0.0, training_return=74) > 0
+    assert budget.wait_s(0.0, training_return=75) == 0
+    budget.look(0.0, 0.4, 50.0, 75)
+    assert budget.wait_s(0.0, training_return=99) > 0
+    assert budget.wait_s(0.0, training_return=100) == 0
+
+
+def test_fresh_episodes_are_paid_for_like_looks():
+    """Thirty of them after a look put the next look off."""
+    budget = EvaluationBudget(cores=0.04)
+    budget.look(0.0, 0.4, 0.0, None)
+    before_s = budget.wait_s(1.0, None)
+    budget.pay(2.4)
+    assert budget.wait_s(1.0, None) == pytest.approx(before_s + 2.4 / (EARLY * 0.04))
+
+
+def test_looks_that_cost_nothing_leave_half_a_second():
+    """Of a policy that is published twenty times a second one in ten is played."""
+    taken = looks(EvaluationBudget(cores=1.0), 10, lambda t: 0.0)
+    assert np.diff(taken).min() >= EvaluationBudget.MIN_GAP_S - 1e-9
