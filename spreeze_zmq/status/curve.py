@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,6 +61,8 @@ class Returns:
 
 
 def _add(points: list[Point], point: Point) -> None:
+    if not math.isfinite(point[1]):
+        return
     points.append(point)
     if len(points) > MOST_POINTS:
         pairs = zip(points[0::2], points[1::2], strict=False)

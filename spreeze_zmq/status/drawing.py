@@ -73,7 +73,7 @@ def frame(scene: Scene, width: int, height: int) -> Text:
         Section(11, _legend(scene, width), joined=True),
         *_places(scene),
     ]
-    room = height - _choose(sections, height)
+    room = _choose(sections, height)
     if scene.status and room >= LOWEST_CURVE:
         gaps = GAPS if room >= LOWEST_CURVE + 2 * GAPS else 0
         curve_section.lines = _curve(scene.returns, width, min(room - gaps, HIGHEST_CURVE))
@@ -87,7 +87,7 @@ def _choose(sections: list[Section], height: int) -> int:
     for section in sorted(sections, key=lambda section: section.rank):
         section.lines = section.lines[:room]
         room -= len(section.lines)
-    return height - room
+    return room
 
 
 def _text(sections: list[Section], width: int, room: int) -> Text:

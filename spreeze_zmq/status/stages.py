@@ -44,10 +44,10 @@ class Group:
 
 def stage_of(heard: Mapping[str, Any]) -> str:
     """The stage of a process by what the status says of it."""
-    if heard["waiting_for"]:
+    if waiting_for := heard.get("waiting_for"):
         # which socket it is matters in a log, not here
-        return "waits for " + re.sub(r" \([^()]*://[^()]*\)$", "", heard["waiting_for"])
-    return RUNNING if heard["ready"] else "setting up"
+        return "waits for " + re.sub(r" \([^()]*://[^()]*\)$", "", waiting_for)
+    return RUNNING if heard.get("ready") else "setting up"
 
 
 def groups_of(stages: Mapping[str, str], heard: Mapping[str, Mapping[str, Any]]) -> list[Group]:

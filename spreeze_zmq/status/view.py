@@ -73,7 +73,7 @@ class StatusView(View):
         self._since_s: dict[str, float] = {}
         self._noted: dict[str, str] = {}
         self._said: deque[str] = deque(maxlen=KEPT_LINES)
-        self._gone = False
+        self._gone = self._complained = False
         # the frame is drawn with characters that only Unicode has
         self._draws = (
             self._console.is_terminal
@@ -108,11 +108,11 @@ class StatusView(View):
     def update(self, status: Mapping[str, Any]) -> None:
         """Show the broker's newest status."""
         self._scene.status = status
-        self._scene.returns.take(status)
+        self._attempt(lambda: self._scene.returns.take(status))
         if self._draws:
             self._attempt(self._draw)
-        elif status["state"] != self._written.get("state") or self._is_time():
-            self._write_line()
+        elif status.get("state") != self._written.get("state") or self._is_time():
+            self._attempt(self._write_line)
 
     def note(self, line: str) -> None:
         """Show one event, such as a restart; it stays above the figures."""
@@ -127,7 +127,7 @@ class StatusView(View):
             self._attempt(self._draw)
             self._attempt(self._live.stop)
         elif not self._draws and self._scene.status and self._scene.status is not self._written:
-            self._write_line()
+            self._attempt(self._write_line)
         self._live, self._draws = None, False
         self._scene = Scene()
 
@@ -206,6 +206,11 @@ class StatusView(View):
             self._size = None  # half a frame may stand there
         except OSError:
             self._leave()
+        except (LookupError, TypeError, ValueError) as error:
+            # no field of a status is required, and another broker may leave any out
+            if not self._complained:
+                self._complained = True
+                self._say(f"the figures of this run cannot be shown: {error!r}")
 
     def _leave(self) -> None:
         self._gone, self._console.quiet = True, True

@@ -156,6 +156,7 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
     assert summary["exit_reason"] == "interrupted by the end of its terminal"
     assert latest(run / "checkpoints") is not None
     assert b"Traceback" not in terminal.written
+    assert b"cannot be shown" not in terminal.written
 
 
 def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_done_with_it(keep, tmp_path):
@@ -168,6 +169,7 @@ def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_do
     keep(terminal.screens[-1], "60x12 without colour, at the end")
     assert code == 0, text
     assert "Traceback" not in text
+    assert "cannot be shown" not in text
     assert not any(f"\x1b[{number}m".encode() in terminal.written for number in range(30, 50))
     assert not any(f";{number}m".encode() in terminal.written for number in range(30, 50))
     for word in ("training", "evaluation", "best", *ROLES):

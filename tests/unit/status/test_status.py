@@ -397,6 +397,29 @@ def test_a_terminal_that_cannot_draw_the_frame_gets_plain_lines(environment):
     assert len(written) == 2
 
 
+@pytest.mark.parametrize("draws", [True, False])
+def test_a_status_that_lacks_figures_does_not_end_the_run(draws):
+    """PROTOCOL.md requires no field of it: one line says so, and the processes are shown."""
+    console, out = terminal() if draws else (Console(file=(out := io.StringIO())), out)
+    view = StatusView(console)
+    for t_s in (1.0, 2.0):
+        view.update({"state": "training", "t_s": t_s})
+        view.show_processes({"sampler-0": stage_of({"pid": 1})})
+    view.close()
+    assert out.getvalue().count("the figures of this run cannot be shown: KeyError") == 1
+
+
+def test_a_return_that_is_no_number_is_shown_and_left_out_of_the_curve():
+    """Whatever an environment pays."""
+    run, returns = Recorded(), Returns()
+    for number, value in enumerate((1.0, float("inf"), float("nan"), 2.0)):
+        evaluate(run.record, float(number), number, value, 0.0)
+        returns.take(run.status("training", float(number)))
+    assert returns.points == [(0.0, 1.0), (3.0, 2.0)]
+    run.record.take_episodes(np.array([np.nan], np.float32), np.array([3], np.int32))
+    assert "in training     nan" in shown(run.status("training", 5.0))
+
+
 def test_a_reader_that_has_gone_ends_the_view_and_nothing_else():
     """As with ``| head -1``: what follows is thrown away, and the exit code is that of the run."""
     code = "from spreeze_zmq.status import StatusView; from tests.unit.status.recorded import starting\n"
