@@ -9,6 +9,9 @@ from spreeze_zmq import topology
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.topology.mistakes import did_you_mean
 
+#: Our option -> what others call it.
+NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-path --save-dir"}
+
 
 class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` whose errors are one line each; options are not abbreviated."""
@@ -32,6 +35,9 @@ class Parser(argparse.ArgumentParser):
 
     def _hint(self, flag: str) -> str:
         near = did_you_mean(flag, self._option_string_actions)
+        for ours, names in NAMES.items():
+            if flag.replace("_", "-") in names.split() and ours in self._option_string_actions:
+                return f"; it is called {ours} here"
         key = topology.setting(flag) if flag.startswith("--") else ""
         if key and "--set" in self._option_string_actions:
             return f"; write --set {key}=VALUE"

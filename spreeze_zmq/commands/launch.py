@@ -104,6 +104,8 @@ def _load(arguments: argparse.Namespace, overrides: Sequence[str] = ()) -> Plan:
 def _launch(plan: Plan, arguments: argparse.Namespace, folder: str | None = None) -> int:
     """One run, to its end; returns its exit code."""
     view = StatusView()
+    if plan.run.stop == StopPlan():
+        view.note("nothing ends this run but Ctrl-C; --set run.stop.minutes=10 would")
     plan = sizing.settle(plan, say=view.note)
     launch = Launch(plan, RunFolder.create(plan.name, folder or arguments.run_dir), view)
     try:
@@ -125,8 +127,10 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> str:
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
     """Runs of ``--seeds`` seeds one after another until one is interrupted; returns the worst exit code."""
-    if arguments.seeds < 1 or arguments.resume:
-        raise InputError("--seeds N makes N new runs: N is at least 1, and --resume goes on with one alone")
+    if arguments.seeds < 1:
+        raise InputError(f"--seeds {arguments.seeds}: at least 1 is expected")
+    if arguments.resume:
+        raise InputError("--seeds N makes N new runs, and --resume goes on with one: leave one of them out")
     if plan.run.stop == StopPlan():
         raise InputError("--seeds N: the first run would never end: --set run.stop.minutes=10 ends each")
     parent = RunFolder.place(plan.name, arguments.run_dir)

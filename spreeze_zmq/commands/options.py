@@ -15,21 +15,21 @@ from spreeze_zmq.plan.option import show
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "algorithm",
+        "of",
         metavar="ALGORITHM",
         nargs="?",
-        help='only this algorithm\'s own keys: "sac", or "my_module:MyAlgorithm"',
+        help="only the keys of this algorithm (sac, my_module:MyAlgorithm) or table (run, balance, sampler)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the tables of a topology in their order."""
-    if arguments.algorithm is None:
-        tables = topology.reference()
-    else:
+    wanted = arguments.of
+    tables = [found for found in topology.reference() if wanted in (None, *names_of(found))]
+    if not tables:
         topology.make_importable(Path.cwd())
-        tables = [topology.algorithm_table(arguments.algorithm)]
+        tables = [topology.algorithm_table(wanted)]
     if arguments.json:
         print(json.dumps(topology.entries(tables), indent=1))
         return 0
@@ -39,6 +39,11 @@ def main(arguments: argparse.Namespace) -> int:
         table.show(("key", "default", "takes", "meaning"), rows, title=heading)
         print()
     return 0
+
+
+def names_of(found: Any) -> tuple[str, ...]:
+    """What one may ask for a table by: its algorithm, its name, the last word of that."""
+    return (found.algorithm,) if found.algorithm else (found.name, found.name.partition(".")[2] or found.name)
 
 
 def _default(option: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -9,14 +10,14 @@ from spreeze_zmq import __version__
 from spreeze_zmq.bench import bench
 from spreeze_zmq.commands import compare, evaluate, export, options, play, runs, tune, view
 from spreeze_zmq.commands.arguments import Parser
-from spreeze_zmq.errors import SpreezeError
+from spreeze_zmq.errors import InputError, SpreezeError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns its exit code, 2 for bad input."""
     parser = Parser("spreeze", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module, text in (
         ("eval", evaluate, "play the best policy of a run again"),
         ("play", play, "the best policy of a run at work, in a window or as a video"),
@@ -32,8 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         module.add_arguments(subparser)
         subparser.set_defaults(main=module.main)
     arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return InputError.exit_code
     try:
         return int(arguments.main(arguments))
+    except BrokenPipeError:  # whoever read the output has enough of it, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except SpreezeError as error:
         print(f"spreeze {arguments.command}: {error}", file=sys.stderr)
         return error.exit_code

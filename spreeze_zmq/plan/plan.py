@@ -150,8 +150,9 @@ class ComponentPlan:
 
 
 def python() -> str:
-    """What a shell calls the interpreter that runs this: ``python`` where that is the one on the path."""
-    return "python" if shutil.which("python") == sys.executable else shlex.quote(sys.executable)
+    """What a shell calls the interpreter that runs this: its name alone where that is the one on the path."""
+    name = Path(sys.executable).name
+    return name if shutil.which(name) == sys.executable else shlex.quote(sys.executable)
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,12 @@ def owner(name: str, algorithm: str = "") -> str:
     return f"an option of {' and '.join(others)}, not of {algorithm}" if others else ""
 
 
+def whole_name(table: str) -> str:
+    """A hint for a table that was named by its last word; empty where there is none."""
+    found = [known.name for known in _tables() if known.name.endswith(f".{table}")]
+    return f'did you mean "{found[0]}"?' if found else ""
+
+
 def called_here(name: str, algorithm: str = "") -> tuple[str, str] | None:
     """Our key for another library's name, and a note on its unit; None where none is known."""
     known = {f"{table.name}.{option.name}" for table in _mine(algorithm) for option in table.options}

@@ -19,7 +19,7 @@ from spreeze_zmq.plan.plan import LearningPlan, Plan, RunPlan, StopPlan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
 from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.dial import resolve_balance
-from spreeze_zmq.topology.hints import owner
+from spreeze_zmq.topology.hints import owner, whole_name
 from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
 from spreeze_zmq.topology.resolve import available_cores
@@ -103,7 +103,9 @@ def make_importable(folder: Path) -> None:
 def _tables(read: Source) -> dict[str, Any]:
     for name in read.values:
         if name not in TABLES:
-            read.mistakes.add((name,), "unknown key", owner(name) or suggestion(name, TABLES))
+            read.mistakes.add(
+                (name,), "unknown key", whole_name(name) or owner(name) or suggestion(name, TABLES)
+            )
     return {name: read.values.get(name, {}) for name in TABLES}
 
 

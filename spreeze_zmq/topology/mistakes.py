@@ -55,9 +55,10 @@ class Places:
     def of(self, key: Key) -> str:
         """``pendulum.toml:4 run.seed``, ``--set run.seed``, or the key alone if it is written nowhere."""
         prefixes = [key[:length] for length in range(len(key), 0, -1)]
-        if any(prefix in self.overridden for prefix in prefixes):
-            return f"--set {dotted(key)}"
         line = next((self.lines[prefix] for prefix in prefixes if prefix in self.lines), None)
+        opened = line is None and any(name[: len(key)] == key for name in self.overridden)
+        if opened or any(prefix in self.overridden for prefix in prefixes):
+            return f"--set {dotted(key)}"
         if line is None:
             return dotted(key)
         return f"{self.file}:{line} {dotted(key)}"

@@ -157,6 +157,8 @@ def _find(shown: str) -> Path:
 
 
 def _missing_hint(shown: str) -> str:
+    if ":" in shown or re.search(r"-v\d+$", shown):
+        return f"an environment needs no topology file: --env {shown}"
     if "/" in shown and not shown.startswith("launch/"):
         return ""
     return "of the shipped topologies, " + suggestion(Path(shown).stem, shipped_topologies())

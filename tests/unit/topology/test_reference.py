@@ -109,3 +109,7 @@ def test_the_command_prints_what_json_readers_can_use():
     assert own.splitlines()[0] == '[algorithm]  for algorithm = "td3"'
     for option in algorithm_table("td3").options:
         assert f"\n{option.name} " in own
+    sampler = subprocess.run([*command, "sampler"], capture_output=True, text=True, check=True).stdout
+    assert sampler.startswith("[components.sampler]\nkey ")
+    head = subprocess.run(f"{' '.join(command)} | head -1", shell=True, capture_output=True, text=True)
+    assert (head.stdout, head.stderr) == ("[run]\n", "")
