@@ -1,6 +1,9 @@
 """Visualizer: shows the run and its newest policy at work on a web page; it only looks."""
 
+import contextlib
+import os
 import sys
+from pathlib import Path
 
 from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component.component import Component
@@ -18,6 +21,10 @@ def main(component: Component) -> None:
         from spreeze_zmq.page.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"the page needs the package {error.name}: pip install {error.name}") from None
+    with contextlib.suppress(
+        OSError
+    ):  # Linux schedules sessions: niceness counts only among one's own processes
+        Path("/proc/self/autogroup").write_text(str(os.nice(0)))
     listener = address.inherited()
     if listener is None:
         listener = address.open_port(component.options["port"])
@@ -27,7 +34,8 @@ def main(component: Component) -> None:
         plan.environment,
         lambda: LivePolicies(plan, component.name),
         folder.logs,
-        enabled=component.options["show_agent"],
+        Path(plan.socket_dir),
+        why_not="" if component.options["show_agent"] else "components.visualizer.show_agent is false",
         cpu_share=component.options["cost_share"],
     )
     token = address.token_of(folder.page_address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import tempfile
 import threading
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from spreeze_zmq.page import address
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.saved import SavedPolicy
-from spreeze_zmq.topology import make_importable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,6 @@ def main(arguments: argparse.Namespace) -> int:
     if not folder.run_file.exists():
         raise InputError(f"{arguments.run}: no run's folder, it has no {folder.run_file.name}")
     plan = Plan.read(folder.run_file)
-    make_importable(Path(plan.topology_file).parent)
     if not 0 <= arguments.port <= 65535:
         raise InputError(f"--port {arguments.port}: expected 0 to 65535")
     if (live := address.of_live_run(folder)) is not None:
@@ -41,17 +40,20 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     listener = address.open_port(arguments.port)
     token = address.new_token()
-
-    def policies() -> GivenPolicy:
-        return GivenPolicy(SavedPolicy.load(arguments.run, arguments.trust).policy)
-
-    agent = PolicyPlayer(plan.environment, policies, folder.logs)
-    server = Server(listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent)
-    server.start()
-    print(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)
-    over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: over.set())
-    over.wait()
-    server.close()
+    spec, policy, why_not = plan.environment, None, ""
+    try:
+        saved = SavedPolicy.load(folder.path, arguments.trust)
+        spec, policy = saved.environment, saved.policy
+    except InputError as error:  # the curves can be looked at all the same
+        why_not = str(error)
+    with tempfile.TemporaryDirectory(prefix="spreeze-view-") as sockets:
+        agent = PolicyPlayer(spec, lambda: GivenPolicy(policy), folder.logs, Path(sockets), why_not=why_not)
+        server = Server(listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent)
+        server.start()
+        print(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)
+        over = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: over.set())
+        over.wait()
+        server.close()
     return 0

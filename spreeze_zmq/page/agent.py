@@ -65,8 +65,9 @@ class PolicyPlayer:
     Args:
         spec: the environment.
         open_policies: opens the source of policies; called in the thread that plays.
-        folder: where MuJoCo's viewer may write its log.
-        enabled: False shows nothing, and says so.
+        logs: where MuJoCo's viewer may write its log.
+        sockets: a folder that only the user can enter, for that viewer's socket.
+        why_not: the reason to show no agent; empty to show it.
         cpu_share: of the machine's cores that this process may use while no core is idle.
     """
 
@@ -74,13 +75,15 @@ class PolicyPlayer:
         self,
         spec: EnvironmentSpec,
         open_policies: Callable[[], Policies],
-        folder: Path,
+        logs: Path,
+        sockets: Path,
         *,
-        enabled: bool = True,
+        why_not: str = "",
         cpu_share: float = 1.0,
     ) -> None:
-        self._spec, self._open_policies, self._folder = spec, open_policies, folder
-        self._enabled = enabled
+        self._spec, self._open_policies = spec, open_policies
+        self._logs, self._sockets = logs, sockets
+        self._why_not = why_not
         self._visitors: set[Visitor] = set()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -124,11 +127,11 @@ class PolicyPlayer:
 
     def _begin(self) -> None:
         with self._lock:
-            if self._enabled and self._thread is None:
+            if self._why_not:
+                self._say(mode="none", why=self._why_not)
+            elif self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="agent", daemon=True)
                 self._thread.start()
-            elif not self._enabled:
-                self._say(mode="none", why="components.visualizer.show_agent is false")
 
     def _run(self) -> None:
         ended_well = False
@@ -158,7 +161,7 @@ class PolicyPlayer:
         if stage.model is not None:
             from spreeze_zmq.page.studio import Studio
 
-            self._studio = self._studio or Studio(stage.model, self._folder)
+            self._studio = self._studio or Studio(stage.model, self._logs, self._sockets)
             self._say(mode="viewer", why="")
         elif stage.draw is not None:
             self._say(mode="picture", why="")

@@ -49,8 +49,8 @@ class LivePolicies:
 class GivenPolicy:
     """One policy, given once."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy: Policy | None = policy
+    def __init__(self, policy: Policy | None) -> None:
+        self._policy = policy
 
     def newest(self) -> Policy | None:
         """The policy at the first call."""

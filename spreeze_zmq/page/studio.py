@@ -11,7 +11,6 @@ import contextlib
 import http.client
 import os
 import socket
-import tempfile
 import threading
 import time
 from http import HTTPStatus
@@ -100,15 +99,16 @@ class Studio:
 
     Args:
         model: the MjModel.
-        folder: where MuJoCo writes its log; it becomes the process's working directory.
+        logs: where MuJoCo writes its log; it becomes the process's working directory.
+        sockets: a folder that only the user can enter, for the viewer's socket.
     """
 
-    def __init__(self, model: Any, folder: Path) -> None:
+    def __init__(self, model: Any, logs: Path, sockets: Path) -> None:
         self._model, self._data = model, mujoco.MjData(model)
-        self._folder = tempfile.TemporaryDirectory(prefix="spreeze-viewer-")
-        self._path = os.path.join(self._folder.name, "socket")
+        self._path = str(sockets / "viewer")
+        Path(self._path).unlink(missing_ok=True)  # of a process that was killed
         self._camera = FollowingCamera()
-        os.chdir(folder)
+        os.chdir(logs)
         with self._own_socket():
             self._handle = launch_web.launch(
                 viewer_protocol.ViewerConfig(gfx="web", open_browser=False), plugins=[self._camera]

@@ -25,11 +25,11 @@ function draw() {
   showEvents(document.getElementById("events"), run);
 }
 
-/** Draw with the next frame, but not more often than twice a second: a page that stays open must cost little. */
+/** Draw with the next frame, but not more often than once a second: a page that stays open must cost little. */
 function soon() {
   if (due) return;
   due = true;
-  setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawn_ms + 450 - performance.now()));
+  setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawn_ms + 950 - performance.now()));
 }
 
 function notice(text) {

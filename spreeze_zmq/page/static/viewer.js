@@ -9,3 +9,23 @@ window.WebSocket = class extends Plain {
     super(url, protocols ?? []);
   }
 };
+
+// It draws as often as the screen is renewed. Where that takes the processor and not a graphics card, the run that
+// is looked at would starve: after a slow frame it rests for several times as long.
+
+const SLOW_MS = 30;
+const REST = 6;
+const LONGEST_REST_MS = 700;
+const ask = window.requestAnimationFrame.bind(window);
+let frame_ms = 0;
+
+window.requestAnimationFrame = (draw) => {
+  const next = () =>
+    ask((now) => {
+      const began = performance.now();
+      draw(now);
+      ask(() => (frame_ms = performance.now() - began));
+    });
+  if (frame_ms <= SLOW_MS) return next();
+  return setTimeout(next, Math.min(REST * frame_ms, LONGEST_REST_MS));
+};
