@@ -1,17 +1,22 @@
 """Runs without a topology file, of several seeds, listed and compared; what starts nothing."""
 
+import contextlib
 import csv
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
 
 import spreeze_zmq
+from spreeze_zmq.commands.launch import main
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.history import find_runs, read_run
 from spreeze_zmq.topology.source import shipped_topologies
@@ -107,14 +112,68 @@ def test_seeds_are_compared_as_one_setting(seeds, tmp_path):
     assert imageio.imread(picture).shape[1] == 1800
 
 
-def test_a_live_run_is_running_and_a_killed_one_crashed(launch):
-    """By the lock that its launcher holds, so also where nothing could be written any more."""
-    run = launch("--set", "run.stop.return=0")
-    run.until_training(1)
-    assert read_run(run.folder).state == "running"
-    run.launcher.kill()
-    run.launcher.wait()
-    deadline_s = time.monotonic() + 60
-    while (state := read_run(run.folder).state) == "running" and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    assert state == "crashed", read_run(run.folder).exit_reason
+def test_a_process_joins_by_the_line_that_the_launcher_says(launch, tmp_path):
+    """As a shell reads it, from another folder. The run is running as long as its launcher lives, by the lock
+    that this one holds, and crashed once that was killed.
+    """
+    run = launch("--without", "sampler", "--set", "run.stop.return=0")
+    said = run.until(lambda: re.search(r"left free; join with: (.*)", run.output.read_text()), "line to join")
+    assert " -m spreeze_zmq.components.sampler " in said[1]
+    with (tmp_path / "sampler.log").open("w") as log:
+        sampler = subprocess.Popen(said[1], shell=True, cwd="/", stderr=log, start_new_session=True)
+    try:
+        run.until_training(1)
+        assert read_run(run.folder).state == "running"
+        run.launcher.kill()
+        run.launcher.wait()
+        deadline_s = time.monotonic() + 60
+        while (state := read_run(run.folder).state) == "running" and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        assert state == "crashed", read_run(run.folder).exit_reason
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(sampler.pid, signal.SIGKILL)
+        sampler.wait()
+
+
+def test_a_component_runs_in_the_debugger(seeds):
+    """Named by its module, with a run's folder; this run is over, which it says."""
+    folder, _ = seeds
+    [run, _] = [run.folder for run in find_runs(folder / "runs")]
+    command = (sys.executable, "-m", "pdb", "-m", "spreeze_zmq.components.sampler", str(run))
+    done = subprocess.run(command, input="c\n", cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("> ")
+    assert "sampler: the run is over: its socket folder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--env", "Ant-v5"), 'run.env is "Ant-v5" here and was "Pendulum-v1" there'),
+        (("--env", "Pendulum-v1", "--algorithm", "td3"), 'run.algorithm is "td3" here and was "sac" there'),
+        (
+            ("--env", "Pendulum-v1", "--set", "algorithm.hidden_sizes=[8]"),
+            "algorithm.hidden_sizes is [8] here and was [256, 256] there",
+        ),
+    ],
+)
+def test_a_resume_that_does_not_fit_starts_nothing(seeds, tmp_path, monkeypatch, capsys, flags, says):
+    """Another environment, another algorithm, other networks: refused before there is a folder."""
+    folder, _ = seeds
+    [run, _] = [run.folder for run in find_runs(folder / "runs")]
+    monkeypatch.chdir(tmp_path)
+    assert main([*flags, "--resume", str(run)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line == f"spreeze-launch: --resume {run} does not fit: {says}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_topologys_folder_is_where_its_modules_are(tmp_path, monkeypatch, capsys):
+    """From wherever it is launched."""
+    source = (Path(__file__).parents[1] / "unit/envs/mistaken_environments.py").read_text()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "arm_beside_topology.py").write_text(source)
+    (tmp_path / "project" / "reach.toml").write_text('[run]\nenv = "arm_beside_topology:Right"\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(["project/reach.toml", "--check"]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.splitlines()[0] == "project/reach.toml: nothing to mend"
