@@ -16,6 +16,7 @@ from spreeze_zmq.policy import Policy, read_file, usable
 from spreeze_zmq.run.arena import Arena
 from spreeze_zmq.run.evaluation import Score, play
 from spreeze_zmq.run.looks import EvaluationBudget
+from spreeze_zmq.video.schedule import VideoSchedule
 from spreeze_zmq.wire import Message
 
 #: The last policy is played until this long before the end of ``stop_grace_s``.
@@ -74,6 +75,9 @@ class Evaluator:
         self.began_s = time.monotonic()
         self.training_return: float | None = None
         self.ending = False
+        self.videos = VideoSchedule(
+            component.folder, component.options["videos"], component.plan.run.algorithm
+        )
         component.on("status", self.on_status)
 
     def best_so_far(self) -> Best | None:
@@ -93,6 +97,7 @@ class Evaluator:
         """The broker says how the episodes of training go, and when the end of the run has begun."""
         self.training_return = status["episodes"]["recent_return"]
         self.ending = status["state"] == "stopping"
+        self.videos.reached(status["env_steps"])
 
     def receive(self) -> None:
         """Take the newest policy that has come."""
@@ -270,6 +275,7 @@ def main(component: Component) -> None:
             component.poll([evaluator.policies], timeout_s=1.0)
     evaluator.finish()
     evaluator.arena.close()
+    evaluator.videos.close()
 
 
 if __name__ == "__main__":

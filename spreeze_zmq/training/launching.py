@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -63,15 +62,19 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
             preexec_fn=bound_to_parent(signal.SIGTERM),
         )
         lines = _Lines()
-        while child.poll() is None:
-            try:
-                for line in child.stdout or ():
-                    lines.show(line.rstrip("\n"))
-                child.wait()
-            except KeyboardInterrupt:
-                interrupts += 1
-                with contextlib.suppress(ProcessLookupError):
+        try:
+            while child.poll() is None:
+                try:
+                    for line in child.stdout or ():
+                        lines.show(line.rstrip("\n"))
+                    child.wait()
+                except KeyboardInterrupt:
+                    interrupts += 1
                     child.send_signal(signal.SIGINT)
+        finally:  # whatever else has come between: no run stays behind
+            if child.returncode is None:
+                child.terminate()
+                child.wait()
         words.seek(0)
         said = words.read().strip()
     if show and child.returncode == 0:

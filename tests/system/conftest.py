@@ -142,6 +142,6 @@ def trained(tmp_path_factory):
         stop={"return": -300, "minutes": 1.5},
         options={"hidden_sizes": [64, 64], "learning_rate": 3e-3, "tau": 0.02},
         balance={"replay_ratio": 32.0},
-        components={"sampler": {"count": 1}},
+        components={"sampler": {"count": 1}, "evaluator": {"videos": [200_000_000, 1]}},
         run_dir=tmp_path_factory.mktemp("trained") / "run",
     )

@@ -5,15 +5,19 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import onnxruntime
+import psutil
 import pytest
 
 import spreeze_zmq
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.export.files import random_observations
+from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.video.gl import choose_gl
+from spreeze_zmq.video.schedule import VideoSchedule
 
 SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
 
@@ -79,6 +83,35 @@ def test_a_video_of_a_trained_halfcheetah(tmp_path):
     assert np.abs(np.diff(pictures.astype(int), axis=0)).mean((1, 2, 3)).min() > 0.1  # every picture moves
     skin = pictures[..., 0].astype(int) - pictures[..., 2] > 40
     assert skin.mean((1, 2)).min() > 0.005  # and shows the robot
+
+
+def test_videos_at_stated_steps(trained, tmp_path):
+    """Of the best policy that there is then, by a process that yields; a given up one leaves no file."""
+    assert [path.name for path in (trained.folder / "videos").glob("*.safetensors")] == ["1.safetensors"]
+    folder = RunFolder.create("run", str(tmp_path / "run"))
+    videos = VideoSchedule(folder, [900, 500], "sac")
+    videos.reached(600)  # nothing is evaluated yet
+    assert not (folder.path / "videos").exists()
+    shutil.copy(trained.folder / "policy.safetensors", folder.best_policy)
+    videos.reached(600)
+    (writer,) = psutil.Process().children()
+    assert writer.nice() == 19
+    path, until_s = folder.path / "videos" / "500.mp4", time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < until_s, (folder.logs / "videos.log").read_text()
+        videos.reached(600)
+        time.sleep(0.05)
+    stream, _ = probed(path)
+    assert stream["nb_read_frames"] == "200"
+    while psutil.Process().children():
+        videos.reached(600)
+        assert time.monotonic() < until_s
+    videos.reached(1000)
+    assert len(psutil.Process().children()) == 1
+    videos.close()
+    assert not psutil.Process().children()
+    names = sorted(path.name for path in (folder.path / "videos").iterdir())
+    assert names == ["500.mp4", "500.safetensors", "900.safetensors"]
 
 
 def test_the_command_exports_what_it_says(trained, tmp_path):

@@ -1,0 +1,86 @@
+"""Videos of the best policy at stated steps of a run, each written by a process that yields to all others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.supervisor.process import bound_to_parent
+
+log = logging.getLogger("spreeze")
+
+PLAY = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "play")
+#: Longest video.
+SECONDS = 60
+#: Wait for a video that is given up.
+END_S = 2.0
+
+
+class VideoSchedule:
+    """Writes ``RUN/videos/STEPS.mp4`` and the policy beside it, one video at a time.
+
+    Args:
+        folder: the run's.
+        steps: env steps; from each on, the best policy that there is then is shown.
+        algorithm: of the run; its own module may be imported to load the policy.
+    """
+
+    def __init__(self, folder: RunFolder, steps: Sequence[int], algorithm: str) -> None:
+        self._folder, self._steps = folder, sorted(steps)
+        module, own, _ = algorithm.partition(":")
+        self._trust = ("--trust", module) if own else ()
+        self._writer: subprocess.Popen[bytes] | None = None
+        self._waiting: list[Path] = []
+
+    def reached(self, env_steps: int) -> None:
+        """The run has made so many; called again and again, it never waits."""
+        while self._steps and env_steps >= self._steps[0] and self._folder.best_policy.exists():
+            policy = self._folder.path / "videos" / f"{self._steps.pop(0)}.safetensors"
+            policy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(self._folder.best_policy, policy)
+            self._waiting.append(policy)
+        if self._writer is not None and self._writer.poll() is not None:
+            if self._writer.returncode:
+                log.warning("a video failed; see %s", self._log)
+            self._writer = None
+        if self._waiting and self._writer is None:
+            self._begin(self._waiting.pop(0))
+
+    @property
+    def _log(self) -> Path:
+        return self._folder.logs / "videos.log"
+
+    def _begin(self, policy: Path) -> None:
+        video = str(policy.with_suffix(".mp4"))
+        bind = bound_to_parent(signal.SIGKILL)
+
+        def yielding() -> None:
+            bind()
+            os.nice(19)
+
+        with self._log.open("ab") as output:
+            self._writer = subprocess.Popen(
+                [*PLAY, str(policy), "--video", video, "--seconds", str(SECONDS), *self._trust],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=yielding,
+            )
+
+    def close(self) -> None:
+        """Give up the video that is being written; the policies stay, to be played later."""
+        if self._writer is None:
+            return
+        self._writer.send_signal(signal.SIGINT)  # it removes what it has written
+        try:
+            self._writer.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._writer.kill()
+            self._writer.wait()
