@@ -177,9 +177,10 @@ MISTAKES = {
         "expected an environment's id, class or function",
     ),
     "a lambda": ({"env": lambda: gymnasium.make("CartPole-v1")}, "top level of a file of its own"),
-    "unknown option": ({"options": {"lr": 1}}, "algorithm.lr: unknown key"),
-    "unknown argument": ({"learning_rate": 1e-3}, "algorithm.learning_rate"),
-    "another type": ({"balance": {"replay_ratio": "much"}}, "balance.replay_ratio: expected a number"),
+    "every unfit key": (
+        {"options": {"lr": 1}, "balance": {"replay_ratio": "much"}, "learning_rate": 1e-3},
+        "algorithm.lr: unknown key",
+    ),
     "no plain value": (
         {"options": {"hidden_sizes": print}},
         "train: algorithm.hidden_sizes: expected a number",
