@@ -9,7 +9,7 @@ from typing import Any
 
 from spreeze_zmq.channels import SocketFolder
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import BROKER, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.status import next_commands, outcome, stage_of
@@ -63,16 +63,18 @@ class Stages:
             pids: of those that live.
             heard: the rows of the broker's status.
         """
-        return {name: self._stage(name, pids.get(name), heard.get(name, {})) for name in names}
+        names = list(names)
+        ahead = "setting up" if heard or f"{BROKER}-0" in names else "waits for a broker"
+        return {name: self._stage(name, pids.get(name), heard.get(name, {}), ahead) for name in names}
 
-    def _stage(self, name: str, pid: int | None, heard: Mapping[str, Any]) -> str:
+    def _stage(self, name: str, pid: int | None, heard: Mapping[str, Any], ahead: str) -> str:
         if pid is None:
             return "starts again soon"
         if heard.get("pid") == pid:
             return stage_of(heard)
         if self._joined.get(name) != pid and self._sockets.holder(name) == pid:
             self._joined[name] = pid
-        return "setting up" if self._joined.get(name) == pid else "importing"
+        return ahead if self._joined.get(name) == pid else "importing"
 
 
 def last_words(

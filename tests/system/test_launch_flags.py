@@ -60,6 +60,8 @@ def seeds(tmp_path_factory):
     command = [*LAUNCH, "--env", "Pendulum-v1", "--seeds", "2", "--set", "run.seed=7", *QUICK]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr
+    assert "spreeze-launch --env=Pendulum-v1 --set run.seed=7 " in done.stderr
+    assert " --set run.seed=8 --resume runs/" in done.stderr
     return folder, done.stdout
 
 
