@@ -168,8 +168,7 @@ class Broker:
         folder = message.fields["folder"]
         parts = self.parts.setdefault(folder, {})
         parts[message.sender] = message.fields["part"].values()
-        learners = self.plan.learning.learners
-        if len(parts) == sum(self.plan.components[role].count.initial for role in learners):
+        if len(parts) == len(self.plan.learning.learners):
             state = {"t_s": self.now_s, "counts": self.record.counts, "best_return": self.record.best_return}
             path = self.component.folder.checkpoints / folder
             complete(path, [Part.from_dict(file) for part in parts.values() for file in part], state)

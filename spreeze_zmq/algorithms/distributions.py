@@ -225,7 +225,7 @@ class EpsilonGreedy:
         env: gives the number of actions.
         epsilon: see above.
         spread: 0 for the same in all environments.
-        atoms: above 1, rows are logits of so many returns for each action in turn.
+        atoms: above 1, rows are logits of that many returns for each action in turn.
         v_min: the lowest of these returns.
         v_max: the highest.
     """

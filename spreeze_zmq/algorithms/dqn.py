@@ -57,7 +57,7 @@ class DQN(Algorithm):
             False, "one value of the state, an advantage of each action (1511.06581)", fixed=True
         )
         num_atoms: int = option(
-            1, "above 1, learn a distribution over so many returns (C51, 1707.06887)", minimum=1, fixed=True
+            1, "above 1, learn a distribution over this many returns (C51, 1707.06887)", minimum=1, fixed=True
         )
         v_min: float = option(-10.0, "lowest return of the distribution", fixed=True)
         v_max: float = option(10.0, "highest return of the distribution", fixed=True)
@@ -173,7 +173,7 @@ class DQN(Algorithm):
         return torch.linspace(options.v_min, options.v_max, options.num_atoms, device=like.device)
 
     def after_critic_step(self) -> None:
-        """The target follows, in each update or in every so many."""
+        """The target follows, in each update or every ``target_every`` updates."""
         if self.options.target_every == 1:
             nn.polyak(self.target_q, self.q, self.options.tau)
         else:

@@ -87,7 +87,7 @@ class FlatAdam:
         beta2: how much of the mean squared gradient a step keeps.
         weight_decay: share of the parameters times the step size that a step takes away, apart from the
             gradient (Loshchilov and Hutter 2017, arXiv 1711.05101, algorithm 2).
-        num_decaying: the first so many parameters decay; all by default.
+        num_decaying: number of parameters that decay, the first ones; all by default.
         max_gradient_norm: longer gradients are shortened to it; 0 for never.
     """
 

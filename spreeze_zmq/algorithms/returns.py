@@ -68,7 +68,7 @@ def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float
         v_max: highest return.
 
     Returns:
-        Probabilities ``[B, atoms]``; what falls outside of the range lies on its ends.
+        Probabilities ``[B, atoms]``; what falls outside of the range is put on its ends.
     """
     num_atoms = probability_t.shape[1]
     steps_per_unit = (num_atoms - 1) / (v_max - v_min)

@@ -52,7 +52,7 @@ class TwinCriticOptions(ReplayOptions):
     )
     num_atoms: int = option(
         1,
-        "above 1, critics learn a distribution over so many returns (C51, 1707.06887)",
+        "above 1, critics learn a distribution over this many returns (C51, 1707.06887)",
         minimum=1,
         fixed=True,
     )

@@ -23,7 +23,7 @@ NUM_STATES = 256
 def policy_actions(env: BatchedEnv, action_shape: tuple[int, ...], policy: Policy) -> list[NDArray[Any]]:
     """What a policy does from ``reset(seed=0)`` on, for as long as ``bare_mujoco`` takes states.
 
-    A robot that lies on the ground costs more physics than one that random actions throw about, so the limit
+    A robot on the ground costs more physics than one that random actions throw about, so the limit
     is the physics of what the policy does.
     """
     obs, _ = env.reset(seed=0)

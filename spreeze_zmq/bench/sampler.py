@@ -33,7 +33,7 @@ NUM_ENVS = 64
 TIMEOUT_S = 30.0
 #: Pulled before a turn is counted: what was under way when the sampler was stopped.
 FLUSH_S = 0.05
-#: The rate of a turn is taken between its first and its last rollout; there are at least so many.
+#: The rate of a turn is taken between its first and its last rollout, of at least this many.
 MIN_ROLLOUTS = 4
 
 

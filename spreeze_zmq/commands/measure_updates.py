@@ -106,8 +106,7 @@ def replay_row_bytes(env: EnvironmentSpec) -> tuple[int, int]:
 
 
 def largest_batch(plan: Plan, free: int) -> int:
-    """The largest batch that fits beside the full replays of the learners on the critics' device. Several
-    critic-learners share one replay's size, and on GPUs each has one of its own.
+    """The largest batch that fits beside the full replays of the learners on the critics' device.
 
     Args:
         plan: whose learners.
@@ -119,13 +118,11 @@ def largest_batch(plan: Plan, free: int) -> int:
     (algorithm, options), env = algorithm_of(plan), plan.environment
     device = plan.components[CRITIC_LEARNER].options.get("device", "cpu")
     others = [role for role in plan.learning.learners if role != CRITIC_LEARNER]
-    count = plan.components[CRITIC_LEARNER].count.initial
-    critics = count if device == "cpu" else 1
     actors = sum(plan.components[role].options.get("device", "cpu") == device for role in others)
     row, obs = replay_row_bytes(env)
-    replays = options.replay_capacity * (row * critics // count + obs * actors)
+    replays = options.replay_capacity * (row + obs * actors)
     drawn = row + algorithms.batch_bytes(algorithm, options, env)
-    largest: int = int(MEMORY_SHARE * free - replays) // ((critics + actors) * drawn)
+    largest: int = int(MEMORY_SHARE * free - replays) // ((1 + actors) * drawn)
     if largest < SMALLEST:
         raise InputError(
             f"{BATCH_SIZE}: {device} has {free / 1e9:.1f} GB free; the replays take "

@@ -22,7 +22,7 @@ class LiveBatch:
 
     Attributes:
         size: of the batches now.
-        wanted: what the broker has asked for last; whoever owns this adopts it between two updates.
+        wanted: what the broker has requested last; the learner adopts it between two updates.
         learning_rate: that of the present size.
     """
 

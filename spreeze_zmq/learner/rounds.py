@@ -14,7 +14,7 @@ from spreeze_zmq.learner.learner import Learner
 from spreeze_zmq.learner.policy_outlet import PolicyOutlet
 from spreeze_zmq.learner.publication import Outbox
 from spreeze_zmq.plan.roles import CRITIC, POLICY, SAMPLER, publisher_of_policy
-from spreeze_zmq.replay import RewardScale, RoundStore, minibatches, updates_per_round
+from spreeze_zmq.replay import RewardScale, RoundStore, minibatches, num_minibatches
 from spreeze_zmq.rollout import Rollout
 
 #: Version of the first policy. It acts by its network, since its log probabilities are learned from.
@@ -160,7 +160,7 @@ class RoundLearner(Learner):
         if self.policy is not None:
             self.half.observe(made.obs[:-1].flatten(0, 1).cpu().numpy())
         size = len(fields["log_prob"])
-        self._left = updates_per_round(size, self.options.epochs, self.options.batch_size)
+        self._left = num_minibatches(size, self.options.epochs, self.options.batch_size)
         self._batches = minibatches(fields, self.options.epochs, self.options.batch_size, self.generator)
         return True
 

@@ -31,7 +31,7 @@ class PeriodicCopy(torch.nn.Module):
 
 
 def random_shift(rows: torch.Tensor, shape: tuple[int, ...], pixels: int) -> torch.Tensor:
-    """Each image moved by up to so many pixels each way, its border repeated where it was not (DrQ, Kostrikov
+    """Each image moved by up to ``pixels`` each way, its border repeated to fill the gap (DrQ, Kostrikov
     et al. 2020, arXiv 2004.13649, section 3.1).
 
     Args:

@@ -7,7 +7,7 @@ from spreeze_zmq.replay.prioritized import PrioritizedReplay, SumTree, replay_of
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.returns import n_step_returns
 from spreeze_zmq.replay.ring import MEMORY_SHARE, Column, Ring, free_bytes
-from spreeze_zmq.replay.rounds import RewardScale, Round, RoundStore, minibatches, updates_per_round
+from spreeze_zmq.replay.rounds import RewardScale, Round, RoundStore, minibatches, num_minibatches
 
 __all__ = [
     "FRAMES_PER_TRANSITION",
@@ -25,7 +25,7 @@ __all__ = [
     "free_bytes",
     "minibatches",
     "n_step_returns",
+    "num_minibatches",
     "replay_of",
     "transition_replay",
-    "updates_per_round",
 ]

@@ -26,7 +26,7 @@ class FrameRing(Ring):
     """Transitions whose observations are rows of another ring, of single frames.
 
     A rollout that goes on where the last one of its sampler ended shares that one's frames. A transition is
-    drawn as long as all of its frames are there: where episodes are very short or samplers begin anew, there
+    drawn as long as all of its frames are there: where episodes are very short or samplers restart, there
     are somewhat fewer of them than ``capacity``.
 
     Args:
@@ -35,7 +35,7 @@ class FrameRing(Ring):
         obs_shape: of one observation of the environment's.
         stack: observations in a stack.
         with_next: whether a transition has a next observation.
-        device: where everything lies.
+        device: of both tables.
         seed: of the sampling.
         bytes_beside: what its owner keeps for each transition elsewhere.
 

@@ -25,12 +25,12 @@ BYTES_PER_LEAF = 9
 class SumTree:
     """A tree whose nodes hold the sums of their children; its leaves are the priorities of rows.
 
-    Every sum is made anew from its children, so that rounding does not add up. Float64, since the total of a
+    Every sum is computed from its children, so that rounding does not add up. Float64, since the total of a
     million priorities must still tell two neighbours apart.
 
     Args:
         size: rows; their priorities start at 0.
-        device: where the tree lies.
+        device: of the tree.
     """
 
     def __init__(self, size: int, device: torch.device):

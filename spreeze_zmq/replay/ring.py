@@ -51,7 +51,7 @@ class Ring:
     Args:
         capacity: rows.
         columns: what a row holds.
-        device: where the table lies.
+        device: of the table.
         seed: of the sampling.
         bytes_beside: what its owner keeps for each row elsewhere, for the estimate of the memory.
 

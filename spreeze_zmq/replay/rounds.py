@@ -222,6 +222,6 @@ def minibatches(
             yield {name: value[chosen] for name, value in fields.items()}
 
 
-def updates_per_round(transitions: int, epochs: int, batch_size: int) -> int:
+def num_minibatches(transitions: int, epochs: int, batch_size: int) -> int:
     """How many batches :func:`minibatches` gives."""
     return epochs * -(-transitions // batch_size)

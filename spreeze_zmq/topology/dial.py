@@ -8,7 +8,7 @@ from typing import Any
 
 from spreeze_zmq.balance import Schedule, updates_per_round
 from spreeze_zmq.plan.plan import BalancePlan, ComponentPlan, Count, LearningPlan, Plan
-from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER, LEARNERS, SAMPLER
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 from spreeze_zmq.topology.mistakes import Mistakes
 from spreeze_zmq.topology.options import BALANCE
 
@@ -83,8 +83,7 @@ def resolve_balance(
         values["publish_every_updates"] = 0
     if values["publish_every_updates"] == "round":
         round_transitions = sampler.count.initial * rollout
-        effective = learning.batch_size * components[CRITIC_LEARNER].count.initial
-        every = updates_per_round(values["replay_ratio"], effective, round_transitions)
+        every = updates_per_round(values["replay_ratio"], learning.batch_size, round_transitions)
         values["publish_every_updates"] = every
     if values["max_policy_lag"] == "none":
         values["max_policy_lag"] = None
@@ -142,7 +141,7 @@ def schedule_of(
         return None
     return Schedule(
         replay_ratio=balance.replay_ratio,
-        batch_size=learning.batch_size * components[CRITIC_LEARNER].count.initial,
+        batch_size=learning.batch_size,
         learning_starts=learning.learning_starts,
         publish_every=balance.publish_every_updates,
         max_policy_lag=balance.max_policy_lag,

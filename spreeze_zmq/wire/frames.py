@@ -28,7 +28,7 @@ class Message(NamedTuple):
         sender: name of the sending process, such as ``"sampler-0"``; a channel fills it in.
         incarnation: which life of that process, 1 <= incarnation < 2**53.
         sequence: counts the messages of this life on this channel from 0.
-        repeat: sent once more for a subscriber that joined late; whoever has it already passes over it.
+        repeat: sent once more for a subscriber that joined late; those that have it skip it.
     """
 
     kind: str

@@ -85,7 +85,7 @@ class KindSpec:
     Attributes:
         fields: the fields it carries; others are let through unread, so that newer senders can add some.
         arrays: the arrays it carries; others likewise.
-        retained: a publisher sends the latest message of this kind again to whoever subscribes later.
+        retained: a publisher sends the latest message of this kind again to later subscribers.
         retained_by: fields; the latest message for each of their values is sent again.
         cross_check: what must hold between its fields and arrays; raises WireError.
     """

@@ -166,9 +166,6 @@ def test_memory_limits_the_batch():
     alone = replace(cheetah, components={**cheetah.components, "critic_learner": apart})
     room = 0.9 * free - 1_000_000 * row
     assert measure_updates.largest_batch(alone, int(free)) == int(room) // (row + update)
-    two = topology.load("halfcheetah", [AUTO, "components.critic_learner.count=2"])
-    room = 0.9 * free - 1_000_000 * (row + obs)
-    assert measure_updates.largest_batch(two, int(free)) == int(room) // (3 * (row + update))
 
 
 def test_what_does_not_fit_is_refused_with_the_way_out():

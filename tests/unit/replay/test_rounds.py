@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.replay import RewardScale, RoundStore, minibatches, updates_per_round
+from spreeze_zmq.replay import RewardScale, RoundStore, minibatches, num_minibatches
 from spreeze_zmq.rollout import Rollout
 
 
@@ -78,7 +78,7 @@ def test_each_epoch_takes_every_transition_once_in_another_order():
     fields = {"index": torch.arange(10)}
     drawn = list(minibatches(fields, 3, 4, torch.Generator().manual_seed(1)))
     assert [len(batch["index"]) for batch in drawn] == [4, 4, 2] * 3
-    assert len(drawn) == updates_per_round(10, 3, 4)
+    assert len(drawn) == num_minibatches(10, 3, 4)
     epochs = [torch.cat([batch["index"] for batch in drawn[i : i + 3]]).tolist() for i in (0, 3, 6)]
     assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
