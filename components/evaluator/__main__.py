@@ -211,6 +211,7 @@ class Evaluator:
             about["info"] = json.dumps(fields["info"])
             about["environment"] = json.dumps(self.arena.spec.to_dict())
             about["evaluation_seed"] = str(fields["seed"])
+            about["step_cap"] = str(self.arena.step_cap or 0)
             policy.save(self.component.folder.best_policy, about)
         self.component.report("evaluation", fields)
 

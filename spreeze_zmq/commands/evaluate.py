@@ -28,16 +28,24 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print each return, their mean, and the score that the file claims."""
+    """Print each return, their mean with its interval, and the score that the file claims."""
     saved = SavedPolicy.load(arguments.run, arguments.trust)
     if arguments.episodes is not None and arguments.episodes < 1:
         raise InputError(f"--episodes {arguments.episodes}: at least 1 is expected")
     score = saved.play(arguments.episodes, arguments.seed)
-    for number, (value, length) in enumerate(zip(score.returns, score.lengths, strict=True)):
-        print(f"episode {number}: return {value:.2f}, {length} steps")
+    for number, (value, length, cut) in enumerate(zip(score.returns, score.lengths, score.cut, strict=True)):
+        print(f"episode {number}: return {value:.2f}, {length} steps{', cut' if cut else ''}")
     print(
         f"{saved.environment.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} "
         f"over {len(score.returns)} episodes"
     )
-    print(f"when it was saved: {saved.mean_return:.2f} (policy version {saved.policy.version})")
+    if (interval := score.interval) is not None:
+        print(f"its mean lies between {interval[0]:.2f} and {interval[1]:.2f} (95 % by Student's t)")
+    lengths = score.lengths
+    print(f"episodes of {lengths.min()} to {lengths.max()} steps, {lengths.mean():.1f} in the mean")
+    for name, value in score.info.items():
+        print(f"{name} at the end: {value:.4g} in the mean")
+    fresh = "fresh episodes" if saved.policy.metadata.get("confirmed") == "True" else "episodes"
+    when = f"{saved.mean_return:.2f} in {saved.num_episodes} {fresh}"
+    print(f"when it was saved: {when} (policy version {saved.policy.version})")
     return 0

@@ -186,7 +186,7 @@ class Launch:
 
     def run(self) -> int:
         """Run until a stop condition, the user or a failure ends it; returns the exit code: 2 where a process
-        has found the user's input at fault.
+        has found the user's input at fault, 1 where it has failed or has taken no env step.
         """
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
@@ -201,10 +201,11 @@ class Launch:
                 if self.interrupts:
                     self.ask_to_stop(f"interrupted by {self.interrupted_by}")
         finally:
+            processes = self.status.get("processes", {})
             self.finish()
         if self.gave_up:
             return 1 if self.input_fault is None else InputError.exit_code
-        self.no_step = why_no_step(self.folder, self.status.get("processes", {}))
+        self.no_step = why_no_step(self.folder, processes)
         return 1 if self.no_step else 0
 
     def pump(self, timeout_s: float) -> None:

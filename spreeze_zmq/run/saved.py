@@ -30,6 +30,7 @@ class SavedPolicy:
         mean_return: its score.
         num_episodes: of the score.
         seed: of the score's first episode.
+        step_cap: time limit of the environment that the evaluation has set; None where it is its own.
     """
 
     path: Path
@@ -38,6 +39,7 @@ class SavedPolicy:
     mean_return: float
     num_episodes: int
     seed: int
+    step_cap: int | None = None
 
     @classmethod
     def load(cls, run: Path | str, trust: Collection[str] = ()) -> SavedPolicy:
@@ -62,7 +64,7 @@ class SavedPolicy:
         try:
             environment = EnvironmentSpec.from_dict(json.loads(about["environment"]))
             mean_return, num_episodes = float(about["mean_return"]), int(about["num_episodes"])
-            seed = int(about["evaluation_seed"])
+            seed, step_cap = int(about["evaluation_seed"]), int(about.get("step_cap", 0)) or None
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
@@ -73,7 +75,7 @@ class SavedPolicy:
                 f"{path} names an environment of the module {module!r}, whose code would run: give --trust "
                 f"{module} if you know where the file comes from"
             )
-        return cls(path, policy, environment, mean_return, num_episodes, seed)
+        return cls(path, policy, environment, mean_return, num_episodes, seed, step_cap)
 
     def play(self, num_episodes: int | None = None, seed: int | None = None) -> Score:
         """Play whole episodes at once.
@@ -89,8 +91,9 @@ class SavedPolicy:
         if num < 1:
             raise InputError(f"episodes is {num}, at least 1 is expected")
         spec = self.environment
-        with closing(envs.make(spec.id, num, **spec.kwargs)) as batch:
-            score = play(batch, self.policy, self.seed if seed is None else seed)
+        first = self.seed if seed is None else seed
+        with closing(envs.make(spec.id, num, step_info="final", **spec.kwargs)) as batch:
+            score = play(batch, self.policy, first, step_cap=self.step_cap)
         assert score is not None
         return score
 

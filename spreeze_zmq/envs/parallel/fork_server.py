@@ -144,6 +144,9 @@ def preload(env_id: str) -> None:
 def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> None:
     """Read the settings from the first message, then serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batch's process handles Ctrl-C
+    # It may play on after a request to stop, which goes to its whole group. A handler and not SIG_IGN, which
+    # the environments' own programs would inherit.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     control = socket.socket(fileno=control_fd)
     settings = json.loads(control.recv(MESSAGE_BYTES))
     slots = Slots(settings.pop("arrays"), slots_fd)
