@@ -1,7 +1,5 @@
 """Visualizer: shows the run and its newest policy at work on a web page; it only looks."""
 
-import contextlib
-import os
 import sys
 from pathlib import Path
 
@@ -21,10 +19,6 @@ def main(component: Component) -> None:
         from spreeze_zmq.page.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"the page needs the package {error.name}: pip install {error.name}") from None
-    with contextlib.suppress(
-        OSError
-    ):  # Linux schedules sessions: niceness counts only among one's own processes
-        Path("/proc/self/autogroup").write_text(str(os.nice(0)))
     listener = address.inherited()
     if listener is None:
         listener = address.open_port(component.options["port"])

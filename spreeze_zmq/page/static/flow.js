@@ -35,6 +35,7 @@ export class Flow {
 
   drawCard(role, card, status) {
     const living = Object.entries(status?.processes ?? {}).filter(([, process]) => process.role === role);
+    living.sort(([a], [b]) => indexOf(a) - indexOf(b));
     const gone = [...this.run.gone].filter(([name, how]) => name.startsWith(`${role}-`) && how.restarting && !living.some(([other, p]) => other === name && p.ready));
     const rows = living.filter(([name]) => !gone.some(([other]) => other === name)).map(([name, process]) => processRow(name, process, living.length > MANY));
     rows.push(...gone.map(([name, about]) => element("div", { class: "process gone", "data-name": name, title: about.how }, element("span", {}, indexOf(name)), element("b", {}, about.how))));
@@ -95,7 +96,7 @@ function stateOf(living, component) {
 
 function wordsOf(living, state) {
   const waiting = living.map(([, process]) => process.waiting_for).find(Boolean);
-  if (waiting) return `waits for ${waiting}`;
+  if (waiting) return `waits for ${waiting.split(" (")[0]}`;
   const mean = (kind) => living.reduce((sum, [, process]) => sum + process[kind], 0) / living.length;
   if (state === "blocked") return `blocked ${percent(mean("blocked"))} of the time`;
   if (state === "starved") return `starved ${percent(mean("starved"))} of the time`;

@@ -12,6 +12,7 @@ export class Run {
     this.events = []; // newest last
     this.gone = new Map(); // process name -> how it ended, until it is back
     this.ended = null;
+    this.counted = new Set(); // roles whose first count has been told
     this.known = new Set(); // entries that came with the story and once more with the feed
   }
 
@@ -62,15 +63,18 @@ export class Run {
     else if (topic === "evaluation" && about.best)
       [line, kind] = [`best policy so far: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)}`, "good"];
     else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
-    else if (topic === "workers" && about.role !== "visualizer" && t_s > 2 && !this.said(about.reason)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
+    else if (topic === "workers" && this.isChange(about)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
     if (!line) return;
     if (topic === "hello") this.gone.delete(about.name);
     this.events.push({ t_s, line, kind, details: topic === "failure" ? about.traceback : "" });
     if (this.events.length > MAX_EVENTS) this.events.shift();
   }
 
-  said(reason) {
-    return this.events.some((event) => event.line === reason);
+  /** Whether a count is another than a role began with, for a reason that is not told yet. */
+  isChange({ role, reason }) {
+    const first = !this.counted.has(role);
+    this.counted.add(role);
+    return !first && !this.events.some((event) => event.line === reason);
   }
 
   /** Env steps at a time, read off the curve. */

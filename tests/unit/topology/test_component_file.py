@@ -122,3 +122,11 @@ def test_a_mistake_of_a_component_is_placed_in_its_file(text, sampler, fragments
         component(text, sampler)
     found = [str(mistake) for mistake in caught.value.mistakes]
     assert any(all(fragment in line for fragment in fragments) for line in found), found
+
+
+def test_what_only_looks_waits_for_its_first_visitor():
+    """The launcher opens its port; nothing else is started on demand, unless its own file says so."""
+    plan = load("pendulum")
+    on_demand = [role for role, component in plan.components.items() if component.on_demand]
+    assert on_demand == ["visualizer"]
+    assert plan.components["visualizer"].options["port"] == 0
