@@ -235,10 +235,11 @@ class Launch:
             self.watch_one(name, process)
         self.show_processes()
 
-    def show_processes(self) -> None:
-        """Have the view show what each process does."""
+    def show_processes(self, leaving: Sequence[str] = ()) -> None:
+        """Have the view show what each process does; those that are ``leaving`` have been asked to stop."""
         names, pids = self.supervisor.names(), self.supervisor.pids()
-        self.view.show_processes(self.stages.of(names, pids, self.status.get("processes", {})))
+        stages = self.stages.of(names, pids, self.status.get("processes", {}))
+        self.view.show_processes({**stages, **dict.fromkeys(self.supervisor.alive(leaving), "stopping")})
 
     def watch_one(self, name: str, process: Mapping[str, Any]) -> None:
         """Kill a process, and so restart it, if it does not get ready or has stopped reporting."""
@@ -342,6 +343,7 @@ class Launch:
             self.pump(0.02)
             for event in self.supervisor.poll():
                 self.on_event(event)
+            self.show_processes(leaving=names)
             if self.interrupts > patience:
                 for name in names:
                     self.supervisor.kill(name)

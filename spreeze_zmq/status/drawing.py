@@ -119,7 +119,7 @@ def _head(scene: Scene, width: int) -> Line:
 
 
 def _progress(status: Mapping[str, Any], width: int) -> list[Section]:
-    if not status or status["state"] == ENDED:
+    if not status or status["state"] in ("stopping", ENDED):
         return []
     until = "until " + (" or ".join(conditions(status["stop"])) or "Ctrl-C")
     way = progress(status)
