@@ -6,14 +6,12 @@ from spreeze_zmq.channels.folder import Claim, SocketFolder
 from spreeze_zmq.channels.poller import Poller
 from spreeze_zmq.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.channels.push_pull import Puller, Pusher
-from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES, Channel, terminate
+from spreeze_zmq.channels.sockets import Channel, terminate
 from spreeze_zmq.errors import ChannelError
 from spreeze_zmq.plan.plan import ChannelPlan
 
 __all__ = [
     "ENDS",
-    "ZERO_COPY_BYTES",
-    "Channel",
     "Claim",
     "Poller",
     "Publisher",

@@ -11,8 +11,8 @@ from spreeze_zmq.wire import Message
 class Pusher(Channel):
     """The sending end. A pushed message is lost if the peer restarts before taking it.
 
-    Arrays of :data:`~spreeze_zmq.channels.ZERO_COPY_BYTES` or more are sent from their own memory and are
-    read-only from then on; make new ones for the next message.
+    Arrays of ``sockets.ZERO_COPY_BYTES`` or more are sent from their own memory and are read-only from then
+    on; make new ones for the next message.
 
     To a puller that takes nothing, the queues of both ends and the kernel accept at most
     ``2 * high_water_mark + 1`` messages plus twice ``socket_buffer_bytes`` (Linux's default: 208 KiB).

@@ -5,22 +5,19 @@ from spreeze_zmq.learner.lag import CollectionLimits, Staleness
 from spreeze_zmq.learner.learner import Learner, learn
 from spreeze_zmq.learner.live_batch import LiveBatch
 from spreeze_zmq.learner.policy_outlet import PolicyOutlet
-from spreeze_zmq.learner.publication import Cadence, Outbox, Record
+from spreeze_zmq.learner.publication import Outbox
 from spreeze_zmq.learner.rounds import RoundLearner
-from spreeze_zmq.learner.setup import algorithm_of, prepare_device
+from spreeze_zmq.learner.setup import algorithm_of
 
 __all__ = [
-    "Cadence",
     "CollectionLimits",
     "Intake",
     "Learner",
     "LiveBatch",
     "Outbox",
     "PolicyOutlet",
-    "Record",
     "RoundLearner",
     "Staleness",
     "algorithm_of",
     "learn",
-    "prepare_device",
 ]

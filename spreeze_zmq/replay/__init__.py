@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from spreeze_zmq.replay.frame_ring import FRAMES_PER_TRANSITION
-from spreeze_zmq.replay.prioritized import PrioritizedReplay, SumTree, replay_of, transition_replay
+from spreeze_zmq.replay.prioritized import replay_of, transition_replay
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
-from spreeze_zmq.replay.returns import n_step_returns
-from spreeze_zmq.replay.ring import MEMORY_SHARE, Column, Ring, free_bytes
+from spreeze_zmq.replay.ring import MEMORY_SHARE, free_bytes
 from spreeze_zmq.replay.rounds import RewardScale, Round, RoundStore, minibatches, num_minibatches
 
 __all__ = [
     "FRAMES_PER_TRANSITION",
     "MEMORY_SHARE",
     "Batch",
-    "Column",
     "ObservationReplay",
-    "PrioritizedReplay",
     "Replay",
     "RewardScale",
-    "Ring",
     "Round",
     "RoundStore",
-    "SumTree",
     "free_bytes",
     "minibatches",
-    "n_step_returns",
     "num_minibatches",
     "replay_of",
     "transition_replay",

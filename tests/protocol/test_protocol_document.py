@@ -112,8 +112,8 @@ def test_every_word_of_refusal_is_documented():
 def test_every_type_and_dtype_is_documented():
     """The words that the tables are written in."""
     types = {cells[0].strip("`") for cells in rows(between("Types of fields", "### What is"))}
-    assert types - {"type"} == set(wire.FIELD_TYPES)
-    assert all(f"`{dtype}`" in TEXT for dtype in wire.DTYPES)
+    assert types - {"type"} == set(wire.kinds.FIELD_TYPES)
+    assert all(f"`{dtype}`" in TEXT for dtype in wire.header.DTYPES)
     assert f"version {wire.PROTOCOL_VERSION}" in TEXT.splitlines()[0]
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import TimeLimit
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.wrappers import FlattenObservation, TimeLimit, TransformAction
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
-from spreeze_zmq.envs.engines.spaces import fitted
+from spreeze_zmq.errors import InvalidEnvironment
 
 
 class GymnasiumLoop(BatchedEnv):
     """``num_envs`` environments, stepped one after the other.
 
     One array counts the steps of all episodes, in place of each environment's outermost ``TimeLimit``.
-    Observations and actions are made to fit by ``engines.spaces``.
+    Observations and actions are made to fit by ``fitted``.
 
     Args:
         env_id: name in messages.
@@ -143,3 +145,40 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
             return int(env._max_episode_steps)
         env = env.env
     return None
+
+
+def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """The environment itself where its spaces fit, else wrapped.
+
+    Observations other than a Box (a Dict or Tuple of Boxes and Discretes, a bare Discrete) are flattened to
+    one vector by ``gymnasium.spaces.flatten``: the parts in order, discrete ones as one-hot. Discrete actions
+    that count from another number than 0 are shifted.
+
+    Raises:
+        InvalidEnvironment: there are no spaces, or the observations have no fixed size.
+    """
+    for name in ("observation_space", "action_space"):
+        if getattr(env, name, None) is None:
+            raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
+    return _from_zero(_flattened(env_id, env))
+
+
+def _flattened(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    space = env.observation_space
+    if isinstance(space, Box):
+        return env
+    if not space.is_np_flattenable:
+        raise InvalidEnvironment(
+            f"{env_id}: its observations are a {type(space).__name__}, which does not flatten to a vector of"
+            " fixed size (convert them with gymnasium.wrappers.TransformObservation)"
+        )
+    return FlattenObservation(env)
+
+
+def _from_zero(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    space = env.action_space
+    if not isinstance(space, Discrete | MultiDiscrete) or not np.any(space.start):
+        return env
+    start, shifted = space.start, copy.deepcopy(space)
+    shifted.start = start * 0
+    return TransformAction(env, lambda action: action + start, shifted)

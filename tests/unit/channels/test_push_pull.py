@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import zmq
 
-from spreeze_zmq.channels import ZERO_COPY_BYTES, Poller, Puller, Pusher
+from spreeze_zmq.channels import Poller, Puller, Pusher
+from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES
 from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.wire import Message
 from tests.unit.channels.conftest import TIMEOUT_S, weights

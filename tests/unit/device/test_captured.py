@@ -17,7 +17,8 @@ from spreeze_zmq.algorithms.fast import sac_actor, sac_critic
 from spreeze_zmq.bench.learner import random_batch
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
 from spreeze_zmq.learner.random_rollout import random_rollout
-from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay
+from spreeze_zmq.replay import ObservationReplay, Replay
+from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from tests.unit.replay.made import options
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from spreeze_zmq.errors import CheckpointError, InputError, WireError
 from spreeze_zmq.frames import has_channels_last
 from spreeze_zmq.policy import FrameStack
-from spreeze_zmq.replay import ObservationReplay, PrioritizedReplay, Replay, RoundStore
+from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
+from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from spreeze_zmq.rollout import Rollout
 from tests.unit.replay.made import options, spec
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from spreeze_zmq.errors import CheckpointError
-from spreeze_zmq.replay import PrioritizedReplay, SumTree
+from spreeze_zmq.replay.prioritized import PrioritizedReplay, SumTree
 from spreeze_zmq.rollout import Rollout
 from tests.unit.replay.made import options, spec
 

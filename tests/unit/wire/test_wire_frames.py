@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.wire import (
-    DTYPES,
-    MAX_ARRAYS,
-    MAX_FRAME_BYTES,
-    MAX_HEADER_BYTES,
-    Message,
-    decode,
-    encode,
-)
+from spreeze_zmq.wire import MAX_FRAME_BYTES, Message, decode, encode
+from spreeze_zmq.wire.header import DTYPES, MAX_ARRAYS, MAX_HEADER_BYTES
 
 ENTRY = ["parameters", "float32", [3]]
 BODY = np.array([0.5, -0.5, 1.5], np.float32).tobytes()
