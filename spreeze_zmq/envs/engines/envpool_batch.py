@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -212,6 +213,7 @@ def may_have_meant(env_id: str) -> bool:
     return bool(_near(env_id, 0.75))
 
 
+@cache
 def _near(env_id: str, cutoff: float = 0.6) -> list[str]:
     import envpool
 
