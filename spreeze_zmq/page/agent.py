@@ -187,9 +187,9 @@ class PolicyPlayer:
         return None
 
     def _episode(self, stage: Stage, policy: Policy, policies: Policies, seed: int) -> Policy:
-        """One episode, by whatever policy is the newest; returns that."""
+        """One episode by the newest policy, at random before the first as samplers do; returns the policy."""
         obs, _ = stage.env.reset(seed=seed)
-        frames = policy.frame_stack()
+        frames, rng = policy.frame_stack(), np.random.default_rng(seed)
         frames.begin(obs)
         total, steps, over, looked_s, captioned_s = 0.0, 0, False, time.monotonic(), 0.0
         due_s = time.monotonic()
@@ -198,8 +198,9 @@ class PolicyPlayer:
             if now_s - looked_s > NEW_POLICY_S:
                 looked_s, policy = now_s, policies.newest() or policy
             before = None if stage.qpos is None else stage.qpos()
-            action = policy.env_action(policy.mode(frames.seen)).reshape(stage.env.action_space.shape)
-            obs, reward, terminated, truncated, _ = stage.env.step(action)
+            action = policy.act(frames.seen, rng)[0] if policy.version == 0 else policy.mode(frames.seen)
+            given = policy.env_action(action).reshape(stage.env.action_space.shape)
+            obs, reward, terminated, truncated, _ = stage.env.step(given)
             total, steps = total + float(reward[0]), steps + 1
             over = bool(terminated[0] | truncated[0])
             frames.add(obs, terminated | truncated)
