@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import spreeze_zmq
-from spreeze_zmq.algorithms.algorithm import Algorithm, Networks
+from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.errors import AlgorithmError, SpreezeError
 
@@ -112,6 +112,36 @@ def _check_trained(kind: type[Algorithm], networks: Networks) -> None:
     for part, modules in parts.items():
         if not any(parameter.numel() for module in modules.values() for parameter in module.parameters()):
             raise AlgorithmError(kind, f"networks() gives the {part} part nothing to train")
+
+
+def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int, update: int) -> None:
+    """Raise AlgorithmError unless a loss is a scalar that depends on what its part trains and, on a CPU,
+    finite (elsewhere that would cost a wait), and unless its metrics and priorities have their shapes.
+
+    Args:
+        algorithm: whose it is.
+        part: ``"critic"`` or ``"policy"``.
+        loss: what its loss function returned.
+        size: transitions of the batch.
+        update: its number, for the message.
+    """
+    name, value, errors = f"{part}_loss", loss.loss, loss.priorities
+    if not isinstance(value, torch.Tensor) or value.dim() != 0:
+        hint = "return a scalar such as error.square().mean()"
+        raise AlgorithmError(algorithm, f"{name} returned {shown(value)}, expected a scalar tensor; {hint}")
+    if not value.requires_grad:
+        problem = f"{name} does not depend on any network of the {part} part: nothing can be trained"
+        raise AlgorithmError(algorithm, problem)
+    if value.device.type == "cpu" and not torch.isfinite(value):
+        hint = "a lower learning_rate, max_gradient_norm, or bounded rewards may help"
+        raise AlgorithmError(algorithm, f"{name} is {value.item()} at update {update}; {hint}")
+    for metric, number in loss.metrics.items():
+        if not isinstance(number, torch.Tensor) or number.dim() != 0:
+            problem = f"{name} gives the metric {metric} as {shown(number)}, expected a 0-d tensor"
+            raise AlgorithmError(algorithm, f"{problem} such as error.mean()")
+    if errors is not None and (not isinstance(errors, torch.Tensor) or tuple(errors.shape) != (size,)):
+        problem = f"{name} gives priorities as {shown(errors)}, expected a tensor of shape ({size},)"
+        raise AlgorithmError(algorithm, problem)
 
 
 @torch.no_grad()

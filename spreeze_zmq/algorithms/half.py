@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
-from spreeze_zmq.algorithms.declared import blaming, declared, shown
+from spreeze_zmq.algorithms.declared import blaming, check_loss, declared, shown
 from spreeze_zmq.algorithms.flat import FlatAdam, FlatNetworks
 from spreeze_zmq.algorithms.interface import Environment, Parameters, seen
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
@@ -123,42 +123,14 @@ class AutogradHalf:
         ):
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
-        self._check(loss.loss)
-        self._check_beside(loss, len(tensors[0]) if tensors[0] is not None else 0)
+        size = len(tensors[0]) if tensors[0] is not None else 0
+        check_loss(self.algorithm, self._part, loss, size, self.num_updates + 1)
         with blaming(self.algorithm, f"{self._part}_loss, going backward"):
             loss.loss.backward()  # type: ignore[no-untyped-call]
         self._priorities = None if loss.priorities is None else loss.priorities.detach()
         return {
             name: value.detach() for name, value in {f"{self._part}_loss": loss.loss, **loss.metrics}.items()
         }
-
-    def _check_beside(self, loss: Loss, size: int) -> None:
-        """Raise AlgorithmError where the metrics or priorities of a loss are no tensors of their shapes."""
-        name = f"{self._part}_loss"
-        for metric, value in loss.metrics.items():
-            if not isinstance(value, torch.Tensor) or value.dim() != 0:
-                problem = f"{name} gives the metric {metric} as {shown(value)}, expected a 0-d tensor"
-                raise AlgorithmError(self.algorithm, f"{problem} such as error.mean()")
-        errors = loss.priorities
-        if errors is not None and (not isinstance(errors, torch.Tensor) or tuple(errors.shape) != (size,)):
-            problem = f"{name} gives priorities as {shown(errors)}, expected a tensor of shape ({size},)"
-            raise AlgorithmError(self.algorithm, problem)
-
-    def _check(self, loss: Any) -> None:
-        name = f"{self._part}_loss"
-        if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
-            hint = "return a scalar such as error.square().mean()"
-            problem = f"{name} returned {shown(loss)}, expected a scalar tensor; {hint}"
-            raise AlgorithmError(self.algorithm, problem)
-        if not loss.requires_grad:
-            problem = (
-                f"{name} does not depend on any network of the {self._part} part: nothing can be trained"
-            )
-            raise AlgorithmError(self.algorithm, problem)
-        if self._device.type == "cpu" and not torch.isfinite(loss):
-            problem = f"{name} is {loss.item()} at update {self.num_updates + 1}"
-            hint = "a lower learning_rate, max_gradient_norm, or bounded rewards may help"
-            raise AlgorithmError(self.algorithm, f"{problem}; {hint}")
 
     @torch.no_grad()
     def _step(self) -> None:
