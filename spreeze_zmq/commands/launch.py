@@ -23,7 +23,7 @@ from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
 from spreeze_zmq.run.resume import check_fit
-from spreeze_zmq.status import StatusView
+from spreeze_zmq.status import StatusView, program
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -116,13 +116,13 @@ def _launch(plan: Plan, arguments: argparse.Namespace, folder: str | None = None
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> str:
     """The command of one run of this plan, to go on with."""
-    words = ["spreeze-launch", arguments.topology or f"--env={arguments.env}"]
+    words = [arguments.topology or f"--env={arguments.env}"]
     words += ["--algorithm", arguments.algorithm] if arguments.algorithm else []
     for name in ("set", "without"):
         words += [word for value in getattr(arguments, name) for word in (f"--{name}", value)]
     if arguments.seeds is not None:
         words += ["--set", f"run.seed={plan.run.seed}"]
-    return shlex.join(words)
+    return f"{program('spreeze-launch')} {shlex.join(words)}"
 
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.status import next_commands, outcome, stage_of
+from spreeze_zmq.status import next_commands, outcome, program, stage_of
 from spreeze_zmq.topology.resolve import available_cores
 
 AS_STATED = "as the topology says"
@@ -26,7 +26,7 @@ def facts(plan: Plan, folder: RunFolder, page_address: str) -> dict[str, str]:
         found["goes on from"] = run.resume_from
     if page_address:
         found["page"] = page_address
-    found["curves"] = f"tensorboard --logdir {shlex.quote(folder.shown)}"
+    found["curves"] = f"{program('tensorboard')} --logdir {shlex.quote(folder.shown)}"
     return found
 
 

@@ -7,6 +7,7 @@ from spreeze_zmq.status.plain import plain_line
 from spreeze_zmq.status.progress import remaining_s
 from spreeze_zmq.status.stages import RUNNING, stage_of
 from spreeze_zmq.status.view import PLAIN_INTERVAL_S, StatusView, View
+from spreeze_zmq.status.words import program
 
 __all__ = [
     "PLAIN_INTERVAL_S",
@@ -19,6 +20,7 @@ __all__ = [
     "next_commands",
     "outcome",
     "plain_line",
+    "program",
     "remaining_s",
     "say_last",
     "stage_of",

@@ -10,7 +10,7 @@ from typing import Any
 
 from spreeze_zmq.status.drawing import LABEL
 from spreeze_zmq.status.view import discard
-from spreeze_zmq.status.words import clock, decimal
+from spreeze_zmq.status.words import clock, decimal, program
 
 
 def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
@@ -42,17 +42,17 @@ def next_commands(run: str, *, policy: str, resume: str) -> list[str]:
         policy: the file of its best policy; empty where none was saved.
         resume: the command that goes on with it; empty where there is no checkpoint.
     """
-    folder = shlex.quote(run)
+    folder, spreeze = shlex.quote(run), program("spreeze")
     lines = {"run folder": run}
     if policy:
-        lines["watch it"] = f"spreeze play {folder}"
-        lines["evaluate it"] = f"spreeze eval {folder}"
+        lines["watch it"] = f"{spreeze} play {folder}"
+        lines["evaluate it"] = f"{spreeze} eval {folder}"
         file = json.dumps(policy, ensure_ascii=False)
         lines["in Python"] = f"from spreeze_zmq import Policy; policy = Policy.load({file})"
     if resume:
         lines["train on"] = resume
-    lines["its page"] = f"spreeze view {folder}"
-    lines["curves"] = f"tensorboard --logdir {folder}"
+    lines["its page"] = f"{spreeze} view {folder}"
+    lines["curves"] = f"{program('tensorboard')} --logdir {folder}"
     return [f"{what + ':':{LABEL}}{how}" for what, how in lines.items()]
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -41,6 +45,15 @@ def memory(size: float) -> str:
 def plain_name(name: str) -> str:
     """``critic learner`` for ``critic_learner``."""
     return name.replace("_", " ")
+
+
+def program(name: str) -> str:
+    """What a shell calls a program of this installation: its name where that is found, else its path."""
+    beside, found = Path(sys.executable).parent / name, shutil.which(name)
+    if not beside.exists() or (found is not None and Path(found).absolute() == beside):
+        return name
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
 def conditions(stop: Mapping[str, Any]) -> list[str]:

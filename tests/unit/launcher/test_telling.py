@@ -1,6 +1,8 @@
 """What a launcher tells its user: real sockets' folders, real plans."""
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,7 @@ def test_without_a_broker_everybody_waits_for_one(sockets):
 def test_the_facts_of_a_run_are_as_its_user_types_them(tmp_path, monkeypatch):
     """Paths from the current directory, quoted for the shell; a page only where there is one."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin")
     plan, folder = topology.load("pendulum"), RunFolder(tmp_path / "my runs" / "a")
     assert facts(plan, folder, "") == {
         "run": "Pendulum-v1  sac  seed 1",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from spreeze_zmq.status import (
     next_commands,
     outcome,
     plain_line,
+    program,
     remaining_s,
     stage_of,
 )
@@ -504,8 +506,23 @@ def test_the_last_words_are_of_the_runs_own_summary():
     ]
 
 
-def test_next_commands_are_only_those_that_have_something_to_work_on():
+def test_a_program_is_called_as_the_users_shell_finds_it(monkeypatch, tmp_path):
+    """By its name in an activated environment; by its path, from where the user is, in any other."""
+    programs = Path(sys.executable).parent
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin")
+    assert program("spreeze") == "spreeze"
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert program("spreeze") == str(programs / "spreeze")
+    monkeypatch.chdir(programs.parent)
+    assert program("spreeze") == "bin/spreeze"
+    assert subprocess.run([program("spreeze"), "--version"], check=True, timeout=60).returncode == 0
+    assert program("no such program") == "no such program"
+
+
+def test_next_commands_are_only_those_that_have_something_to_work_on(monkeypatch):
     """No policy, no checkpoint: nothing to play or to go on from; a folder with a blank is quoted."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin")
     assert next_commands("runs/a b", policy="", resume="") == [
         "run folder:     runs/a b",
         "its page:       spreeze view 'runs/a b'",
