@@ -204,6 +204,7 @@ class PolicyPlayer:
             total, steps = total + float(reward[0]), steps + 1
             over = bool(terminated[0] | truncated[0])
             frames.add(obs, terminated | truncated)
+            stage.obs = obs[0]
             if now_s - captioned_s > CAPTION_S or over:
                 captioned_s = now_s
                 self._say(

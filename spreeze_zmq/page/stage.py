@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.frames import has_channels_last
 
 #: Steps a second of an environment that does not say how fast it goes.
 DEFAULT_STEPS_PER_S = 30.0
@@ -27,6 +28,7 @@ class Stage:
         model: the MjModel of a MuJoCo environment, which the browser draws itself; else None.
         qpos: returns the positions ``[nq]`` of that model.
         why_not: why there is nothing to see; empty where there is.
+        obs: the newest observation, kept by who steps.
     """
 
     env: Any
@@ -35,6 +37,7 @@ class Stage:
     model: Any = None
     qpos: Callable[[], NDArray[np.float64]] | None = None
     why_not: str = ""
+    obs: NDArray[Any] | None = None
 
 
 def open_stage(spec: EnvironmentSpec) -> Stage:
@@ -72,4 +75,19 @@ def _with_pictures(spec: EnvironmentSpec) -> Stage:
 
 def _with_observations(spec: EnvironmentSpec, why_not: str) -> Stage:
     env = envs.make(spec.id, 1, step_info=False, **spec.kwargs)
-    return Stage(env, why_not=f"{spec.id} has no picture to show: {why_not}")
+    if spec.obs_dtype != "uint8" or len(spec.obs_shape) not in (2, 3):
+        why_not = why_not.removeprefix(f"{spec.id}: ")
+        return Stage(env, why_not=f"{spec.id} has no picture to show: {why_not}")
+    stage = Stage(env)
+    stage.draw = lambda: picture_of(stage.obs)
+    return stage
+
+
+def picture_of(obs: NDArray[Any] | None) -> NDArray[np.uint8]:
+    """An observed image, channels first or last, as ``[height, width, 3]``; of a stack the newest."""
+    assert obs is not None
+    image = obs if obs.ndim == 3 else obs[None]
+    image = image if has_channels_last(image.shape) else np.moveaxis(image, 0, -1)
+    if image.shape[-1] != 3:
+        image = np.repeat(image[..., -1:], 3, axis=-1)
+    return np.ascontiguousarray(image, np.uint8)
