@@ -3,6 +3,7 @@
 import json
 import time
 
+import numpy as np
 import pytest
 
 from spreeze_zmq import channels
@@ -153,3 +154,47 @@ def test_what_settled_is_kept_for_the_next_run(peers, tmp_path, monkeypatch):
     found = tuning.recall(peers.plan)
     assert found.samplers == 2
     assert found.env_steps_per_s == pytest.approx(1000, rel=0.1)
+
+
+def test_an_observer_is_told_what_the_journal_holds(peers):
+    """Every topic of the feed, to a program that only subscribes; late joiners have the last one of each."""
+    peers.start("broker")
+    feed = peers.peer("feed", "broker")
+    hello = {"role": "sampler", "name": "sampler-0", "pid": 1, "protocol": 1, "host": "here"}
+    score = {"version": 1, "env_steps": 10, "mean_return": 2.0, "std_return": 1.0, "min": 1.0, "max": 3.0}
+    score |= {"mean_length": 5.0, "num_episodes": 2, "wall_s": 0.1, "best": True}
+    says = {
+        "hello": hello,
+        "workers": {"role": "sampler", "count": 2, "reason": "as the topology says"},
+        "evaluation": score,
+        "failure": {"name": "sampler-0", "summary": "ValueError", "traceback": "x" * 50_000},
+        "exited": {"name": "sampler-0", "how": "was killed by SIGKILL", "restarting": True},
+    }
+    for kind, fields in says.items():
+        end(peers, "sampler-0").try_push(Message(kind, fields))
+    ended = {"returns": np.array([-1.0, -3.0], np.float32), "lengths": np.array([200, 200], np.int32)}
+    end(peers, "sampler-0").try_push(Message("episodes", {}, ended))
+    entries, until_s = {}, time.monotonic() + 30
+    while set(entries) != {*says, "episodes", "status"} and time.monotonic() < until_s:
+        time.sleep(0.02)
+        while (message := feed.receive()) is not None:
+            entries[message.fields["topic"]] = message.fields
+    for kind in ("hello", "workers", "evaluation", "exited"):
+        assert entries[kind]["about"] == says[kind]
+    assert entries["failure"]["about"]["traceback"] == "x" * 8000
+    expected = {"count": 2, "mean": -2.0, "std": 1.0, "min": -3.0, "max": -1.0}
+    assert entries["episodes"]["about"] == expected
+    lines = read_journal(peers.folder.metrics)
+    journal = [line for line in lines if line["kind"] in says and line.get("name") != "broker-0"]
+    told = [{**entries[kind]["about"], "t_s": entries[kind]["t_s"], "kind": kind} for kind in says]
+    assert journal == told
+    late = channels.open_channel(peers.plan.channels["feed"], "sub", "late", 2)
+    try:
+        topics = set()
+        while topics != set(entries) and time.monotonic() < until_s:
+            time.sleep(0.02)
+            while (message := late.receive()) is not None:
+                topics.add(message.fields["topic"])
+        assert topics == set(entries)
+    finally:
+        late.close()
