@@ -24,7 +24,7 @@ class StopPlan:
     """When the run ends by itself: at the first of these; ``None`` is no limit.
 
     Attributes:
-        mean_return: mean return of an evaluation; called ``return`` in files.
+        mean_return: of fresh episodes of the policy that is kept; called ``return`` in files.
         env_steps: transitions sampled.
         trained_transitions: transitions trained on: ``batch_size`` per critic update.
         minutes: wall time.
