@@ -172,7 +172,7 @@ class Evaluator:
             return Policy.from_message(self.newest.fields, self.newest.arrays)
 
     def look(self) -> None:
-        """Look at the newest policy; where it is better than the best, play it again to be sure."""
+        """Look at the newest policy; where it may be better than the best or end the run, play it again."""
         policy, cpu_s = self.newest_policy(), self.component.cpu_s
         if (played := self.play(policy, self.num_episodes)) is None:
             return
@@ -180,17 +180,33 @@ class Evaluator:
         self.component.report("evaluation", fields)
         spent_s = self.component.cpu_s - cpu_s
         self.budget.look(self.elapsed_s, spent_s, score.mean_return, self.training_return)
-        if self.beats_best(score):
+        if self.beats_best(score) or self.at_goal(score):
             self.replay(policy, score)
             self.budget.pay(self.component.cpu_s - cpu_s - spent_s)
 
     def replay(self, policy: Policy, look: Score) -> None:
-        """Play fresh episodes of a policy that looks better than the best; keep it if they say so too."""
-        at_goal = self.goal is not None and look.mean_return >= self.goal
+        """Play fresh episodes of a policy that looks better than the best; keep it if they say so too. Where
+        they do not, one of the two scores was luck: the best one is played on the same episodes.
+        """
+        at_goal = self.at_goal(look)
         played = self.play(policy, self.num_fresh if at_goal else self.num_episodes)
-        if played is not None:
-            score, fields = played
-            self.conclude(policy, score, fields, keep=self.beats_best(score))
+        if played is not None and not at_goal and self.at_goal(played[0]):
+            at_goal, played = True, self.play(policy, self.num_fresh)
+        if played is None:
+            return
+        score, fields = played
+        keep = self.beats_best(score) or (at_goal and self.at_goal(score))
+        if self.best is not None and not (keep or at_goal or self.best.confirmed):
+            again = self.play(self.best.policy, self.num_episodes, again=True)
+            if again is None:
+                return
+            self.conclude(self.best.policy, *again, keep=True)
+            keep = self.beats_best(score)
+        self.conclude(policy, score, fields, keep=keep)
+
+    def at_goal(self, score: Score) -> bool:
+        """Whether a score would end the run."""
+        return self.goal is not None and not score.timed_out and score.mean_return >= self.goal
 
     def beats_best(self, score: Score) -> bool:
         """Whether a score is better than the best policy's; one cut by time says less than a whole one."""

@@ -61,7 +61,7 @@ class Joint:
 
 
 def read_curve(folder: Path) -> Curve:
-    """The evaluations of a run.
+    """The looks at the policies of a run. Fresh episodes of the best ones are left out: those were chosen.
 
     Raises:
         InputError: it has none.
@@ -69,7 +69,7 @@ def read_curve(folder: Path) -> Curve:
     evaluations, counts = [], [(0.0, 0.0)]
     path = RunFolder(folder).metrics
     for line in read_journal(path) if path.exists() else ():
-        if line.get("kind") == "evaluation":
+        if line.get("kind") == "evaluation" and not line.get("confirmed"):
             evaluations.append((line["t_s"], line["env_steps"], line["mean_return"]))
         elif line.get("kind") == "status":
             counts.append((line["env_steps"], line["trained_transitions"]))

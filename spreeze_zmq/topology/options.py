@@ -14,7 +14,7 @@ from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, VISUALIZER
 TABLES = ("run", "algorithm", "balance", "components", "channels")
 
 STOP = (
-    Option("return", "float", help="stop when fresh episodes of the policy that is saved have at least this mean return"),
+    Option("return", "float", help="stop when fresh episodes of the saved policy have this mean return"),
     Option("env_steps", "int", minimum=1, help="stop after this many transitions have been sampled"),
     Option(
         "trained_transitions",

@@ -1,6 +1,7 @@
 """The evaluator as a real process; the test trains the policies and keeps the books."""
 
 import json
+import time
 
 import gymnasium
 import numpy as np
@@ -17,28 +18,27 @@ OFTEN = ["components.evaluator.cost_share=1.0", *OWN]
 
 
 class Point(gymnasium.Env):
-    """Each step is worth one; no episode ends. It says whether it is far from where it began."""
+    """Each step is worth one, or with ``luck`` what the seed says; its info is of all kinds."""
 
     observation_space = gymnasium.spaces.Box(-1e9, 1e9, (1,), np.float64)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def __init__(self, step_s: float = 0.0):
-        self.step_s = step_s
+    def __init__(self, step_s: float = 0.0, luck: bool = False):
+        self.step_s, self.luck, self.worth = step_s, luck, 1.0
 
     def reset(self, *, seed=None, options=None):
         """Begin at the middle."""
         super().reset(seed=seed)
         self.steps = 0
+        self.worth = self.np_random.uniform(0.0, 2.0) if self.luck else 1.0
         return np.zeros(1), {}
 
     def step(self, action):
         """Wait a while, as a machine does."""
-        import time
-
         time.sleep(self.step_s)
         self.steps += 1
         info = {"is_success": self.steps % 2 == 1, "steps": self.steps, "words": "far"}
-        return np.full(1, float(self.steps)), 1.0, False, False, info
+        return np.full(1, float(self.steps)), self.worth, False, False, info
 
 
 ENDLESS = [f"run.env={HERE}:Point", "run.stop.return=0"]
@@ -91,7 +91,8 @@ def kept(peers):
 @pytest.mark.parametrize("peers", [OFTEN], indirect=True)
 def test_the_best_policy_is_kept_for_fresh_episodes_and_the_last_one_is_played(peers):
     """Each new version is looked at once. One that looks better than the best is played on other seeds, and
-    these decide and are what the file says. At the end the best one is confirmed by more fresh ones.
+    these decide and are what the file says; where they say less than is believed of the
+    best one, that is played on them too. At the end the best one is confirmed by more fresh ones.
     """
     process, best, used = begin(peers), -np.inf, []
     for version in (1, 2, 3):
@@ -106,6 +107,11 @@ def test_the_best_policy_is_kept_for_fresh_episodes_and_the_last_one_is_played(p
         if look["mean_return"] > best:
             fresh = evaluation(peers)
             used.append(fresh["seed"])
+            if fresh["version"] != version:  # the new one did worse again: the best one played the same
+                assert (fresh["confirmed"], fresh["best"]) == (True, True)
+                again, fresh = fresh, evaluation(peers)
+                assert again["seed"] == fresh["seed"]
+                best = again["mean_return"]
             assert (fresh["version"], fresh["confirmed"]) == (version, True)
             assert fresh["mean_return"] != look["mean_return"]
             assert fresh["best"] == (fresh["mean_return"] > best)
@@ -182,3 +188,22 @@ def test_a_slow_environment_is_played_in_workers_and_its_policy_is_saved_in_time
     assert evaluations[0]["num_truncated"] == 3
     assert kept(peers).metadata["timed_out"] == "True"
     assert kept(peers).version == 1
+
+
+@pytest.mark.parametrize("peers", [[*OFTEN, *ENDLESS, "run.env_kwargs.luck=True"]], indirect=True)
+def test_a_lucky_score_is_taken_back(peers):
+    """Episodes are worth what their seed says. A policy that was kept for lucky ones plays again beside each
+    one that looks better and is not, and its figure comes down.
+    """
+    process, kept_for, corrected = begin(peers), [], 0
+    for version in range(1, 60):
+        publish(peers, version, seed=1)
+        look = evaluation(peers)
+        while look["version"] != version or look["confirmed"]:  # of the version before
+            corrected += look["best"] and bool(kept_for) and look["mean_return"] < kept_for[-1]
+            kept_for += [look["mean_return"]] if look["best"] else []
+            look = evaluation(peers)
+        if corrected:
+            break
+    assert corrected, kept_for
+    end(peers, process)

@@ -31,7 +31,7 @@ export class Run {
     }
     if (topic === "point") this.addPoint(about);
     else if (topic === "status") this.takeStatus(about, entry.point);
-    else if (topic === "evaluation") this.evaluations.push({ t_s, ...about });
+    else if (topic === "evaluation" && !about.confirmed) this.evaluations.push({ t_s, ...about });
     else if (topic === "end") this.ended = about.reason || "ended";
     this.remember(topic, about, t_s);
     return false;

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from spreeze_zmq.run.curves import Curve, interval, iqm, join
+from spreeze_zmq.metrics import Journal
+from spreeze_zmq.run.curves import Curve, interval, iqm, join, read_curve
 
 
 def curve(steps, returns):
@@ -58,3 +59,14 @@ def test_curves_are_joined_where_all_of_them_are():
     assert (joint.x[0], joint.x[-1]) == (5, 30)
     assert (joint.iqm[0], joint.iqm[-1]) == (1, 35)
     assert join([curve([0, 1], [0, 1]), curve([5, 6], [0, 1])], "env_steps") is None
+
+
+def test_a_curve_is_of_looks_alone(tmp_path):
+    """Fresh episodes are of policies that were chosen for a high score: they would raise it."""
+    journal = Journal(tmp_path / "metrics.jsonl")
+    for t_s, mean, confirmed in ((1.0, 10.0, False), (2.0, 40.0, True), (3.0, 20.0, False)):
+        look = {"env_steps": int(100 * t_s), "mean_return": mean, "confirmed": confirmed}
+        journal.write("evaluation", t_s, look)
+    journal.close()
+    found = read_curve(tmp_path)
+    assert (found.x["wall_s"].tolist(), found.mean_return.tolist()) == ([1.0, 3.0], [10.0, 20.0])
