@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
     _check_installed("scipy", *(["matplotlib"] if arguments.png else []))
     groups = grouped(_evaluated([run for place in arguments.runs for run in _runs(Path(place))]))
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "env steps")
-    table.show(headings, [_row(group) for group in groups])
+    table.show(headings, [_row(group) for group in groups], wrapping=0)
     print("returns: interquartile mean over runs, 95 % bootstrap interval")
     for path, write in ((arguments.csv, write_csv), (arguments.png, draw)):
         if path is not None:

@@ -36,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
     for found in tables:
         heading = f"[{found.name}]" + (f"  for algorithm = {show(found.algorithm)}" * bool(found.algorithm))
         rows = [[option.name, _default(option), option.expected, option.help] for option in found.options]
-        table.show(("key", "default", "takes", "meaning"), rows, title=heading)
+        table.show(("key", "default", "takes", "meaning"), rows, title=heading, wrapping=2)
         print()
     return 0
 

@@ -54,7 +54,9 @@ def row(figures: dict[str, Any]) -> list[str]:
     """The cells of one run."""
     best, steps = figures["best_return"], figures["env_steps"]
     return [
-        *(str(figures[name]) for name in ("run", "env", "algorithm", "seed", "state")),
+        str(figures["run"]),
+        str(figures["env"]).rpartition(":")[2],
+        *(str(figures[name]) for name in ("algorithm", "seed", "state")),
         "" if best is None else f"{best:.1f}",
         duration(figures["wall_s"]),
         "" if steps is None else f"{steps:,}",
