@@ -235,6 +235,7 @@ class Broker:
         if not reason or self.exit_reason:
             return
         log.info("the run ends: %s", reason)
+        self.note("end", {"reason": reason})
         learning = self.state == "training"
         self.exit_reason, self.state = reason, "stopping"
         self.show()  # the evaluator keeps up with the last policies from now on

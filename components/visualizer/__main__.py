@@ -45,7 +45,7 @@ def main(component: Component) -> None:
             if server.num_visitors:
                 fields = message.fields
                 server.tell(plain(story.told(fields["topic"], fields["t_s"], fields["about"])))
-    server.tell({"topic": "end", "t_s": 0.0, "about": {"reason": component.stop_reason}})
+    server.tell({"topic": "over", "t_s": 0.0, "about": {"reason": component.stop_reason}})
     server.close()
 
 

@@ -102,7 +102,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
         wait_for(lambda: moved(page, before), "movement after the restart")
         look(page, tmp_path)
         run.interrupt()
-        page.locator("#notice", has_text="The run is over").wait_for()
+        page.locator("#notice", has_text="interrupted by the user. To look again: spreeze view").wait_for()
     assert run.end() == 0
     assert errors == []
     assert not (run.folder / "page.url").exists()

@@ -11,7 +11,8 @@ export class Run {
     this.evaluations = [];
     this.events = []; // newest last
     this.gone = new Map(); // process name -> how it ended, until it is back
-    this.ended = null;
+    this.reason = null; // why it ends
+    this.ended = null; // the same, once it is over
     this.counted = new Set(); // roles whose first count has been told
     this.known = new Set(); // entries that came with the story and once more with the feed
   }
@@ -32,7 +33,8 @@ export class Run {
     if (topic === "point") this.addPoint(about);
     else if (topic === "status") this.takeStatus(about, entry.point);
     else if (topic === "evaluation" && !about.confirmed) this.evaluations.push({ t_s, ...about });
-    else if (topic === "end") this.ended = about.reason || "ended";
+    else if (topic === "end") this.reason = about.reason;
+    else if (topic === "over") this.ended = this.reason ?? about.reason;
     this.remember(topic, about, t_s);
     return false;
   }
@@ -64,6 +66,7 @@ export class Run {
       [line, kind] = [`best policy so far: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)}`, "good"];
     else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
     else if (topic === "workers" && this.isChange(about)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
+    else if (topic === "end") line = `the run ends: ${about.reason}`;
     if (!line) return;
     if (topic === "hello") this.gone.delete(about.name);
     this.events.push({ t_s, line, kind, details: topic === "failure" ? about.traceback : "" });
