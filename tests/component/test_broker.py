@@ -161,7 +161,7 @@ def test_an_observer_is_told_what_the_journal_holds(peers):
     peers.start("broker")
     feed = peers.peer("feed", "broker")
     hello = {"role": "sampler", "name": "sampler-0", "pid": 1, "protocol": 1, "host": "here"}
-    score = {"version": 1, "env_steps": 10, "mean_return": 2.0, "std_return": 1.0, "min": 1.0, "max": 3.0}
+    score = {"version": 1, "env_steps": 10, "mean_return": -2e3, "std_return": 1.0, "min": -3e3, "max": 3.0}
     score |= {"mean_length": 5.0, "num_episodes": 2, "wall_s": 0.1, "best": True}
     says = {
         "hello": hello,
