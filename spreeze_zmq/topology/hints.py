@@ -27,7 +27,7 @@ _NAMES: dict[str, tuple[str, str]] = {
         "",
     ),
     "algorithm.hidden_sizes": (
-        "net_arch policy_kwargs fcnet_hiddens hidden_dim hidden_size hidden_layers hidden_dims n_hidden",
+        "policy net_arch policy_kwargs fcnet_hiddens hidden_dim hidden_size hidden_layers hidden_dims",
         "",
     ),
     "algorithm.activation": ("activation_fn fcnet_activation nonlinearity", ""),

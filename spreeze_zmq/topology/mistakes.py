@@ -8,6 +8,8 @@ from difflib import get_close_matches
 
 from spreeze_zmq.errors import Mistake
 
+#: A hint names no more keys than this.
+MOST_NAMES = 20
 #: A key of a topology, one name per level: ``("run", "stop", "minutes")``.
 Key = tuple[str, ...]
 
@@ -35,7 +37,8 @@ def one_of(names: Iterable[str]) -> str:
 def suggestion(word: str, names: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest right one, else all of them."""
     names = list(names)
-    return did_you_mean(word, names) or f"known: {', '.join(names)}"
+    known = f"known: {', '.join(names)}" if len(names) <= MOST_NAMES else "spreeze options lists all"
+    return did_you_mean(word, names) or known
 
 
 @dataclass(frozen=True)

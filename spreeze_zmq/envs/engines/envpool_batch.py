@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -67,8 +68,7 @@ class EnvPoolBatch(BatchedEnv):
         self._idle_action = np.zeros(self._action_shape, self._action_dtype)
 
     def _make_pool(self, env_id: str, num_envs: int, seeds: Sequence[int]) -> Any:
-        import envpool
-
+        envpool = _envpool()
         wrong = [name for name in self._kwargs if name in _OWN_ARGUMENTS]
         if wrong:
             raise InvalidEnvironment(f"{env_id}: '{wrong[0]}' of EnvPool is set by the system")
@@ -196,14 +196,22 @@ def why_not(env_id: str) -> str:
     """Why EnvPool cannot make this environment; empty where it can."""
     if find_spec("envpool") is None:
         return f"EnvPool is not installed ({HOW_TO_INSTALL})"
-    import envpool
-
+    envpool = _envpool()
     names = envpool.list_all_envs()
     if env_id in names:
         space = envpool.make_spec(env_id).observation_space
         return "" if isinstance(space, Box) else f"EnvPool gives its observations as a {type(space).__name__}"
     near = _near(env_id)
     return f"EnvPool has no {env_id}" + (f" (did you mean {' or '.join(near)}?)" if near else "")
+
+
+@cache
+def _envpool() -> Any:
+    """EnvPool, without Gymnasium's warnings that it states the bounds of float32 numbers in float64."""
+    import envpool
+
+    warnings.filterwarnings("ignore", "(?s).*precision lowered by casting")
+    return envpool
 
 
 def may_have_meant(env_id: str) -> bool:
@@ -215,6 +223,5 @@ def may_have_meant(env_id: str) -> bool:
 
 @cache
 def _near(env_id: str, cutoff: float = 0.6) -> list[str]:
-    import envpool
-
+    envpool = _envpool()
     return difflib.get_close_matches(env_id, envpool.list_all_envs(), 3, cutoff)
