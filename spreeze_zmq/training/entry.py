@@ -91,13 +91,25 @@ def train(
     )
     end = launch([*words, "--run-dir", str(folder)], import_paths(), show=progress)
     if end.code == InputError.exit_code:
-        raise InputError(end.said.removeprefix("spreeze-launch: "))
+        raise InputError(end.said.removeprefix("spreeze-launch: ") + _registered_here(name))
     if end.code != 0:
         raise ComponentFailed(end.said)
     if end.interrupts > 1:
         raise KeyboardInterrupt
     module, colon, _ = str(algorithm).partition(":")
     return Run(folder.resolve(), (module,) if colon else ())
+
+
+def _registered_here(name: str | None) -> str:
+    """A hint for an id that this process has registered, and the run's processes may not have."""
+    gymnasium = sys.modules.get("gymnasium")
+    spec = None if gymnasium is None else gymnasium.registry.get(name)
+    if spec is None or str(spec.entry_point).startswith("gymnasium."):
+        return ""
+    return (
+        f"\n  this process has registered {name}, but the run's processes import no script: register it in a "
+        f"module and name that too, as in 'my_module:{name}'"
+    )
 
 
 def env_name(env: str | Callable[..., Any]) -> str:

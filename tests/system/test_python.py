@@ -171,7 +171,7 @@ def test_a_notebook_trains_and_shows_it(tmp_path):
 
 MISTAKES = {
     "no environment": ({"env": None}, "expected an environment, as in train"),
-    "unknown environment": ({"env": "Pendulum-v7"}, "did you mean 'Pendulum-v1'"),
+    "registered here": ({"env": "OnlyHere-v0"}, "register it in a module and name that too"),
     "an instance": (
         {"env": gymnasium.make("CartPole-v1")},
         "expected an environment's id, class or function",
@@ -189,9 +189,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_an_exception_that_says_how_to_mend_it(case, tmp_path, capfd):
+def test_a_mistake_is_an_exception_that_says_how_to_mend_it(case, tmp_path, capfd, request):
     """Of the errors' tree, and nothing else is printed."""
     arguments, message = MISTAKES[case]
+    gymnasium.register("OnlyHere-v0", "tests.system.test_python:no_environment")
+    request.addfinalizer(lambda: gymnasium.registry.pop("OnlyHere-v0"))
     arguments = {"env": "Pendulum-v1", "algorithm": "sac", "run_dir": tmp_path / "run", **arguments}
     with pytest.raises(errors.InputError) as raised:
         spreeze_zmq.train(**arguments)
