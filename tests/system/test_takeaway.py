@@ -115,13 +115,13 @@ def test_videos_at_stated_steps(trained, tmp_path):
     assert names == ["500.mp4", "500.safetensors", "900.safetensors"]
 
 
-def test_the_command_exports_what_it_says(trained, tmp_path):
+def test_the_command_exports_what_it_says(trained, tmp_path, capsys):
     """1,000 observations in onnxruntime, which knows nothing of this package."""
     path = tmp_path / "pendulum.onnx"
-    code, output, errors = spreeze(
-        "export", trained.folder, "--onnx", path, "--torchscript", tmp_path / "p.pt"
-    )
-    assert (code, errors) == (0, "")
+    arguments = ("--onnx", str(path), "--torchscript", str(tmp_path / "pendulum.pt"))
+    assert main(["export", str(trained.folder), *arguments]) == 0
+    output, errors = capsys.readouterr()
+    assert errors == ""
     assert f"{path}: obs float32 [batch, 3] to action; on 1000 random observations at most" in output
     assert len(output.splitlines()) == 2
     obs = random_observations(trained.policy, 1000, "float32", seed=9)
