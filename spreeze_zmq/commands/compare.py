@@ -134,7 +134,10 @@ def _draw_group(panel: Any, group: Group, axis: str, color: str) -> None:
 
 def _row(group: Group) -> list[str]:
     last = np.array([[curve.mean_return[-1]] for curve in group.curves])
-    best = np.array([[curve.mean_return.max()] for curve in group.curves])
+    # The score of the policy that is kept, played again; the highest look alone would be too high.
+    kept = [run.summary.get("best_return") for run in group.runs]
+    looks = [curve.mean_return.max() for curve in group.curves]
+    best = np.array([[a if b is None else b] for a, b in zip(looks, kept, strict=True)], np.float64)
     wall = np.mean([curve.x["wall_s"][-1] for curve in group.curves])
     steps = np.mean([curve.x["env_steps"][-1] for curve in group.curves])
     count = str(len(group.runs))
