@@ -64,7 +64,7 @@ def test_a_video_of_a_trained_halfcheetah(tmp_path):
     run = spreeze_zmq.train(
         topology="halfcheetah",
         stop={"return": 300.0, "minutes": 3.0},
-        components={"evaluator": {"episodes": 2, "confirm_episodes": 2}},
+        components={"evaluator": {"episodes": 2, "confirm_episodes": 2, "cost_share": 0.2}},
         run_dir=tmp_path / "run",
         progress=False,
     )
