@@ -24,28 +24,19 @@ class Returns:
         self._evaluations: list[Point] = []
         self._training: list[Point] = []
         self._newest_s = -1.0
-        self._best_s = -1.0
         self._episodes = 0
 
     def take(self, status: Mapping[str, Any]) -> None:
-        """Enter what a status has that the last one had not; between two statuses there may be several
-        evaluations, of which the newest and the best are known.
+        """Enter what a status has that the last one had not. The best score is left out: it was confirmed by
+        other episodes, perhaps long after its policy was first evaluated.
         """
-        evaluation, episodes = status["evaluation"], status["episodes"]
-        best, last = evaluation["best"], evaluation["last"]
-        if best is not None and best["t_s"] != self._best_s:
-            self._best_s = best["t_s"]
-            self._take_evaluation(best)
-        if last is not None:
-            self._take_evaluation(last)
+        last, episodes = status["evaluation"]["last"], status["episodes"]
+        if last is not None and last["t_s"] > self._newest_s:
+            self._newest_s = last["t_s"]
+            _add(self._evaluations, (last["t_s"], last["mean_return"]))
         if episodes["recent_return"] is not None and episodes["count"] != self._episodes:
             self._episodes = episodes["count"]
             _add(self._training, (status["t_s"], episodes["recent_return"]))
-
-    def _take_evaluation(self, row: Mapping[str, Any]) -> None:
-        if row["t_s"] > self._newest_s:
-            self._newest_s = row["t_s"]
-            _add(self._evaluations, (row["t_s"], row["mean_return"]))
 
     @property
     def points(self) -> list[Point]:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from spreeze_zmq import topology
+from spreeze_zmq.run.folder import RunFolder, settle
 from tests.system.conftest import LAUNCH, adds_up
 
 ROOT = Path(__file__).parents[2]
@@ -79,9 +81,11 @@ def test_the_replay_goes_along_where_the_topology_asks(launch):
 
 
 def test_resume_of_what_has_no_checkpoint_is_refused(tmp_path):
-    """One clear line, exit code 2."""
+    """A run that was killed before its first one: one clear line, exit code 2."""
+    folder = RunFolder.create("killed", str(tmp_path / "killed"))
+    settle(topology.load("pendulum"), folder)[1].remove()
     done = subprocess.run(
-        [*LAUNCH, "pendulum", "--resume", str(tmp_path)],
+        [*LAUNCH, "pendulum", "--resume", str(folder.path)],
         capture_output=True,
         text=True,
         check=False,
@@ -98,7 +102,7 @@ def test_a_component_by_hand_takes_the_place_that_was_left_free(launch):
     run = launch("--without", "sampler", "--set", "run.stop.env_steps=4000", "--set", "run.stop.return=0")
     run.until(lambda: "waits for rollouts from sampler" in run.output.read_text(), "word of what is missing")
     assert len(run.processes()) == 4
-    assert "components/sampler" in run.output.read_text()
+    assert "-m spreeze_zmq.components.sampler" in run.output.read_text()
     by_hand = subprocess.Popen(
         [sys.executable, str(ROOT / "components/sampler"), str(run.folder / "run.json")],
         stderr=subprocess.PIPE,
