@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER, VISUALIZER
+
+if TYPE_CHECKING:
+    from spreeze_zmq.plan.plan import Plan
 
 #: The largest part of the machine's cores that "auto" sets apart.
 MOST_APART = 0.25
 #: Who is kept off the learners' cores. The broker is idle, and sees the whole machine's load.
-OTHERS = ("sampler", "evaluator")
+OTHERS = (SAMPLER, EVALUATOR, VISUALIZER)
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,16 @@ class Pinning:
         """The CPUs of ``ROLE-INDEX``; None for any."""
         found = self.cpus.get(name) or self.cpus.get(name.rpartition("-")[0])
         return frozenset(found) if found else None
+
+
+def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
+    """The pinning of a plan's processes to physical cores, each given as its logical CPUs."""
+    learners = {
+        f"{role}-0": plan.components[role].threads
+        for role in plan.learning.learners
+        if plan.components[role].launched
+    }
+    return pin(cores, learners, plan.balance.pin)
 
 
 def pin(cores: Sequence[Sequence[int]], learners: Mapping[str, int], pin: str) -> Pinning:

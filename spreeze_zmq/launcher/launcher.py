@@ -6,7 +6,6 @@ import math
 import os
 import secrets
 import signal
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,12 +13,12 @@ from typing import Any
 
 from spreeze_zmq import channels
 from spreeze_zmq.autoscale import tuning
-from spreeze_zmq.autoscale.pinning import Pinning, pin
+from spreeze_zmq.autoscale.pinning import pinned
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.launcher.doors import Doors
 from spreeze_zmq.launcher.telling import AS_STATED, Stages, facts, first_count, last_words, why_no_step
 from spreeze_zmq.metrics import physical_cores
-from spreeze_zmq.page import address
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import (
     BROKER,
@@ -78,9 +77,7 @@ class Launch:
         self.stop_reason = ""
         self.failures: list[tuple[str, str]] = []
         self.gave_up = False
-        #: Role -> the port that the launcher holds open for it.
-        self.ports: dict[str, socket.socket] = {}
-        self.page_address = ""
+        self.doors = Doors()
         self.input_fault: tuple[str, str] | None = None
         self.no_step = ""
         self.interrupts, self.interrupted_by = 0, "the user"
@@ -97,30 +94,15 @@ class Launch:
                 )
                 continue
             if component.on_demand:
-                self.hold_port(role)
+                self.doors.open(role, component.options.get("port", 0), self.folder, self.view.note)
             else:
                 self.scale(role, component.count.initial, self.why(role))
-        self.view.begin(facts(self.plan, self.folder, self.page_address))
+        self.view.begin(facts(self.plan, self.folder, self.doors.page_address))
         self.show_processes()
         if self.pinning.cpus or self.plan.balance.pin == "always":
             self.view.note(self.pinning.reason)
         if note := first_count(self.plan, self.why(SAMPLER)):
             self.view.note(note)
-
-    def hold_port(self, role: str) -> None:
-        """Open the port of a role that is started with its first visitor; where that fails, do without it."""
-        try:
-            port = address.open_port(self.plan.components[role].options.get("port", 0))
-            self.page_address = address.publish(self.folder, port)
-            self.ports[role] = port
-        except (InputError, OSError) as error:
-            self.view.note(f"{role}: {error}; the run goes on without it")
-
-    def open_doors(self) -> None:
-        """Start each role whose port somebody has connected to."""
-        for role, port in self.ports.items():
-            if not self.counts.get(role) and address.is_wanted(port):
-                self.scale(role, 1, "somebody looks at its page")
 
     def why(self, role: str) -> str:
         """How the first count of a role was chosen."""
@@ -163,15 +145,12 @@ class Launch:
         """The supervisor's description of one process."""
         component = self.plan.components[role]
         name = f"{role}-{index}"
-        environment = KEEP_FREED_MEMORY if role in LEARNERS else {}
-        port = self.ports.get(role)
-        if port is not None:
-            environment = {address.LISTENER_VARIABLE: str(port.fileno())}
+        environment = KEEP_FREED_MEMORY if role in LEARNERS else self.doors.environment(role)
         return ProcessSpec(
             name=name,
             command=(*component.command, str(self.folder.run_file), str(index)),
             environment=environment,
-            descriptors=() if port is None else (port.fileno(),),
+            descriptors=self.doors.descriptors(role),
             log_path=self.folder.logs / f"{name}.log",
             nice=component.nice,
             threads=component.threads,
@@ -197,7 +176,8 @@ class Launch:
             while not self.stop_reason:
                 self.pump(0.1)
                 self.watch()
-                self.open_doors()
+                for role in self.doors.visited(self.counts):
+                    self.scale(role, 1, "somebody looks at its page")
                 if self.interrupts:
                     self.ask_to_stop(f"interrupted by {self.interrupted_by}")
         finally:
@@ -286,8 +266,8 @@ class Launch:
             if not event.expected:
                 what = input_fault(event) if event.code == InputError.exit_code else event.how
                 self.fail(event.name, f"{what}; the run goes on\n{event.words}")
-        elif isinstance(event, GaveUp) and (port := self.ports.pop(event.name.rpartition("-")[0], None)):
-            port.close()
+        elif isinstance(event, GaveUp):
+            self.doors.shut(event.name.rpartition("-")[0])
 
     def fail(self, name: str, what: str) -> None:
         """Record one failure and report it; ``report_end`` shows the first one again."""
@@ -329,9 +309,7 @@ class Launch:
         self.reports.close()
         channels.terminate()
         self.sockets.remove()
-        for port in self.ports.values():
-            port.close()
-        self.folder.page_address.unlink(missing_ok=True)
+        self.doors.close(self.folder)
 
     def see_off(self, names: Sequence[str], group: Sequence[str]) -> None:
         """Wait until these processes have left. The second Ctrl-C ends the wait, the first one that for the
@@ -374,13 +352,3 @@ def input_fault(event: Exited) -> str:
     role = event.name.rpartition("-")[0]
     _, _, message = f"\n{event.words}".rpartition(f"\n{role}: ")
     return message.strip() or f"{event.how}\n{event.words}"
-
-
-def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
-    """The pinning of a plan's processes to physical cores, each given as its logical CPUs."""
-    learners = {
-        f"{role}-0": plan.components[role].threads
-        for role in plan.learning.learners
-        if plan.components[role].launched
-    }
-    return pin(cores, learners, plan.balance.pin)

@@ -17,29 +17,20 @@ DRIFT = (
     *("--set", "run.stop.minutes=1.5"),
     *("--set", "algorithm.frame_stack=2"),
 )
-ROADS = {
-    "cartpole_dqn": (
-        *("--set", "algorithm.network=nature_cnn"),
-        *("--set", "algorithm.batch_size=32"),
-        *("--set", "algorithm.replay_capacity=4000"),
-        *("--set", "balance.replay_ratio=4"),
-    ),
-    "cartpole": (
-        *("--set", "algorithm.hidden_sizes=[32]"),
-        *("--set", "algorithm.batch_size=256"),
-        *("--set", "algorithm.gamma=0.98"),
-        *("--set", "algorithm.gae_lambda=0.8"),
-    ),
-}
+DQN = (
+    *("--set", "algorithm.network=nature_cnn"),
+    *("--set", "algorithm.batch_size=32"),
+    *("--set", "algorithm.replay_capacity=4000"),
+    *("--set", "balance.replay_ratio=4"),
+)
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("topology", ROADS)
-def test_a_task_that_needs_a_stack_of_images_is_learned(launch, topology):
-    """Off-policy by a convolution and on-policy by a perceptron. A random policy's return is 0 on average,
-    and so is that of every policy that sees one image; `spreeze eval` stacks as the run did.
+def test_a_task_that_needs_a_stack_of_images_is_learned(launch):
+    """A random policy's return is 0 on average, and so is that of every policy that sees one image, whose
+    returns of -16 and 16 thirty fresh episodes tell from a learned one; `spreeze eval` stacks as the run did.
     """
-    run = launch(*DRIFT, *ROADS[topology], topology=topology)
+    run = launch(*DRIFT, *DQN, topology="cartpole_dqn")
     assert run.end(140) == 0, run.said()
     summary = run.summary()
     assert summary["exit_reason"].startswith("return"), run.said()

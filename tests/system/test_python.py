@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 
 import gymnasium
 import nbclient
@@ -94,6 +95,9 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
             cwd=tmp_path,
             stdout=file,
             stderr=subprocess.STDOUT,
+            preexec_fn=partial(
+                signal.signal, signal.SIGINT, signal.SIG_DFL
+            ),  # the background jobs' is ignored
         )
     children = []
     try:

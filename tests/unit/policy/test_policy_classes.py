@@ -45,8 +45,9 @@ def policy_of(description, version=0):
     return Policy.from_message({"version": version, "description": description}, ARRAYS)
 
 
-def test_without_a_loader_a_class_is_refused():
+def test_without_a_loader_a_class_is_refused(monkeypatch):
     """The one clear word says which class it is."""
+    monkeypatch.setattr(classes, "_loaders", [])
     with pytest.raises(WireError, match=r"class 'tests.my_module:Mine', and this program loads no classes"):
         policy_of(DESCRIPTION)
 

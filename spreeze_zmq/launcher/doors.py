@@ -1,0 +1,58 @@
+"""Ports that the launcher holds open for processes that begin with their first visitor."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.page import address
+from spreeze_zmq.run.folder import RunFolder
+
+
+class Doors:
+    """One open port for each such role; a visitor waits there while the process starts, or restarts.
+
+    Attributes:
+        page_address: of the page, with its token; empty where there is none.
+    """
+
+    def __init__(self) -> None:
+        self._ports: dict[str, socket.socket] = {}
+        self.page_address = ""
+
+    def open(self, role: str, port: int, folder: RunFolder, note: Callable[[str], None]) -> None:
+        """Open a role's port, 0 for a free one; where that fails, the run does without it."""
+        try:
+            listener = address.open_port(port)
+            self.page_address = address.publish(folder, listener)
+            self._ports[role] = listener
+        except (InputError, OSError) as error:
+            note(f"{role}: {error}; the run goes on without it")
+
+    def visited(self, counts: Mapping[str, int]) -> list[str]:
+        """Roles without a process whose port somebody has connected to."""
+        return [
+            role for role, port in self._ports.items() if not counts.get(role) and address.is_wanted(port)
+        ]
+
+    def descriptors(self, role: str) -> tuple[int, ...]:
+        """What a process of this role inherits."""
+        port = self._ports.get(role)
+        return () if port is None else (port.fileno(),)
+
+    def environment(self, role: str) -> dict[str, str]:
+        """How it finds its port."""
+        port = self._ports.get(role)
+        return {} if port is None else {address.LISTENER_VARIABLE: str(port.fileno())}
+
+    def shut(self, role: str) -> None:
+        """Nobody will serve this role any more."""
+        if (port := self._ports.pop(role, None)) is not None:
+            port.close()
+
+    def close(self, folder: RunFolder) -> None:
+        """Shut all of them; the address leads nowhere now."""
+        for role in list(self._ports):
+            self.shut(role)
+        folder.page_address.unlink(missing_ok=True)
