@@ -133,13 +133,19 @@ class SocketFolder:
 
     @classmethod
     def sweep(cls) -> list[Path]:
-        """Remove the folders of dead runs, those that nobody has locked; returns their paths."""
+        """Remove the folders of dead runs, those that nobody has locked; returns their paths. One without a
+        lock was removed while a dying process still made a file in it.
+        """
         removed = []
         for path in _folders():
             if path.name.startswith(_UNFINISHED) and time.time() - path.lstat().st_mtime < _UNFINISHED_AGE_S:
                 continue
             try:
                 descriptor = _lock(path / _LOCK, create=False)
+            except FileNotFoundError:
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(path)
+                continue
             except OSError:
                 descriptor = None
             if descriptor is not None:

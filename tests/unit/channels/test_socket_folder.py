@@ -119,6 +119,16 @@ def test_dead_runs_are_swept_and_live_ones_are_not(folder):
     assert folder.path.exists()
 
 
+def test_a_folder_that_was_removed_in_part_is_swept():
+    """A process that dies while its run's folder is removed may leave a lock of its own in it."""
+    left = SocketFolder.create("removed")
+    (left.path / "lock").unlink()
+    claim = Claim.take(left.path / "feed")
+    assert left.path in SocketFolder.sweep()
+    assert not left.path.exists()
+    claim.release()
+
+
 def test_an_endpoint_that_is_taken_names_its_holder(folder):
     """ZeroMQ alone would let the second one steal it."""
     endpoint = folder.endpoint("report")
