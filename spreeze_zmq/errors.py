@@ -6,6 +6,7 @@ SpreezeError                exit code 1: the run failed
 │   ├── InvalidEnvironment  an environment that cannot be made, or that a policy cannot act in
 │   │   └── InvalidRandomization  ranges of model parameters that it does not have
 │   ├── AlgorithmError      an algorithm whose declarations or losses cannot be trained
+│   │   └── Diverged        a loss or weights that are not finite any more
 │   └── CheckpointError     nothing complete to go on from, or parts that do not fit
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
 ├── WireError               a message that was refused; the reader counts it and goes on
@@ -79,7 +80,12 @@ class AlgorithmError(InputError):
 
     def __init__(self, algorithm: object, problem: str):
         kind = algorithm if isinstance(algorithm, type) else type(algorithm)
-        super().__init__(f"{kind.__module__}:{kind.__qualname__}: {problem}")
+        name = algorithm if isinstance(algorithm, str) else f"{kind.__module__}:{kind.__qualname__}"
+        super().__init__(f"{name}: {problem}")
+
+
+class Diverged(AlgorithmError):
+    """A loss or weights that are not finite any more; a learner goes back to its last checkpoint."""
 
 
 class CheckpointError(InputError):
@@ -91,10 +97,12 @@ class EnvironmentFailure(SpreezeError):
 
 
 class WireError(SpreezeError):
-    """A message that the decoder refuses. ``reason`` is a short stable word to count by."""
+    """A message that the decoder refuses. ``reason`` is a short stable word to count by, ``detail`` says what
+    came and what was expected.
+    """
 
     def __init__(self, reason: str, detail: str):
-        self.reason = reason
+        self.reason, self.detail = reason, detail
         super().__init__(f"{reason}: {detail}")
 
 

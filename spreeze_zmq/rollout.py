@@ -68,6 +68,11 @@ class Rollout:
         return self.num_steps * self.num_envs
 
     @property
+    def stream(self) -> str:
+        """``NAME/INCARNATION`` of the sampler."""
+        return f"{self.sampler}/{self.incarnation}"
+
+    @property
     def acted_on(self) -> NDArray[np.float32] | NDArray[np.uint8]:
         """``[T * N, *obs_shape]``: the observations that actions were taken on."""
         assert self.obs is not None

@@ -1,19 +1,25 @@
 """The wire: messages as bytes, versioned and pickle-free; it knows nothing of sockets."""
 
-from spreeze_zmq.wire.frames import Buffer, Message, decode, encode, encode_from
+from spreeze_zmq.wire.fields import MAX_COUNT
+from spreeze_zmq.wire.finite import LARGEST, odd_number
+from spreeze_zmq.wire.frames import Buffer, Message, claims_of, decode, encode, encode_from
 from spreeze_zmq.wire.header import MAX_FRAME_BYTES, PROTOCOL_VERSION
 from spreeze_zmq.wire.kinds import KINDS
 from spreeze_zmq.wire.rollouts import rollout_from, rollout_message
 
 __all__ = [
     "KINDS",
+    "LARGEST",
+    "MAX_COUNT",
     "MAX_FRAME_BYTES",
     "PROTOCOL_VERSION",
     "Buffer",
     "Message",
+    "claims_of",
     "decode",
     "encode",
     "encode_from",
+    "odd_number",
     "rollout_from",
     "rollout_message",
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.wire.finite import LARGEST, odd_number
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
@@ -25,6 +26,12 @@ def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
     if steps < 1 or envs < 1:
         raise WireError("wrong_shape", f"a rollout of {steps} steps and {envs} environments is empty")
     _expect_shape("rollout.obs", arrays.get("obs"), (steps + 1, envs))
+    for name in ("terminated", "truncated"):
+        flags = arrays.get(name)
+        if flags is not None and flags.size and flags.view(np.uint8).max() > 1:
+            raise WireError(
+                "bad_flag", f"rollout.{name} holds a byte {flags.view(np.uint8).max()}, not 0 or 1"
+            )
     for name in ("action", "reward", "terminated", "truncated", "log_prob"):
         _expect_shape(f"rollout.{name}", arrays.get(name), (steps, envs))
     obs, final_obs, history = (arrays.get(name) for name in ("obs", "final_obs", "history"))
@@ -70,13 +77,39 @@ def _check_final_index(index: NDArray[np.generic], steps: int, envs: int, arrays
 
 
 def check_policy(fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """Bounds come as a pair of one shape, and so do the observation statistics."""
+    """Bounds come as a pair of one shape, and so do the observation statistics; all numbers are finite."""
+    check_weights("policy", arrays, ("parameters", "auxiliary", "observation_mean", "observation_std"))
+    for name, value in fields.get("extras", {}).items():
+        if not abs(value) <= LARGEST:
+            raise WireError(
+                "not_finite", f"policy.extras has {name[:40]!r} = {value}, expected a finite number"
+            )
+    std = arrays.get("observation_std")
+    if std is not None and std.size and not std.min() > 0:
+        raise WireError(
+            "not_finite", f"policy.observation_std holds {std.min():g}, expected positive numbers"
+        )
     for first, second in (("action_low", "action_high"), ("observation_mean", "observation_std")):
         one, other = arrays.get(first), arrays.get(second)
         if (one is None) != (other is None):
             raise WireError("missing_array", f"policy has only one of {first!r} and {second!r}")
         if one is not None and other is not None and one.shape != other.shape:
             raise WireError("wrong_shape", f"policy.{first} is {one.shape}, policy.{second} {other.shape}")
+
+
+def check_critic(fields: Mapping[str, Any], arrays: Arrays) -> None:
+    """All parameters are finite."""
+    check_weights("critic", arrays, ("parameters",))
+
+
+def check_weights(kind: str, arrays: Arrays, names: Iterable[str]) -> None:
+    """Raise WireError where one of these arrays is NaN, infinite or absurdly large: weights of such numbers
+    would be lost for good.
+    """
+    for name in names:
+        array = arrays.get(name)
+        if array is not None and (odd := odd_number(array)):
+            raise WireError("not_finite", f"{kind}.{name} holds {odd}")
 
 
 def check_episodes(fields: Mapping[str, Any], arrays: Arrays) -> None:

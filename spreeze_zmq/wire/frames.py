@@ -10,8 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.wire.header import DTYPES, MAX_ARRAYS, MAX_FRAME_BYTES, Described, Head, Tail, pack, unpack
-from spreeze_zmq.wire.kinds import dtype_name
+from spreeze_zmq.wire.fields import dtype_name
+from spreeze_zmq.wire.header import (
+    DTYPES,
+    MAX_ARRAYS,
+    MAX_FRAME_BYTES,
+    Described,
+    Head,
+    Tail,
+    claimed,
+    pack,
+    unpack,
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -98,6 +108,18 @@ def decode(frames: Sequence[Buffer]) -> Message:
     if head.spec.cross_check is not None:
         head.spec.cross_check(tail.fields, arrays)
     return Message(head.kind, tail.fields, arrays, head.sender, head.incarnation, tail.sequence, tail.repeat)
+
+
+def claims_of(frames: Sequence[Buffer]) -> Message:
+    """What a message that ``decode`` refuses says of its origin and fields: all of it unproven, no arrays."""
+    found = claimed(bytes(frames[0])) if frames else {}
+    return Message(
+        found.get("kind", ""),
+        found.get("fields", _NONE),
+        sender=found.get("sender", ""),
+        incarnation=found.get("incarnation", 0),
+        sequence=found.get("sequence", 0),
+    )
 
 
 def _arrays(head: Head, frames: Sequence[Buffer]) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,8 @@ import msgpack
 import numpy as np
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.wire.kinds import DTYPE_NAMES, KINDS, MAX_COUNT, KindSpec, check_arrays, check_fields
+from spreeze_zmq.wire.fields import DTYPE_NAMES, MAX_COUNT, KindSpec, check_arrays, check_fields
+from spreeze_zmq.wire.kinds import KINDS
 
 PROTOCOL_VERSION = 1
 MAX_HEADER_BYTES = 64 * 1024
@@ -25,6 +26,8 @@ MAX_ARRAYS = 64
 MAX_RANK = 8
 #: Entries of one list or map in a header: a forged length must not make the reader reserve memory.
 MAX_ENTRIES = 4096
+#: Characters that are quoted of a name in a refused header.
+MAX_CLAIM = 40
 #: Heads that are remembered, and how long one may be.
 _HEADS, _HEAD_BYTES = 256, 2048
 
@@ -129,12 +132,29 @@ def unpack(frame: bytes) -> tuple[Head, Tail]:
         try:
             return _unpack_halves(frame, end)
         except WireError:
-            pass  # in another order, or broken: what is wrong is told by who reads the whole
+            pass  # in another order, or broken: the decoder of the whole header says what is wrong
     entries = _unpack(frame)
     if not isinstance(entries, dict):
         raise WireError("header_not_map", f"the header is a {type(entries).__name__}")
     head = _head(entries)
     return head, _tail(entries, head)
+
+
+def claimed(frame: bytes) -> dict[str, Any]:
+    """What a refused header says for itself, unproven: its entries of the right types, ``sender`` and
+    ``kind`` without unprintable characters; empty where it is no map.
+    """
+    try:
+        entries = _unpack(frame) if len(frame) <= MAX_HEADER_BYTES else None
+    except WireError:
+        return {}
+    if not isinstance(entries, dict):
+        return {}
+    types = {**_HEAD_TYPES, **_TAIL_TYPES}
+    found = {key: entries[key] for key in types if key in entries and type(entries[key]) is types[key]}
+    for key in ("sender", "kind"):
+        found[key] = "".join(filter(str.isprintable, found.get(key, "")))[:MAX_CLAIM]
+    return found
 
 
 def _unpack_halves(frame: bytes, end: int) -> tuple[Head, Tail]:

@@ -1,0 +1,18 @@
+"""The declaration of options: what each accepts, its default and its meaning."""
+
+from spreeze_zmq.schema.option import TYPES, Option, Unfit, option, options_of, show
+from spreeze_zmq.schema.values import check
+from spreeze_zmq.schema.words import did_you_mean, one_of, suggestion
+
+__all__ = [
+    "TYPES",
+    "Option",
+    "Unfit",
+    "check",
+    "did_you_mean",
+    "one_of",
+    "option",
+    "options_of",
+    "show",
+    "suggestion",
+]
