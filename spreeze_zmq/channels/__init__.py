@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.channels.context import terminate
+from spreeze_zmq.channels.curve import make_keys
 from spreeze_zmq.channels.folder import Claim, SocketFolder
 from spreeze_zmq.channels.poller import Poller
 from spreeze_zmq.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.channels.push_pull import Puller, Pusher
-from spreeze_zmq.channels.sockets import Channel, terminate
+from spreeze_zmq.channels.recording import Entry, Recording, RecordingWriter
+from spreeze_zmq.channels.sockets import Channel
 from spreeze_zmq.errors import ChannelError
-from spreeze_zmq.plan.plan import ChannelPlan
+from spreeze_zmq.plan.keys import read_keys
+from spreeze_zmq.plan.parts import ChannelPlan
 
 __all__ = [
     "ENDS",
     "Claim",
+    "Entry",
     "Poller",
     "Publisher",
     "Puller",
     "Pusher",
+    "Recording",
+    "RecordingWriter",
     "SocketFolder",
     "Subscriber",
+    "make_keys",
     "open_channel",
     "terminate",
 ]
@@ -37,6 +45,7 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
 
     Raises:
         ChannelError: the channel has no endpoint yet, or the endpoint cannot be bound or connected to.
+        InputError: the channel needs the user's keys, and there are none.
     """
     if plan.endpoint is None:
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
@@ -49,4 +58,5 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
         kinds=plan.kinds,
         high_water_mark=plan.high_water_mark,
         socket_buffer_bytes=plan.socket_buffer_bytes,
+        keys=read_keys() if plan.curve else None,
     )

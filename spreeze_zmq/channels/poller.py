@@ -38,6 +38,9 @@ class Poller:
                 flags[key] = flags.get(key, 0) | wanted
         events = zmq.zmq_poll(list(flags.items()), math.ceil(1000 * timeout_s))
         ready = {waited[key] for key, _ in events}
+        for waited_on in waited.values():
+            if isinstance(waited_on, Channel):
+                waited_on.attend()
         for channel in ready:
             if isinstance(channel, Publisher):
                 channel.serve()

@@ -8,7 +8,7 @@ from typing import Any
 
 import zmq
 
-from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES, Channel
+from spreeze_zmq.channels.sockets import MOST_REFUSED_AT_ONCE, ZERO_COPY_BYTES, Channel
 from spreeze_zmq.wire import KINDS, Buffer, Message, decode, encode
 
 #: Time between two requests to repeat the latest messages.
@@ -23,12 +23,15 @@ class Publisher(Channel):
     The latest message of each retained kind (of ``set``, for each option) is kept and repeated on every new
     subscription, for late joiners. The publisher therefore owns the arrays of its messages: large ones are
     read-only after ``publish``.
+
+    Attributes:
+        subscriptions: requests of subscribers that have come, of new ones and of those that ask again.
     """
 
     _type = zmq.XPUB
 
     def __init__(self, endpoint: str, **options: object) -> None:
-        self._published = 0
+        self.subscriptions = self._published = 0
         self._latest: dict[tuple[Any, ...], tuple[int, list[Buffer]]] = {}
         super().__init__(endpoint, **options)  # type: ignore[arg-type]
 
@@ -49,12 +52,20 @@ class Publisher(Channel):
             self._latest[key] = self._published, owned
         self._published += 1
 
+    def lose_nothing(self) -> None:
+        """From now on a full queue refuses a message instead of dropping it."""
+        self.socket.setsockopt(zmq.XPUB_NODROP, 1)
+
     def serve(self) -> None:
         """If anybody has subscribed since the last call, repeat the latest messages in their order."""
-        subscribed = False
-        while (frames := self._receive_frames()) is not None:
-            subscribed |= len(frames[0]) > 0 and frames[0][0] == 1
-        if subscribed:
+        before = self.subscriptions
+        try:
+            for _ in range(MOST_REFUSED_AT_ONCE):  # a flood of them waits for the next call
+                # Of several frames ZeroMQ may keep the last ones to itself, so that each counts alone.
+                self.subscriptions += self.socket.recv()[:1] == b"\1"
+        except zmq.Again:
+            pass
+        if self.subscriptions > before:
             for _, frames in sorted(self._latest.values(), key=lambda kept: kept[0]):
                 self._send(encode(decode(frames)._replace(repeat=True)))
 

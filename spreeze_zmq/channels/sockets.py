@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import logging
 import math
-import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,19 +13,25 @@ from typing import Any
 import numpy as np
 import zmq
 
+from spreeze_zmq.channels.context import own
+from spreeze_zmq.channels.curve import Handshakes
 from spreeze_zmq.channels.folder import Claim, ipc_endpoint
 from spreeze_zmq.channels.kernel_buffer import KernelBuffer
+from spreeze_zmq.channels.refusals import Refusals
 from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.plan.endpoints import is_loopback
-from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, decode, encode_from
-
-log = logging.getLogger("spreeze")
+from spreeze_zmq.plan.keys import Keys
+from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
 
 #: Frames of at least this size are sent without a copy. Below it a copy costs less than the notification
 #: from ZeroMQ's own thread that it no longer needs the array.
 ZERO_COPY_BYTES = 128 * 1024
-#: The first refusal for a reason is logged at once, later ones at most this often.
-REFUSAL_LOG_INTERVAL_S = 60.0
+
+#: Messages that are refused before the process sees to its other work.
+MOST_REFUSED_AT_ONCE = 1000
+#: Kinds whose arrays may be large, and the largest frame of a channel that carries none of them.
+LARGE_KINDS = frozenset({"rollout", "policy", "critic"})
+SMALL_FRAME_BYTES = 1 << 20
 
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
 _RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
@@ -49,7 +53,7 @@ class Channel:
     """One end of a channel. It belongs to the thread that opened it.
 
     Args:
-        endpoint: ``ipc://PATH`` or, on loopback, ``tcp://HOST:PORT``.
+        endpoint: ``ipc://PATH`` or ``tcp://HOST:PORT``, with ``keys`` where it is beyond loopback.
         sender: name of this process, stamped on every message that it sends.
         incarnation: which life of that process, stamped likewise.
         bind: this end binds the endpoint; else it connects, retrying until the other end exists.
@@ -57,13 +61,17 @@ class Channel:
         high_water_mark: messages queued at this end for, or from, each peer.
         socket_buffer_bytes: the kernel's buffer of each connection (SNDBUF, RCVBUF); 0 for the system's own.
         linger_s: how long queued messages may take to leave after ``close``; for a receiving end always 0.
+        keys: encrypt and authenticate with these; of tcp endpoints.
 
     Attributes:
         counts: messages and bytes that passed, and refusals.
+        refusals: the same by sender, for reports.
+        on_refused: called with what a message that could not be read claims of itself.
         endpoint: as given; when a bound tcp port was left to the system (``:*``), the port that it chose.
+        record: called with whether a message is sent, and its frames; None where nothing is recorded.
 
     Raises:
-        ChannelError: the endpoint is taken, too long, of another transport or beyond loopback.
+        ChannelError: the endpoint is taken, too long, of another transport or beyond loopback without keys.
     """
 
     _type: int
@@ -79,20 +87,34 @@ class Channel:
         high_water_mark: int = 1000,
         socket_buffer_bytes: int = 0,
         linger_s: float = 1.0,
+        keys: Keys | None = None,
     ) -> None:
         self.sender = sender
         self.incarnation = incarnation
         self.kinds = frozenset(kinds)
         self.counts = Counts()
-        self._next_log_s: dict[str, float] = {}
-        path = _checked(endpoint)
+        self.record: Callable[[bool, Sequence[Buffer]], None] | None = None
+        self.on_refused: Callable[[Message], None] = lambda claims: None
+        self.refusals = Refusals(endpoint)
+        path = _checked(endpoint, keys)
         self._claim = Claim.take(path) if bind and path is not None else None
-        self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(self._type)
+        self.socket: zmq.Socket[bytes] = own.context.socket(self._type)
         # The backend's own ``send``: pyzmq's wrapper takes as long again to check options that are not used.
         self._send_frame: Callable[[Buffer, int, bool], Any] = super(  # type: ignore[misc]
             zmq.Socket, self.socket
         ).send
         self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
+        self._handshakes: Handshakes | None = None
+        if keys is not None:
+            self._handshakes = Handshakes(
+                self.socket,
+                keys,
+                bind=bind,
+                endpoint=endpoint,
+                refuse=lambda error: self.refuse(error, "", "", taken=False),
+            )
+            if bind:
+                own.accept(keys)
         self._kernel_buffer: KernelBuffer | None = None
         if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
             self._kernel_buffer = KernelBuffer(self.socket, path, socket_buffer_bytes)
@@ -119,7 +141,8 @@ class Channel:
         # A receiving end has only subscriptions to send; with no publisher they would linger the full time.
         socket.linger = math.ceil(1000 * linger_s) if self._type in (zmq.PUSH, zmq.XPUB) else 0
         socket.sndtimeo = socket.rcvtimeo = self._timeout_ms = 0  # no call waits without a given timeout
-        socket.maxmsgsize = MAX_FRAME_BYTES  # a larger frame disconnects; encode refuses to send one
+        large = not self.kinds or self.kinds & LARGE_KINDS
+        socket.maxmsgsize = MAX_FRAME_BYTES if large else SMALL_FRAME_BYTES  # a larger frame disconnects
         socket.ipv6 = False
         socket.immediate = False  # messages pushed before the peer exists are queued for it
         socket.backlog = _BACKLOG
@@ -129,14 +152,28 @@ class Channel:
         socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT
         socket.copy_threshold = ZERO_COPY_BYTES
 
-    def refuse(self, error: WireError) -> None:
-        """Count a message that cannot be used, and log why, at a limited rate."""
+    def refuse(self, error: WireError, sender: str, kind: str, *, taken: bool = True) -> None:
+        """Count a message that cannot be used, and log why, at a limited rate.
+
+        Args:
+            error: why.
+            sender: of the message, or whom it claims to come from; empty where that cannot be read.
+            kind: likewise.
+            taken: this end has returned it before.
+        """
         self.counts.refused[error.reason] += 1
-        now_s = time.monotonic()
-        if now_s >= self._next_log_s.get(error.reason, 0.0):
-            self._next_log_s[error.reason] = now_s + REFUSAL_LOG_INTERVAL_S
-            count = self.counts.refused[error.reason]
-            log.warning("%s refused a message (%d so far): %s", self.endpoint, count, error)
+        self.refusals.refuse(error, sender, kind, taken=taken)
+
+    def attend(self) -> str:
+        """Note the handshakes that have failed since the last call; the poller does it at each wait.
+
+        Returns:
+            Why this end will never be let in by the other one; empty while it may.
+        """
+        if self._handshakes is None:
+            return ""
+        self._handshakes.serve()
+        return self._handshakes.hopeless
 
     def close(self) -> None:
         """Close the socket; queued messages still leave within ``linger_s``.
@@ -144,11 +181,12 @@ class Channel:
         ZeroMQ removes the file of a bound socket later, in its own thread. The endpoint therefore stays
         claimed until ``terminate``: otherwise ZeroMQ could remove the file of the next process to bind it.
         """
-        if self._kernel_buffer is not None:
-            self._kernel_buffer.close()
+        for watch in (self._kernel_buffer, self._handshakes):
+            if watch is not None:
+                watch.close()
         self.socket.close()
         if self._claim is not None:
-            _claims_of_closed.append(self._claim)
+            own.claims_of_closed.append(self._claim)
             self._claim = None
 
     def _encode(self, message: Message, sequence: int) -> list[Buffer]:
@@ -180,20 +218,34 @@ class Channel:
             return False
         self.counts.messages += 1
         self.counts.bytes += num_bytes
+        if self.record is not None:
+            self.record(True, frames)
         return True
 
+    def forward(self, frames: list[Buffer]) -> bool:
+        """Send the frames of a message of somebody else, unchecked; False if no queue has room."""
+        self._wait_at_most(0.0)
+        return self._send(frames)
+
     def _receive(self) -> Message | None:
-        """The next message that is not refused; None if none waits."""
-        while (frames := self._receive_frames()) is not None:
+        """The next message that is not refused; None if none waits, or behind a flood of refused ones."""
+        for _ in range(MOST_REFUSED_AT_ONCE):
+            if (frames := self._receive_frames()) is None:
+                return None
             self.counts.messages += 1
             self.counts.bytes += sum(map(len, frames))
+            if self.record is not None:
+                self.record(False, frames)
             try:
                 message = decode(frames)
                 if self.kinds and message.kind not in self.kinds:
                     raise WireError("wrong_kind", f"a {message.kind} message on {self.endpoint}")
             except WireError as error:
-                self.refuse(error)
+                claims = claims_of(frames)
+                self.refuse(error, claims.sender, claims.kind, taken=False)
+                self.on_refused(claims)
                 continue
+            self.refusals.take(message.sender, message.kind)
             return message
         return None
 
@@ -230,26 +282,16 @@ def frozen(frame: Buffer) -> Buffer:
     return frame
 
 
-_claims_of_closed: list[Claim] = []
-
-
-def terminate() -> None:
-    """End this process's use of ZeroMQ once queued messages have left or their linger time is over."""
-    zmq.Context.instance().destroy()
-    while _claims_of_closed:
-        _claims_of_closed.pop().release()
-
-
-def _checked(endpoint: str) -> Path | None:
-    """The path of an ipc endpoint; None for a tcp endpoint on loopback."""
+def _checked(endpoint: str, keys: Keys | None) -> Path | None:
+    """The path of an ipc endpoint; None for a tcp endpoint, which without keys is on loopback."""
     transport, _, address = endpoint.partition("://")
     if transport == "ipc" and address.startswith("/"):
         ipc_endpoint(Path(address))
         return Path(address)
     if transport == "tcp":
-        if not is_loopback(address.rpartition(":")[0]):
+        if keys is None and not is_loopback(address.rpartition(":")[0]):
             raise ChannelError(
-                f"{endpoint}: tcp stays on loopback (127.0.0.1), since messages are not encrypted"
+                f"{endpoint}: without keys tcp stays on loopback (127.0.0.1): see spreeze keys"
             )
         return None
     raise ChannelError(f"{endpoint!r} is no endpoint: expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import logging
 import os
 import secrets
@@ -11,14 +9,18 @@ import socket
 import time
 import zlib
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import psutil
 
 from spreeze_zmq import channels
-from spreeze_zmq.errors import ChannelError, InputError
+from spreeze_zmq.component.names import claim_name
+from spreeze_zmq.component.recorded import begin_recording, limit_of
+from spreeze_zmq.component.waits import Charge, Waits
+from spreeze_zmq.errors import InputError
 from spreeze_zmq.metrics import Family
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
@@ -27,12 +29,8 @@ from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import PROTOCOL_VERSION, Message
 
 REPORT_INTERVAL_S = 0.5
-#: A component that waits longer than this says so in its reports, and later in its log.
-REPORTED_WAIT_S, PATIENCE_S = 1.0, 5.0
 
 log = logging.getLogger("spreeze")
-
-Charge = Literal["blocked", "starved", "idle"]
 
 
 class Component:
@@ -49,8 +47,7 @@ class Component:
         figures: field of a report -> function that computes it when the report is sent; ``counters``,
             ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``, ``device`` (see PROTOCOL.md).
         hear_own: receives the broker's reports about itself; every other role sends its reports.
-        clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take), ``starved`` (a peer does not
-            give), ``idle``.
+        waits: where its time goes.
         stop_reason: why it should stop; empty while it should go on.
         stopping_roles: roles that the broker has stopped.
     """
@@ -61,24 +58,27 @@ class Component:
         self.folder = RunFolder(Path(plan.run_dir))
         self.environment = plan.environment
         self.options: Mapping[str, Any] = plan.components[role].options
-        self.index, self._name_lock = _claim_name(role, index, Path(plan.socket_dir))
+        self.index, self._name_lock = claim_name(role, index, Path(plan.socket_dir))
         self.name = f"{role}-{self.index}"
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
         self.hear_own: Callable[[Message], None] = lambda message: None
         self.reports_dropped = 0
-        self.clock_s = {"busy": 0.0, "blocked": 0.0, "starved": 0.0, "idle": 0.0}
         self.stop_reason = ""
         self.stopping_roles: set[str] = set()
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {"stop": self._on_stop}
         self._channels: dict[str, Any] = {}
+        limit_mb = limit_of(plan, role, self.index)
+        self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
         self._publishers: list[channels.Publisher] = []
         self._poller = channels.Poller()
         self._process = psutil.Process()
+        self._began_s = time.monotonic() - (time.time() - self._process.create_time())
         self._family = Family(self._process)
-        self._awake_s = time.monotonic()
-        self._next_report_s = self._awake_s + REPORT_INTERVAL_S
-        self._waiting_for, self._waiting_since_s, self._complained = "", 0.0, False
+        self.waits = Waits(self.name)
+        self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
+        self._is_ready, self._preparations = False, 0
+        self._broker: int | None = None
         self._control: channels.Subscriber | None = self.open(CONTROL) if role != BROKER else None
         self._outbox: channels.Pusher | None = self.open(REPORT) if role != BROKER else None
 
@@ -90,6 +90,8 @@ class Component:
             end = self.plan.components[self.role].channels[channel]
             opened = channels.open_channel(self.plan.channels[channel], end, self.name, self.incarnation)
             self._channels[channel] = opened
+            if self._recording:
+                opened.record = partial(self._recording.add, channel)
             if isinstance(opened, channels.Publisher):
                 self._publishers.append(opened)
         return self._channels[channel]
@@ -115,9 +117,9 @@ class Component:
         elif not self._outbox.try_push(message):
             self.reports_dropped += 1
 
-    def report_failure(self, summary: str, traceback: str) -> None:
+    def report_failure(self, summary: str, traceback: str, **more: Any) -> None:
         """Report a failure that this process has recovered from; it counts among the failures of the run."""
-        self.report("failure", {"name": self.name, "summary": summary, "traceback": traceback})
+        self.report("failure", {"name": self.name, "summary": summary, "traceback": traceback, **more})
 
     # --- life
 
@@ -129,7 +131,7 @@ class Component:
     @property
     def uptime_s(self) -> float:
         """Seconds since this process was started."""
-        return time.time() - float(self._process.create_time())
+        return time.monotonic() - self._began_s
 
     @property
     def cpu_s(self) -> float:
@@ -142,7 +144,12 @@ class Component:
 
     def ready(self) -> None:
         """Report to the broker that this process is set up."""
+        self._is_ready = True
         log.info("ready after %.1f s (pid %d, incarnation %d)", self.uptime_s, os.getpid(), self.incarnation)
+        self._say_hello()
+        self.send_report()
+
+    def _say_hello(self) -> None:
         self.report(
             "hello",
             {
@@ -153,7 +160,6 @@ class Component:
                 "host": socket.gethostname(),
             },
         )
-        self.send_report()
 
     def poll(
         self,
@@ -178,8 +184,7 @@ class Component:
         Returns:
             The channels that are ready; empty at the timeout, or after a stop without ``draining``.
         """
-        began_s = now_s = time.monotonic()
-        self.clock_s["busy"] += began_s - self._awake_s
+        began_s = now_s = self.waits.begin()
         own = [*self._publishers, self._control] if self._control is not None else self._publishers
         listening = [*readable, *own]
         while True:
@@ -193,20 +198,29 @@ class Component:
                 self.send_report()
             if ready or now_s >= began_s + timeout_s or (self.stop_reason and not draining):
                 break
-        self.clock_s[charge] += now_s - began_s
-        self._awake_s = now_s
+        self.waits.end(began_s, now_s, charge)
         if waiting_for:
-            self._note_wait("" if ready else waiting_for, began_s)
+            self.waits.note("" if ready else waiting_for, began_s)
         return ready
 
     def breathe(self) -> None:
-        """Serve control and reports if a report is due; cheap enough to call often within long work."""
+        """Serve control and reports if a report is due; cheap enough to call often within long work. Called
+        as a process gets ready, it keeps that from being late.
+        """
+        self._preparations += not self._is_ready
         if time.monotonic() >= self._next_report_s:
             self.poll()
 
     def send_report(self) -> None:
-        """Send this process's figures; they are cumulative, so that a lost report loses nothing."""
+        """Send this process's figures; they are cumulative, so that a lost report loses nothing.
+
+        Raises:
+            InputError: the keys of this process are not those of the other end of a channel.
+        """
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
+        for channel in self._channels.values():
+            if hopeless := channel.attend():
+                raise InputError(hopeless)
         self.report("report", self.own_report())
 
     def own_report(self) -> dict[str, Any]:
@@ -221,10 +235,11 @@ class Component:
             "uptime_s": self.uptime_s,
             "cpu_s": self.cpu_s,
             "rss_bytes": self._process.memory_info().rss,
-            "clock_s": dict(self.clock_s),
+            "clock_s": dict(self.waits.clock_s),
             "counters": counters,
             "gauges": {},
-            "waiting_for": self._waiting_for if self._waited_s > REPORTED_WAIT_S else "",
+            "refused": [row for channel in self._channels.values() for row in channel.refusals.rows()],
+            "waiting_for": self._owed(),
             **figures,
         }
 
@@ -250,6 +265,10 @@ class Component:
                 publisher.serve()
         if self._control is not None and self._control in ready:
             while (message := self._control.receive()) is not None:
+                if message.incarnation != self._broker:  # one that was started again has not heard our hello
+                    if self._broker is not None and self._is_ready:
+                        self._say_hello()
+                    self._broker = message.incarnation
                 handler = self._handlers.get(message.kind)
                 if handler is not None:
                     handler(message.fields)
@@ -260,36 +279,8 @@ class Component:
         if self.role in roles or "*" in roles:
             self.stop(fields["reason"])
 
-    @property
-    def _waited_s(self) -> float:
-        """How long the wait under way has lasted."""
-        return time.monotonic() - self._waiting_since_s if self._waiting_for else 0.0
-
-    def _note_wait(self, waiting_for: str, began_s: float) -> None:
-        if waiting_for != self._waiting_for:
-            if self._complained:
-                log.info("no longer waiting for %s", self._waiting_for)
-            self._waiting_for, self._waiting_since_s, self._complained = waiting_for, began_s, False
-        elif waiting_for and not self._complained and self._waited_s > PATIENCE_S:
-            self._complained = True
-            log.warning("%s has waited %.0f s for %s", self.name, PATIENCE_S, waiting_for)
-
-
-def _claim_name(role: str, index: int | None, sockets: Path) -> tuple[int, channels.Claim]:
-    """Lock ``ROLE-INDEX`` for the life of this process; without an index the first free one.
-
-    Raises:
-        InputError: the run is over.
-        ChannelError: another process has that name.
-    """
-    if not sockets.is_dir():
-        raise InputError(
-            f"the run is over: its socket folder {sockets} is gone; "
-            "start it again, or give a topology instead"
-        )
-    if index is not None:
-        return index, channels.Claim.take(sockets / f"{role}-{index}")
-    for free in itertools.count():
-        with contextlib.suppress(ChannelError):
-            return free, channels.Claim.take(sockets / f"{role}-{free}")
-    raise AssertionError("unreachable")
+    def _owed(self) -> str:
+        """What this process waits for, in words."""
+        if self._preparations and not self._is_ready:
+            return f"its own start, of which {self._preparations} steps are done"
+        return self.waits.owed

@@ -9,13 +9,15 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from spreeze_zmq import channels, topology
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.errors import EnvironmentFailure, InputError, SpreezeError
-from spreeze_zmq.plan.plan import Plan, python
+from spreeze_zmq.errors import InputError, SpreezeError
+from spreeze_zmq.plan.parts import python
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, settle
 
@@ -28,17 +30,38 @@ def run(role: str, main: Callable[[Component], None]) -> int:
     ``PROGRAM RUN [INDEX]`` joins a live run, named by its folder or run.json. Given a topology instead, the
     process creates the run's folder and endpoints itself and waits for peers.
     """
+    log_to(sys.stderr)
+    code = live(role, main, sys.argv[1:], _heed_signals)
+    logging.shutdown()
+    sys.stdout.flush()
+    # A regular exit of an interpreter with torch takes 0.3 s.
+    os._exit(code)
+
+
+def log_to(stream: TextIO) -> None:
+    """Have every line of the log, with its time, written to ``stream``."""
     logging.basicConfig(
         level=os.environ.get("SPREEZE_LOG", "INFO"),
         format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
+        stream=stream,
     )
+
+
+def live(
+    role: str, main: Callable[[Component], None], arguments: list[str], joined: Callable[[Component], None]
+) -> int:
+    """One component's life in this thread: join the run, call ``main``, leave; returns the exit code.
+
+    Args:
+        role: of the component.
+        main: its work.
+        arguments: of the command line, ``RUN [INDEX]``.
+        joined: called with the component before ``main``.
+    """
     component: Component | None = None
-    code = 0
     try:
-        component, sockets = _join(role, sys.argv[1:])
-        signal.signal(signal.SIGTERM, lambda *_: component.stop("SIGTERM"))
-        signal.signal(signal.SIGINT, lambda *_: component.stop("interrupted"))
+        component, sockets = _join(role, arguments)
+        joined(component)
         register_class_loader(loader_of_run(component.plan.run.algorithm))
         main(component)
         log.info("stopped: %s", component.stop_reason or "done")
@@ -47,18 +70,20 @@ def run(role: str, main: Callable[[Component], None]) -> int:
             sockets.remove()
     except InputError as error:
         print(f"{role}: {error}", file=sys.stderr)
-        code = error.exit_code
+        return error.exit_code
     except Exception as error:
         log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
-        if isinstance(error, EnvironmentFailure):  # its line is what the user can mend, so it comes last
+        if isinstance(error, SpreezeError):  # its line is what the user can mend, so it comes last
             print(f"{role}: {str(error).splitlines()[0]}", file=sys.stderr)
         if component is not None:
             component.close(f"failed: {type(error).__name__}: {error}")
-        code = error.exit_code if isinstance(error, SpreezeError) else 1
-    logging.shutdown()
-    sys.stdout.flush()
-    # A regular exit of an interpreter with torch takes 0.3 s.
-    os._exit(code)
+        return error.exit_code if isinstance(error, SpreezeError) else 1
+    return 0
+
+
+def _heed_signals(component: Component) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: component.stop("SIGTERM"))
+    signal.signal(signal.SIGINT, lambda *_: component.stop("interrupted"))
 
 
 def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFolder | None]:

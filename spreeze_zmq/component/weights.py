@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spreeze_zmq.channels import Subscriber
-from spreeze_zmq.errors import ChannelError
+from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.wire import Message
 
 
@@ -25,6 +25,11 @@ class Weights:
         self.in_turn = in_turn
         self.version = -1
         self.num_taken = 0
+
+    def refuse(self, message: Message, error: WireError) -> None:
+        """Pass over weights that were taken and do not fit."""
+        self.num_taken -= 1
+        self.subscriber.refuse(error, message.sender, message.kind)
 
     def take(self) -> Message | None:
         """The next weights; None if none have come.

@@ -1,0 +1,109 @@
+"""CURVE on tcp sockets: sets the keys, and notices failed handshakes, of which ZeroMQ says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
+from zmq.utils.monitor import recv_monitor_message
+
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.plan.keys import Keys, keys_path
+
+#: The domain for which the authenticator is asked; '*' would not match one that is named.
+DOMAIN = "spreeze"
+#: Failures without a success after which a connecting end gives up. ZeroMQ tries five times a second; a few
+#: fail where the other end dies in the middle of a handshake.
+TRIES = 10
+_EVENTS = (
+    zmq.Event.HANDSHAKE_SUCCEEDED
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+)
+
+
+def make_keys() -> Keys:
+    """A new pair."""
+    public, secret = zmq.curve_keypair()
+    return Keys(public.decode(), secret.decode())
+
+
+class Holders:
+    """Accepts those who hold the same keys; a thread of the context answers ZeroMQ's questions."""
+
+    def __init__(self, context: zmq.Context[Any]) -> None:
+        self._accepted: set[bytes] = set()
+        self._authenticator = ThreadAuthenticator(context)
+        self._authenticator.start()
+        self._authenticator.configure_curve_callback(DOMAIN, self)
+
+    def accept(self, keys: Keys) -> None:
+        """Accept the holder of these from now on."""
+        self._accepted.add(keys.public.encode())
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether a client's public key is accepted; called by the authenticator."""
+        return key in self._accepted
+
+    def close(self) -> None:
+        """End the thread, before the context."""
+        self._authenticator.stop()
+
+
+class Handshakes:
+    """Sets a socket's keys, and notes the handshakes that fail.
+
+    Args:
+        socket: not yet bound or connected.
+        keys: of this process.
+        bind: the socket will bind.
+        endpoint: for messages.
+        refuse: called with why for each that fails, by the word ``bad_keys``.
+    """
+
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        keys: Keys,
+        *,
+        bind: bool,
+        endpoint: str,
+        refuse: Callable[[WireError], None],
+    ) -> None:
+        self._socket, self._bind, self._refuse = socket, bind, refuse
+        self._failed, self._succeeded = 0, False
+        socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
+        if bind:
+            socket.curve_server = True
+            socket.zap_domain = DOMAIN.encode()
+            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without an authenticator nobody is accepted
+            self._why = f"{endpoint} refused somebody who does not hold our keys"
+        else:
+            socket.curve_serverkey = keys.public.encode()
+            self._why = (
+                f"{endpoint} does not accept our keys ({keys_path()}), so nothing is sent or received: who "
+                "binds it has others, or none; copy that file from there and start this process again"
+            )
+        self._monitor = socket.get_monitor_socket(_EVENTS)
+
+    @property
+    def hopeless(self) -> str:
+        """Why this end will never be let in; empty while it may, and where it once was."""
+        return self._why if self._failed >= TRIES and not (self._bind or self._succeeded) else ""
+
+    def serve(self) -> None:
+        """Note what has happened since the last call; without news, one look at a queue."""
+        while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            if recv_monitor_message(self._monitor)["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
+                self._succeeded = True
+                continue
+            self._failed += 1
+            self._refuse(WireError("bad_keys", self._why))
+
+    def close(self) -> None:
+        """Stop watching."""
+        self.serve()
+        self._socket.disable_monitor()

@@ -1,0 +1,36 @@
+"""Begins the recording of one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from spreeze_zmq.channels import RecordingWriter
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import RunFolder
+
+
+def limit_of(plan: Plan, role: str, index: int) -> float | None:
+    """Largest size of a process's recording in 10^6 bytes; None where it is not to be recorded."""
+    return plan.recording.get(f"{role}-{index}", plan.recording.get(role))
+
+
+def begin_recording(
+    plan: Plan, role: str, index: int, incarnation: int, limit_mb: float, *, mirrored: bool = False
+) -> RecordingWriter:
+    """A new recording of the process ``ROLE-INDEX`` in the run's folder.
+
+    Args:
+        plan: goes into the header.
+        role: of the process.
+        index: of the process.
+        incarnation: of the process.
+        limit_mb: its largest size in 10^6 bytes.
+        mirrored: the caller is not the process but its peer.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    about = {"name": f"{role}-{index}", "role": role, "index": index, "incarnation": incarnation}
+    about |= {"channels": list(plan.components[role].channels), "plan": json.loads(plan.to_json())}
+    return RecordingWriter(RunFolder(Path(plan.run_dir)).recordings, about, limit_mb, mirrored=mirrored)
