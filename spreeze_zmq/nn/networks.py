@@ -43,20 +43,25 @@ def mlp(
     return torch.nn.Sequential(*layers, linear(sizes[-2], sizes[-1], output_scale))
 
 
-def nature_cnn(shape: tuple[int, int, int], outputs: int) -> torch.nn.Sequential:
+def nature_cnn(shape: tuple[int, int, int], outputs: int, layer_norm: bool = False) -> torch.nn.Sequential:
     """The network of Mnih et al. 2015 (doi 10.1038/nature14236, methods) on flattened images.
 
     Args:
         shape: ``(channels, height, width)``, height and width at least 36.
         outputs: numbers in an output row.
+        layer_norm: whether each hidden layer is normalised, all of it together, before its activation.
     """
     layers: list[torch.nn.Module] = []
+
+    def add(layer: torch.nn.Module, size: int) -> None:
+        layers.extend([layer, *([torch.nn.LayerNorm(size)] if layer_norm else []), torch.nn.ReLU()])
+
     for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
         convolution = Conv(shape, out, kernel, stride)
-        layers += [convolution, torch.nn.ReLU()]
+        add(convolution, convolution.output_size)
         shape = convolution.output_shape
-    size = convolution.output_size
-    return torch.nn.Sequential(*layers, linear(size, 512), torch.nn.ReLU(), linear(512, outputs))
+    add(linear(convolution.output_size, 512), 512)
+    return torch.nn.Sequential(*layers, linear(512, outputs))
 
 
 def linear(inputs: int, outputs: int, scale: float = 1.0) -> torch.nn.Linear:

@@ -5,12 +5,6 @@ from __future__ import annotations
 import torch
 
 
-@torch.no_grad()
-def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float) -> None:
-    """Move the parameters of ``target`` by the share ``tau`` of the way to those of ``source``, in place."""
-    torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), tau)
-
-
 class PeriodicCopy(torch.nn.Module):
     """Moves a target by ``tau`` at every ``period``-th call of ``update``, and not in between.
 

@@ -1,0 +1,1 @@
+"""The native layers' source and its compiled library; needs no torch."""

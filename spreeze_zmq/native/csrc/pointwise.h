@@ -1,0 +1,83 @@
+// What an update does between its products, each in one pass over memory.
+#pragma once
+#include <cmath>
+
+#include "numbers.h"
+
+namespace {
+
+// --- Adam (arXiv 1412.6980, algorithm 1), decoupled weight decay (arXiv 1711.05101, algorithm 2)
+
+struct AdamNumbers { double learning_rate, beta1, beta2, epsilon, weight_decay; };
+
+// Moves n parameters, of which the first `decaying` decay, and clears the gradient; steps counts from 1.
+void adam_step(const AdamNumbers& about, long steps, long n, long decaying, float* __restrict parameters,
+               float* __restrict gradient, float* __restrict mean, float* __restrict square) {
+  const float beta1 = about.beta1, beta2 = about.beta2, epsilon = about.epsilon;
+  const float rest1 = 1.0 - about.beta1, rest2 = 1.0 - about.beta2;
+  const float rate = about.learning_rate / (1.0 - std::pow(about.beta1, (double)steps));
+  const float root = 1.0 / std::sqrt(1.0 - std::pow(about.beta2, (double)steps));
+  const float stay = 1.0 - about.learning_rate * about.weight_decay;
+  auto move = [&](long from, long to, float kept) {
+    for (long i = from; i < to; ++i) {
+      const float g = gradient[i];
+      const float m = beta1 * mean[i] + rest1 * g, s = beta2 * square[i] + rest2 * g * g;
+      mean[i] = m, square[i] = s, gradient[i] = 0.0f;
+      parameters[i] = kept * parameters[i] - rate * m / (__builtin_sqrtf(s) * root + epsilon);
+    }
+  };
+  move(0, decaying, stay);
+  move(decaying, n, 1.0f);
+}
+
+// --- the squashed normal distribution of algorithms/distributions.py
+
+inline Vec log_one_plus(Vec x) {  // of x in [0, 1]; relative error below 3e-7
+  const Vec z = x / (x + 2.0f), w = z * z;
+  Vec p = w * (1.0f / 15) + 1.0f / 13;
+  p = p * w + 1.0f / 11; p = p * w + 1.0f / 9; p = p * w + 1.0f / 7; p = p * w + 1.0f / 5; p = p * w + 1.0f / 3;
+  return 2.0f * z * (p * w + 1.0f);
+}
+
+inline void store_some(float* to, Vec v, long n) { std::memcpy(to, &v, 4 * std::min<long>(n, W)); }
+
+// output: [rows, 2 * size], means beside raw logarithms; noise: [rows, size]. kept, for backward: [rows, 3 * size].
+void draw(long rows, long size, float low, float high, const float* output, const float* noise, float* action,
+          float* log_prob, float* kept) {
+  const float half = 0.5f * (high - low);
+  for (long row = 0; row < rows; ++row, output += 2 * size, noise += size, action += size, kept += 3 * size) {
+    Vec total{};
+    for (long i = 0; i < size; i += W) {
+      const long n = size - i;
+      const Vec e = load_some(noise + i, n), t = tanh_of(load_some(output + size + i, n));
+      const Vec log_std = low + half * (t + 1.0f), scaled = exp_of(log_std) * e;
+      const Vec u = load_some(output + i, n) + scaled, a = tanh_of(u), far = u < 0.0f ? u : -u;
+      // log(1 - tanh(u)^2) = 2 (log 2 - |u| - log(1 + exp(-2 |u|))), log(2 pi) / 2 = 0.9189...
+      const Vec squash = 2.0f * (0.69314718f + far - log_one_plus(exp_of(2.0f * far)));
+      const Vec density = -0.5f * e * e - log_std - 0.91893853f - squash;
+      total += n >= W ? density : (first_lanes(n) ? density : Vec{});
+      store_some(action + i, a, n), store_some(kept + i, a, n);
+      store_some(kept + size + i, scaled, n), store_some(kept + 2 * size + i, t, n);
+    }
+    log_prob[row] = sum(total);
+  }
+}
+
+// From dL/daction [rows, size] and dL/dlog_prob [rows] to dL/doutput [rows, 2 * size].
+void draw_backward(long rows, long size, float low, float high, const float* kept, const float* of_action,
+                   const float* of_log_prob, float* of_output) {
+  const float half = 0.5f * (high - low);
+  for (long row = 0; row < rows; ++row, kept += 3 * size, of_action += size, of_output += 2 * size)
+    for (long i = 0; i < size; i += W) {
+      const long n = size - i;
+      const Vec a = load_some(kept + i, n), scaled = load_some(kept + size + i, n);
+      const Vec t = load_some(kept + 2 * size + i, n);
+      const float g = of_log_prob[row];
+      // d action / du = 1 - a^2, d log_prob / du = 2 a; du / dlog_std = scaled, d log_prob / dlog_std = -1.
+      const Vec of_u = load_some(of_action + i, n) * (1.0f - a * a) + 2.0f * g * a;
+      store_some(of_output + i, of_u, n);
+      store_some(of_output + size + i, (of_u * scaled - g) * half * (1.0f - t * t), n);
+    }
+}
+
+}  // namespace

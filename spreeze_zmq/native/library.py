@@ -1,0 +1,190 @@
+"""The native layers as a shared library, compiled for this processor when first asked for.
+
+It is kept beside Python's own compiled files or in the user's cache, by source, flags and compiler. Without a
+compiler there is none, and torch does the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spreeze_zmq.user_cache import cache_folder
+
+log = logging.getLogger("spreeze")
+
+SOURCES = Path(__file__).with_name("csrc")
+COMPILERS = ("g++", "c++")
+FLAGS = ("-O3", "-std=gnu++17", "-shared", "-fPIC", "-fno-math-errno", "-Wno-psabi")
+#: Instruction sets that the source knows, best first: flags of /proc/cpuinfo, and the compiler's.
+AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+INSTRUCTIONS = {
+    "AVX512-BF16": (*AVX512, "avx512_bf16"),
+    "AVX-512": AVX512,
+    "AVX2": ("avx2", "fma"),
+    "plain": (),
+}
+TIMEOUT_S = 300.0
+
+
+class Library(NamedTuple):
+    """The native layers, or why there are none.
+
+    Attributes:
+        code: the loaded library; None where there is none.
+        name: of its file, which changes with its source, its flags and the compiler.
+        instructions: a name of ``INSTRUCTIONS``.
+        problem: in one line; empty where there is none.
+    """
+
+    code: Any
+    name: str = ""
+    instructions: str = ""
+    problem: str = ""
+
+
+@cache
+def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
+    """The instruction set flags of the first processor; empty where the system does not tell."""
+    try:
+        text = Path(path).read_text()
+    except OSError:
+        return frozenset()
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    return frozenset(line.partition(":")[2].split())
+
+
+def instructions_of(flags: frozenset[str]) -> str:
+    """The best name of ``INSTRUCTIONS`` that a processor with these flags can run."""
+    return next(name for name, needed in INSTRUCTIONS.items() if flags.issuperset(needed))
+
+
+@cache
+def library() -> Library:
+    """The native layers for this processor; compiled now if they never were."""
+    problem = ""
+    if os.environ.get("SPREEZE_NATIVE", "1") == "0":
+        return Library(None, problem="SPREEZE_NATIVE=0")
+    for instructions in runnable():  # an older compiler may not know the best
+        try:
+            path = compiled(instructions)
+            return Library(loaded(path), path.stem, instructions)
+        except (OSError, subprocess.SubprocessError, AttributeError) as error:
+            problem = problem or said_by(error)
+            if isinstance(error, FileNotFoundError):
+                break
+    return Library(None, problem=problem)
+
+
+def runnable() -> list[str]:
+    """The names of ``INSTRUCTIONS`` that this processor can run, best first."""
+    names = list(INSTRUCTIONS)
+    return names[names.index(instructions_of(cpu_flags())) :]
+
+
+def prepare(say: Callable[[str], None]) -> None:
+    """Compile the library if it never was, before a run's processes wait for it.
+
+    Args:
+        say: takes a line for the user, before the compiler starts.
+    """
+    if os.environ.get("SPREEZE_NATIVE", "1") != "0":
+        for instructions in runnable():
+            with contextlib.suppress(
+                OSError, subprocess.SubprocessError
+            ):  # the learners' logs say what is lost
+                compiled(instructions, say=say)
+                return
+
+
+def said_by(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = str(error.stderr).strip().splitlines()
+        first = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
+        return f"{error.cmd[0]} failed: {first:.200}"
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+
+
+def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str], None] = log.info) -> Path:
+    """The library's file for some instructions, a key of ``INSTRUCTIONS``; compiled where it is not there.
+
+    Args:
+        instructions: a key of ``INSTRUCTIONS``.
+        extra: further flags of the compiler.
+        say: takes a line for the user, before the compiler starts.
+
+    Raises:
+        FileNotFoundError: no compiler is on the path.
+        OSError: the folder cannot be written.
+        CalledProcessError: the compiler failed.
+    """
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise FileNotFoundError(f"no compiler ({' or '.join(COMPILERS)}) on the path")
+    machine = [f"-m{flag.replace('_', '')}" for flag in INSTRUCTIONS[instructions]]
+    if instructions.startswith("AVX512") or instructions == "AVX-512":
+        machine.append("-mprefer-vector-width=512")
+    arguments = [*FLAGS, *machine, *extra]
+    stat = os.stat(os.path.realpath(compiler))
+    sources = [path.read_text() for path in sorted(SOURCES.iterdir())]
+    text = "\0".join((*sources, compiler, str(stat.st_size), str(stat.st_mtime_ns), *arguments))
+    folder = folder_of_libraries()
+    path = folder / f"native-{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
+    if path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder / "native.lock"):
+        if not path.exists():
+            say(f"compiling the native layers with {compiler} for {instructions}, once")
+            with tempfile.TemporaryDirectory(dir=folder) as made:
+                command = [compiler, *arguments, str(SOURCES / "native.cpp"), "-o", f"{made}/native.so"]
+                subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+                os.replace(f"{made}/native.so", path)
+    return path
+
+
+def folder_of_libraries() -> Path:
+    """Beside Python's own compiled files where that can be written, else the user's cache."""
+    beside = Path(__file__).with_name("__pycache__")
+    return beside if os.access(beside, os.W_OK) else cache_folder()
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process after the other."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def loaded(path: Path) -> Any:
+    """The library in a file, its functions declared as ``native.cpp`` has them.
+
+    Raises:
+        OSError: it cannot be loaded.
+        AttributeError: a function is missing.
+    """
+    code = ctypes.CDLL(str(path))
+    number, real, pointer = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+    code.spreeze_kept.restype = number
+    code.spreeze_kept.argtypes = [pointer, number, number]
+    code.spreeze_forward.argtypes = [pointer, number, number, pointer, pointer, pointer, pointer]
+    code.spreeze_backward.argtypes = [pointer, number, number, *[pointer] * 5, number]
+    code.spreeze_adam.argtypes = [pointer, number, number, number, *[pointer] * 4]
+    code.spreeze_draw.argtypes = [number, number, real, real, *[pointer] * 5]
+    code.spreeze_draw_backward.argtypes = [number, number, real, real, *[pointer] * 4]
+    for name in ("adam", "draw", "draw_backward"):
+        getattr(code, f"spreeze_{name}").restype = None
+    return code

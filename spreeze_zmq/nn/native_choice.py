@@ -1,0 +1,220 @@
+"""Which layers are native and in which number format, by measuring each way on a learner's own shapes.
+
+What was measured is kept in the user's cache: runs on one machine choose alike, and so give the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from spreeze_zmq.native.library import Library, library
+from spreeze_zmq.nn.native import NativeSequential, Run
+from spreeze_zmq.user_cache import cache_folder
+
+log = logging.getLogger("spreeze")
+
+#: Rows are measured up to so many: the cost of a row hardly changes beyond.
+MOST_ROWS = 1024
+ROUNDS = 7
+#: Relative distance from torch's float32 results beyond which native ones count as wrong, unless torch's own
+#: in that format are half as far.
+TOLERANCE = 1e-4
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+#: Seconds by way: ``"torch fp32"``, ``"native bf16"`` and so on; infinite where the results were wrong.
+Times = dict[str, float]
+
+
+class Choice(NamedTuple):
+    """What was chosen.
+
+    Attributes:
+        dtype: of the products.
+        line: for the log.
+    """
+
+    dtype: torch.dtype
+    line: str
+
+
+def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[torch.dtype]) -> Choice:
+    """Make each ``Sequential`` of linear layers in these modules native where that is faster than torch.
+
+    Args:
+        modules: by name, on their device.
+        rows: of a batch.
+        dtypes: formats of the products that are allowed, at least one: the fastest is taken.
+    """
+    parts = [(name, part) for name, module in modules.items() for part in native_parts(module)]
+    on_cpu = all(parameter.device.type == "cpu" for _, part in parts for parameter in part.parameters())
+    found = library()
+    if not parts or not on_cpu:
+        return Choice(dtypes[-1], "layers: torch")
+    if found.code is None and len(dtypes) == 1:
+        return Choice(dtypes[0], f"layers: torch, about half as fast as native code: {found.problem}")
+    shapes: dict[str, Times] = {}
+    for _, part in parts:
+        if (shape := _shape(part)) not in shapes:
+            shapes[shape] = times_of(part, shape, min(rows, MOST_ROWS), dtypes, found)
+    totals = {dtype: sum(_best(shapes[_shape(part)], dtype) for _, part in parts) for dtype in dtypes}
+    dtype = min(totals, key=lambda dtype: totals[dtype])
+    native = []
+    for name, part in parts:
+        times = shapes[_shape(part)]
+        formats = [each for each in dtypes if _ratio(times, each) > 1.0]
+        part.formats = frozenset(formats)
+        native += [name] if dtype in formats else []
+    ratios = [_ratio(shapes[_shape(part)], dtype) for _, part in parts]
+    return Choice(dtype, _line(found, sorted(set(native)), NAMES[dtype], ratios))
+
+
+def leave_to_torch(module: torch.nn.Module) -> None:
+    """Have torch compute every layer of a module, whatever was chosen."""
+    for part in native_parts(module):
+        part.formats = frozenset()
+
+
+def _line(found: Library, native: Sequence[str], name: str, ratios: Sequence[float]) -> str:
+    if found.code is None:
+        return f"layers: torch in {name}; no native ones: {found.problem}"
+    speed = f"{min(ratios):.2f} to {max(ratios):.2f} times torch's speed" if ratios else ""
+    if not native:
+        return f"layers: torch in {name}; native ones ({found.instructions}) have {speed}"
+    return f"layers: native ({found.instructions}) in {name}, {speed}: {', '.join(native)}"
+
+
+def native_parts(module: torch.nn.Module) -> list[NativeSequential]:
+    """Every ``Sequential`` of a module that holds a run of layers, made a :class:`NativeSequential`."""
+    found = []
+    for part in module.modules():
+        if type(part) is torch.nn.Sequential:
+            part.__class__ = NativeSequential
+        if isinstance(part, NativeSequential) and any(isinstance(step, Run) for step in part.steps()):
+            found.append(part)
+    return found
+
+
+def _shape(part: NativeSequential) -> str:
+    """What of its runs decides how long they take."""
+    return json.dumps([[run.num, run.inputs, run.layers] for run in part.steps() if isinstance(run, Run)])
+
+
+def _best(times: Times, dtype: torch.dtype) -> float:
+    return min(seconds for way, seconds in times.items() if way.endswith(NAMES[dtype]))
+
+
+def _ratio(times: Times, dtype: torch.dtype) -> float:
+    """Speed of the native way to that of torch; 0 where there is none."""
+    name = NAMES[dtype]
+    return times[f"torch {name}"] / times[f"native {name}"] if f"native {name}" in times else 0.0
+
+
+# --- measurement
+
+
+def times_of(
+    part: NativeSequential, shape: str, rows: int, dtypes: Sequence[torch.dtype], found: Library
+) -> Times:
+    """Seconds of the runs of a part, forward and backward, each way; from the cache where they are there."""
+    subject = {
+        "library": found.name,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "shape": shape,
+        "rows": rows,
+        "dtypes": [NAMES[dtype] for dtype in dtypes],
+        "processor": _processor(),
+    }
+    key = hashlib.sha256(json.dumps(subject, sort_keys=True).encode()).hexdigest()[:24]
+    path = cache_folder() / f"layers-{key}.json"
+    if (known := _kept(path)) is not None:
+        return known
+    ways: Times = {}
+    for run in part.steps():
+        if isinstance(run, Run):
+            for name, seconds in measured(run, rows, dtypes, found).items():
+                ways[name] = ways.get(name, 0.0) + seconds
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(f".{os.getpid()}")
+        aside.write_text(json.dumps(ways), encoding="utf-8")
+        with contextlib.suppress(FileExistsError):  # the first of several learners decides for all
+            os.link(aside, path)
+        aside.unlink()
+    except OSError as error:
+        log.warning("what was measured is not kept: %s: %s", path, error.strerror)
+    return _kept(path) or ways
+
+
+def _kept(path: Path) -> Times | None:
+    """What a file of the cache says; None where there is none, or nothing readable."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {str(way): float(seconds) for way, seconds in kept.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def measured(run: Run, rows: int, dtypes: Sequence[torch.dtype], found: Library) -> Times:
+    """Seconds of a run, forward and backward, by way: the least of some rounds in turn."""
+    run, source = copy.deepcopy(run), torch.Generator().manual_seed(0)
+    parameters = [parameter.requires_grad_(True) for parameter in run.parameters()]
+    x = torch.randn(rows, run.inputs, generator=source)
+    x = x.expand(run.num, *x.shape) if run.num else x
+    of_output = torch.randn(*x.shape[:-1], run.outputs, generator=source)
+
+    def by(call: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+        output = call(x)
+        return [output.detach(), *torch.autograd.grad(output, parameters, of_output.to(output.dtype))]
+
+    ways: dict[str, Callable[[], list[torch.Tensor]]] = {}
+    for dtype in dtypes:
+        bf16 = dtype == torch.bfloat16
+        ways[f"torch {NAMES[dtype]}"] = partial(_autocast, bf16, partial(by, run.in_torch))
+        if found.code is not None and (not bf16 or found.code.spreeze_has_bf16()):
+            ways[f"native {NAMES[dtype]}"] = partial(by, partial(run.__call__, bf16=bf16))
+    exact = by(run.in_torch)
+    off = {name: distance(way(), exact) for name, way in ways.items()}
+    wrong = {name for name in ways if not off[name] <= max(TOLERANCE, 2.0 * off[f"torch {name.split()[1]}"])}
+    # What one thread computes takes its time on the core, whatever else the machine does.
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    least = dict.fromkeys(ways, float("inf"))
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            began_s = clock()
+            way()
+            least[name] = min(least[name], clock() - began_s)
+    return {name: float("inf") if name in wrong else seconds for name, seconds in least.items()}
+
+
+def _autocast(bf16: bool, call: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        return call()
+
+
+def distance(results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    """The largest relative distance among tensors, each in its Euclidean norm; infinite for NaN."""
+    found = [
+        float((result.double() - right.double()).norm() / right.double().norm().clamp(min=1e-30))
+        for result, right in zip(results, expected, strict=True)
+    ]
+    return max((each if each == each else float("inf")) for each in found)

@@ -1,0 +1,13 @@
+"""Where this library keeps what it has found out about the user's machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/spreeze_zmq``, or the same below ``~/.cache``."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(chosen) if chosen and Path(chosen).is_absolute() else Path("~/.cache").expanduser()
+    return base / "spreeze_zmq"
