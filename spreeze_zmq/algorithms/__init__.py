@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
-from spreeze_zmq.algorithms.options import (
-    ReplayOptions,
-    RolloutOptions,
-    TrainingOptions,
-    option,
-    options_from,
-)
-from spreeze_zmq.algorithms.registry import batch_bytes, check, get, make, names, suited
+from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions, options_from
+from spreeze_zmq.algorithms.registry import batch_bytes, check, get, is_tuned, make, names, suited
+from spreeze_zmq.schema import option
 
 __all__ = [
     "Algorithm",
@@ -22,6 +17,7 @@ __all__ = [
     "batch_bytes",
     "check",
     "get",
+    "is_tuned",
     "make",
     "names",
     "option",

@@ -72,6 +72,7 @@ class Algorithm(ABC):
         needs_bounds: whether a box of actions must have finite bounds.
         critic_fields: rollout arrays that the critic-learner asks the samplers for.
         policy_fields: those that the actor-learner asks for.
+        auto_bf16: whether ``precision = "auto"`` may take bf16 where that is faster, since it learns as well.
         tuned: module with hand-derived halves of this very class; its subclasses do not inherit them.
 
     Attributes:
@@ -86,6 +87,7 @@ class Algorithm(ABC):
     needs_bounds: ClassVar[bool] = True
     critic_fields: ClassVar[tuple[str, ...]] = TRANSITION_FIELDS
     policy_fields: ClassVar[tuple[str, ...]] = ("obs",)
+    auto_bf16: ClassVar[bool] = False
     tuned: ClassVar[str] = ""
 
     def __init__(self, options: Any, env: EnvironmentSpec) -> None:

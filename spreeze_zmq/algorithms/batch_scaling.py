@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any
+
+from spreeze_zmq.schema import options_of
 
 RULES: dict[str, Callable[[float, float], float]] = {
     "sqrt": lambda value, kappa: value * math.sqrt(kappa),
@@ -30,7 +31,7 @@ WORDS = {
 
 def following(kind: type[Any]) -> dict[str, str]:
     """The options of an algorithm's dataclass that follow the batch size, and the rule of each."""
-    return {item.name: item.metadata["follows"] for item in fields(kind) if item.metadata.get("follows")}
+    return {option.name: option.follows for option in options_of(kind) if option.follows}
 
 
 def scaled(kind: type[Any], options: Mapping[str, Any], batch_size: int) -> dict[str, float]:

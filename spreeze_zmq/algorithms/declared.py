@@ -17,7 +17,7 @@ import torch
 import spreeze_zmq
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.interface import Environment
-from spreeze_zmq.errors import AlgorithmError, SpreezeError
+from spreeze_zmq.errors import AlgorithmError, Diverged, SpreezeError
 
 log = logging.getLogger("spreeze")
 
@@ -115,8 +115,9 @@ def _check_trained(kind: type[Algorithm], networks: Networks) -> None:
 
 
 def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int, update: int) -> None:
-    """Raise AlgorithmError unless a loss is a scalar that depends on what its part trains and, on a CPU,
-    finite (elsewhere that would cost a wait), and unless its metrics and priorities have their shapes.
+    """Raise AlgorithmError unless a loss is a scalar that depends on what its part trains, and unless its
+    metrics and priorities have their shapes; Diverged unless it is, on a CPU, finite (elsewhere that would
+    cost a wait: weights are looked at when they are published).
 
     Args:
         algorithm: whose it is.
@@ -132,9 +133,9 @@ def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int, update: i
     if not value.requires_grad:
         problem = f"{name} does not depend on any network of the {part} part: nothing can be trained"
         raise AlgorithmError(algorithm, problem)
-    if value.device.type == "cpu" and not torch.isfinite(value):
+    if value.device.type == "cpu" and not math.isfinite(value.item()):
         hint = "a lower learning_rate, max_gradient_norm, or bounded rewards may help"
-        raise AlgorithmError(algorithm, f"{name} is {value.item()} at update {update}; {hint}")
+        raise Diverged(algorithm, f"{name} is {value.item()} at update {update}; {hint}")
     for metric, number in loss.metrics.items():
         if not isinstance(number, torch.Tensor) or number.dim() != 0:
             problem = f"{name} gives the metric {metric} as {shown(number)}, expected a 0-d tensor"

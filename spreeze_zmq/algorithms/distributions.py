@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.algorithms.lazy import torch
+from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class _Box:
         centre: Floats = np.reshape(high / 2 + low / 2, -1).astype(np.float32)
         half: Floats = np.reshape(high / 2 - low / 2, -1).astype(np.float32)
         self._host = centre, half
+        self._scaled = bool((centre != 0.0).any() or (half != 1.0).any())
         self._on: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def arrays(self) -> dict[str, Floats]:
@@ -61,8 +62,11 @@ class _Box:
 
     def unit(self, action: Tensor) -> Tensor:
         """Actions ``[B, *action_shape]`` in the environment's units as unit actions ``[B, A]``."""
+        rows = action.reshape(-1, self.num_actions)
+        if not self._scaled:
+            return rows
         centre, half = self._scale(action.device)
-        return (action.reshape(-1, self.num_actions) - centre) / half
+        return (rows - centre) / half
 
     def _scale(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Centre and half width ``[A]`` of the bounds, copied to each device once."""
@@ -96,10 +100,9 @@ class TanhNormal(_Box):
 
     def sample(self, output: Tensor) -> tuple[Tensor, Tensor]:
         """Unit actions ``[B, A]`` and their log densities ``[B]``, reparameterised."""
-        mean, log_std = self._parts(output)
-        noise = self.noise(mean)
-        u = mean + log_std.exp() * noise
-        return u.tanh(), _normal_density(noise, log_std) - _log_squash(u)
+        rows = output.float()
+        noise = self.noise(rows[:, : self.num_actions])
+        return nn.squashed_normal(rows, noise, self.log_std_min, self.log_std_max)
 
     def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
         """Log densities ``[B]`` of actions ``[B, *action_shape]`` in the environment's units."""

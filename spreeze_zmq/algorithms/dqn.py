@@ -8,17 +8,16 @@ its options say. Names are by time, as in the transition ``(o_tm1, a_tm1, r_t, d
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.action_values import ActionValueAlgorithm, ActionValueOptions
+from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
 from spreeze_zmq.algorithms.lazy import nn, torch
-from spreeze_zmq.algorithms.options import ReplayOptions, option
+from spreeze_zmq.algorithms.options import ReplayOptions, check_below
 from spreeze_zmq.algorithms.returns import divergence, project
-from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InputError, InvalidEnvironment
+from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,32 +25,15 @@ if TYPE_CHECKING:
 
     from spreeze_zmq.nn import PeriodicCopy
 
-#: The smallest image, in height and width, that the Nature network can take.
-LEAST_PIXELS = 36
 
-
-class DQN(Algorithm):
+class DQN(ActionValueAlgorithm):
     """The value of each action, of which the best is taken. One learner: its critic is its policy."""
 
     @dataclass(frozen=True)
-    class Options(ReplayOptions):
+    class Options(ActionValueOptions, ReplayOptions):
         """Of DQN."""
 
         learning_rate: float = option(5e-4, "Adam's step size", minimum=0.0, follows="sqrt")
-        network: str = option(
-            "auto",
-            "nature_cnn takes images [channels, height, width]; auto is that for them, else mlp",
-            choices=("auto", "mlp", "nature_cnn"),
-            fixed=True,
-        )
-        random_shift: int = option(
-            0, "pixels that images are moved by at most, at random (DrQ, 2004.13649: 4)", minimum=0
-        )
-        hidden_sizes: tuple[int, ...] = option(
-            (128, 128), "width of each hidden layer of an mlp", minimum=1, fixed=True
-        )
-        activation: str = option("relu", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
-        layer_norm: bool = option(False, "normalise those", fixed=True)
         double: bool = option(True, "choose the next action by the trained network (1509.06461)")
         dueling: bool = option(
             False, "one value of the state, an advantage of each action (1511.06581)", fixed=True
@@ -69,46 +51,14 @@ class DQN(Algorithm):
             follows="average",
         )
         target_every: int = option(1, "updates from one such move to the next", minimum=1)
-        initial_epsilon: float = option(
-            1.0, "share of actions that are any, at the start", minimum=0.0, maximum=1.0
-        )
-        final_epsilon: float = option(0.05, "that share at the end", minimum=0.0, maximum=1.0)
-        exploration_steps: int = option(10_000, "transitions sampled from start to end", minimum=1)
-        epsilon_spread: float = option(
-            0.0,
-            "the last environment explores with epsilon to the power of 1 + this, those between are between; "
-            "7 in 1803.00933",
-            minimum=0.0,
-        )
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            if self.v_min >= self.v_max:
-                raise InputError(f"v_min = {self.v_min:g} must lie below v_max = {self.v_max:g}")
-
-    acts_in = ("discrete",)
+            check_below(self, "v_min", "v_max")
 
     options: Options
-    q: Module
     target_q: Module
     target_clock: PeriodicCopy
-
-    @classmethod
-    def check(cls, env: EnvironmentSpec, options: Any) -> None:
-        """Raise InvalidEnvironment also where observations are no images and the network takes images."""
-        super().check(env, options)
-        shape = env.obs_shape
-        if options.random_shift and (env.obs_dtype != "uint8" or len(shape) != 3):
-            raise InvalidEnvironment(
-                f"random_shift = {options.random_shift} moves images, this environment's observations are "
-                f"{env.obs_dtype} of shape {list(shape)}"
-            )
-        if options.network == "nature_cnn" and not _fits_cnn(shape):
-            raise InvalidEnvironment(
-                f'network = "nature_cnn" takes images [channels, height, width] of at least {LEAST_PIXELS} '
-                f"pixels each way, this environment's observations are {list(shape)}; resize or transpose "
-                'them, or use network = "mlp"'
-            )
 
     def networks(self) -> Networks:
         """The network of the action values, and its target."""
@@ -118,14 +68,8 @@ class DQN(Algorithm):
 
     def _network(self) -> Sequential:
         """From observations to ``num_atoms`` numbers of each action in turn."""
-        options, shape, actions = self.options, self.env.obs_shape, self.env.action_sizes[0]
-        outputs = options.num_atoms * (actions + options.dueling)
-        images = self.env.obs_dtype == "uint8" and _fits_cnn(shape)
-        if options.network == "nature_cnn" or (options.network == "auto" and images):
-            network = nn.nature_cnn((shape[0], shape[1], shape[2]), outputs)
-        else:
-            sizes = (math.prod(shape), *options.hidden_sizes, outputs)
-            network = nn.mlp(sizes, options.activation, options.layer_norm)
+        options, actions = self.options, self.env.action_sizes[0]
+        network = self.action_values(options.num_atoms * (actions + options.dueling))
         if options.dueling:
             network.append(nn.Dueling(actions, options.num_atoms))
         return network
@@ -133,7 +77,8 @@ class DQN(Algorithm):
     def critic_loss(self, batch: Any) -> Loss:
         """One-step or n-step Q-learning, on a value or on a distribution of returns."""
         actions = self.distribution()
-        o_tm1, o_t = self._shifted(batch.obs), self._shifted(batch.next_obs)
+        o_tm1 = self.shifted(batch.obs)
+        o_t = self.shifted(batch.next_obs)
         output_tm1 = self._of(self.q(o_tm1), batch.action)
         with torch.no_grad():
             target_output_t = self.target_q(o_t)
@@ -150,11 +95,6 @@ class DQN(Algorithm):
             q_mean = (output_tm1.detach().softmax(1) @ self._returns(output_tm1)).mean()
         weighted = loss if batch.weight is None else loss * batch.weight
         return Loss(weighted.mean(), {"q_mean": q_mean}, priorities=error.detach().abs())
-
-    def _shifted(self, obs: Tensor) -> Tensor:
-        """Images a little moved, each in another direction, where the options ask for it."""
-        pixels = self.options.random_shift
-        return nn.random_shift(obs, self.env.obs_shape, pixels) if pixels else obs
 
     def _of(self, output: Tensor, action: Tensor) -> Tensor:
         """The numbers ``[B, num_atoms]`` of one action of each row."""
@@ -182,12 +122,4 @@ class DQN(Algorithm):
     def distribution(self) -> EpsilonGreedy:
         """The best action, or any with a probability that falls while the run samples."""
         options = self.options
-        progress = min(1.0, self.env_steps / options.exploration_steps)
-        epsilon = options.initial_epsilon + progress * (options.final_epsilon - options.initial_epsilon)
-        atoms = (options.num_atoms, options.v_min, options.v_max)
-        return EpsilonGreedy(self.env, epsilon, options.epsilon_spread, *atoms)
-
-
-def _fits_cnn(shape: tuple[int, ...]) -> bool:
-    """Whether observations, as networks see them, are images that the Nature network can take."""
-    return len(shape) == 3 and min(shape[1:]) >= LEAST_PIXELS
+        return self.exploring(options.num_atoms, options.v_min, options.v_max)

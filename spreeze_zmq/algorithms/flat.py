@@ -1,14 +1,17 @@
-"""Networks in one flat float32 buffer, and Adam over it in one fused call."""
+"""Networks in one flat float32 buffer, and Adam over it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spreeze_zmq import nn
+from spreeze_zmq.device import Staging
 from spreeze_zmq.errors import WireError
 
 
@@ -43,6 +46,7 @@ class FlatNetworks:
         device = parameters[0].device if parameters else torch.device("cpu")
         pieces = [tensor.detach().reshape(-1).float() for tensor in (*parameters, *buffers)]
         self.flat = torch.cat(pieces) if pieces else torch.empty(0, device=device)
+        self._staging = Staging(device)
         self.num_trained = sum(p.numel() for p in parameters)
         self.num_weights = sum(p.numel() for p in parameters if p.dim() > 0)
         self.num_acting = sum(p.numel() for p in acting)
@@ -57,6 +61,20 @@ class FlatNetworks:
                 tensor.requires_grad_(trained)
                 if trained:
                     tensor.grad = self.gradient[place].view(shape)
+        self._tell_flat(modules.values(), parameters)
+
+    def _tell_flat(self, modules: Iterable[torch.nn.Module], parameters: list[torch.nn.Parameter]) -> None:
+        """Each module whose parameters lie side by side, as all do but where single numbers come last."""
+        starts = itertools.accumulate((parameter.numel() for parameter in parameters), initial=0)
+        start_of = {id(parameter): start for parameter, start in zip(parameters, starts, strict=False)}
+        for module in modules:
+            end = begin = start_of.get(id(next(module.parameters(), None)), 0)
+            for parameter in module.parameters():
+                if start_of[id(parameter)] != end:
+                    break
+                end += parameter.numel()
+            else:
+                nn.laid_flat(module, self.flat[begin:end])
 
     @torch.no_grad()
     def load(self, values: NDArray[np.float32], what: str) -> None:
@@ -71,18 +89,15 @@ class FlatNetworks:
                 f"{what} of {values.dtype} {values.shape}, expected float32 {tuple(self.flat.shape)}: "
                 "both learners must run the same algorithm options",
             )
-        self.flat.copy_(torch.from_numpy(np.array(values)))
+        self._staging.load(self.flat, values)
 
 
 class FlatAdam:
-    """Adam (Kingma and Ba 2014, arXiv 1412.6980, algorithm 1): first beta 0.9, epsilon 1e-8.
-
-    torch.optim.Adam runs the same kernel; its bookkeeping for lists of parameters costs as much again as the
-    kernel for the networks of this field.
+    """Adam (Kingma and Ba 2014, arXiv 1412.6980) over one buffer, in one call.
 
     Args:
         parameters: flat float32 ``[P]``, stepped in place.
-        gradient: flat float32 ``[P]``, read at each step.
+        gradient: flat float32 ``[P]``, read at each step and zero afterwards.
         learning_rate: step size.
         beta2: how much of the mean squared gradient a step keeps.
         weight_decay: share of the parameters times the step size that a step takes away, apart from the
@@ -102,52 +117,43 @@ class FlatAdam:
         num_decaying: int | None = None,
         max_gradient_norm: float = 0.0,
     ):
+        nn.code_for(parameters, gradient)  # compiled here if it never was, not within the first step
         self.learning_rate = learning_rate
         self._beta2 = beta2
         self._weight_decay = weight_decay
-        self._decaying = parameters[:num_decaying]
+        self._num_decaying = len(parameters) if num_decaying is None else num_decaying
         self._max_gradient_norm = max_gradient_norm
-        self._parameters = [parameters]
-        self._gradient = [gradient]
-        self._mean = [torch.zeros_like(parameters)]
-        self._square = [torch.zeros_like(parameters)]
-        self._steps = [torch.zeros((), device=parameters.device)]
-        self._one = torch.ones((), device=parameters.device)
+        self._parameters, self._gradient = parameters, gradient
+        self._mean, self._square = torch.zeros_like(parameters), torch.zeros_like(parameters)
+        self._steps = torch.zeros((), device=parameters.device)
 
     def step(self) -> None:
         """Move the parameters by the gradient."""
-        if self._weight_decay:
-            self._decaying.mul_(1.0 - self.learning_rate * self._weight_decay)
         if self._max_gradient_norm:
-            norm = self._gradient[0].norm()
-            self._gradient[0].mul_((self._max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
-        torch.add(self._steps[0], self._one, out=self._steps[0])
-        torch._fused_adam_(
+            norm = self._gradient.norm()
+            self._gradient.mul_((self._max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
+        nn.adam_step(
             self._parameters,
             self._gradient,
             self._mean,
             self._square,
-            [],
             self._steps,
-            lr=self.learning_rate,
-            beta1=0.9,
+            learning_rate=self.learning_rate,
             beta2=self._beta2,
-            weight_decay=0.0,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
+            weight_decay=self._weight_decay,
+            num_decaying=self._num_decaying,
         )
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of both moments and the number of steps."""
         return {
-            "mean": self._mean[0].clone(),
-            "square": self._square[0].clone(),
-            "steps": self._steps[0].clone(),
+            "mean": self._mean.clone(),
+            "square": self._square.clone(),
+            "steps": self._steps.clone(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state_dict()``."""
-        self._mean[0].copy_(state["mean"])
-        self._square[0].copy_(state["square"])
-        self._steps[0].copy_(state["steps"])
+        self._mean.copy_(state["mean"])
+        self._square.copy_(state["square"])
+        self._steps.copy_(state["steps"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +19,13 @@ from spreeze_zmq.algorithms.declared import blaming, check_loss, declared, shown
 from spreeze_zmq.algorithms.flat import FlatAdam, FlatNetworks
 from spreeze_zmq.algorithms.interface import Environment, Parameters, seen
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
-from spreeze_zmq.algorithms.options import nearest
-from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype
+from spreeze_zmq.algorithms.precision import allow_tf32, dtypes_of
 from spreeze_zmq.device import captured
 from spreeze_zmq.errors import AlgorithmError
 from spreeze_zmq.replay import Batch
+from spreeze_zmq.schema import suggestion
+
+log = logging.getLogger("spreeze")
 
 #: Streams of random numbers that one seed is spread over: first weights, noise of each part.
 FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
@@ -31,7 +35,7 @@ class Fields(SimpleNamespace):
     """A batch as a loss sees it: tensors by name, and an error that names the nearest one."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a batch has no {name!r}{nearest(name, vars(self))}")
+        raise AttributeError(f"a batch has no {name!r}; {suggestion(name, vars(self))}")
 
 
 class AutogradHalf:
@@ -80,15 +84,23 @@ class AutogradHalf:
         self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
         self._statistics = RunningStatistics(self._rows.size)
         allow_tf32(options.precision, self._device)
-        wanted = "fp32" if options.precision == "auto" else options.precision
-        self._dtype = compute_dtype(wanted, self._device)
-        self._launch = captured(self._forward_and_backward, self._device)
+        size = options.reference_batch_size if options.batch_size == "auto" else options.batch_size
+        dtypes = dtypes_of(options.precision, self._device, kind.auto_bf16)
+        self._networks = {**own, **other, **networks.targets}
+        self._dtype, line = nn.choose(self._networks, size, dtypes)
+        log.info("%s", line)
+        self._launch = captured(self._learn, self._device)
         self._priorities: torch.Tensor | None = None
         self._loss_of: Callable[[Any], Loss | torch.Tensor] = getattr(self.algorithm, f"{part}_loss")
         self._after = getattr(self.algorithm, f"after_{part}_step")
         self.num_updates = 0
         self.env_steps = 0
         torch.manual_seed(_stream(seed, NOISE[part]))
+
+    def leave_layers_to_torch(self) -> None:
+        """Compute no layer natively from here on, for comparisons."""
+        for module in self._networks.values():
+            nn.leave_to_torch(module)
 
     # --- an update
 
@@ -101,44 +113,41 @@ class AutogradHalf:
         """
         self.algorithm.env_steps = self.env_steps
         if isinstance(batch, Batch):
-            fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
+            fields = vars(batch)
         else:
             fields = dict(batch) if isinstance(batch, Mapping) else {"obs": batch}
         self._names = tuple(fields)
         metrics = self._launch(*fields.values())
-        self._step()
+        with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
+            self._after()
+        self.num_updates += 1
         return metrics
 
-    def _forward_and_backward(self, *tensors: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
-        """The device's part of an update; must be capturable as a CUDA graph."""
+    def _learn(self, *tensors: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
+        """The device's part of an update: the gradient, and a step along it; must be capturable as a CUDA
+        graph.
+        """
         batch = Fields(**dict(zip(self._names, tensors, strict=True)))
         for name in ("obs", "next_obs"):
             if vars(batch).get(name) is not None:
                 setattr(batch, name, self._rows(getattr(batch, name)))
-        self._own.gradient.zero_()
-        enabled = self._dtype != torch.float32
-        with (
-            blaming(self.algorithm, f"{self._part}_loss"),
-            torch.autocast(self._device.type, self._dtype, enabled=enabled, cache_enabled=enabled),
-        ):
+        with blaming(self.algorithm, f"{self._part}_loss"), self._autocast():
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
         size = len(tensors[0]) if tensors[0] is not None else 0
         check_loss(self.algorithm, self._part, loss, size, self.num_updates + 1)
-        with blaming(self.algorithm, f"{self._part}_loss, going backward"):
+        with blaming(self.algorithm, f"{self._part}_loss, going backward"), nn.into_grad():
             loss.loss.backward()  # type: ignore[no-untyped-call]
+        self._adam.step()
         self._priorities = None if loss.priorities is None else loss.priorities.detach()
         return {
             name: value.detach() for name, value in {f"{self._part}_loss": loss.loss, **loss.metrics}.items()
         }
 
-    @torch.no_grad()
-    def _step(self) -> None:
-        """Move the parameters by the gradient, and do what follows a step."""
-        self._adam.step()
-        with blaming(self.algorithm, f"after_{self._part}_step"):
-            self._after()
-        self.num_updates += 1
+    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
+        if self._dtype == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self._device.type, self._dtype)
 
     def priorities(self) -> torch.Tensor:
         """``[B]``: what the loss said of the last batch.
@@ -230,7 +239,7 @@ class AutogradHalf:
         """Go on with other values of the options that follow the batch size."""
         self.algorithm.options = dataclasses.replace(self.algorithm.options, **rates)
         self._adam.learning_rate = self.algorithm.options.learning_rate
-        self._launch = captured(self._forward_and_backward, self._device)
+        self._launch = captured(self._learn, self._device)
 
     # --- checkpoints
 

@@ -1,84 +1,40 @@
-"""How an algorithm declares its options: a frozen dataclass whose fields carry their limits."""
+"""The options that algorithms share, each group a frozen dataclass, and how they are read from a table."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.schema import Option, Unfit, check, option, options_of, suggestion
 
 OptionsT = TypeVar("OptionsT")
 
 
-def option(
-    default: Any,
-    help: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] | None = None,
-    auto: bool = False,
-    follows: str = "",
-    fixed: bool = False,
-) -> Any:
-    """A dataclass field with its documentation and limits as metadata.
-
-    Args:
-        default: the value when the user says nothing; its type is the option's type.
-        help: one line.
-        minimum: smallest value allowed, itself included; of each element where the option is a tuple.
-        maximum: largest value allowed, itself included.
-        choices: the only words allowed.
-        auto: whether the word ``"auto"`` is allowed beside the numbers.
-        follows: how it is scaled with a measured batch size: ``"sqrt"`` or ``"average"``
-            (:mod:`spreeze_zmq.algorithms.batch_scaling`); not at all by default.
-        fixed: whether networks of another value are other networks, so that no checkpoint of them fits.
-    """
-    return field(
-        default=default,
-        metadata={
-            "help": help,
-            "minimum": minimum,
-            "maximum": maximum,
-            "choices": choices,
-            "auto": auto,
-            "follows": follows,
-            "fixed": fixed,
-        },
-    )
-
-
 def check_limits(options: object) -> None:
-    """Hold every field of an options dataclass against its own metadata.
+    """Check every option of a dataclass against its declaration.
 
     Raises:
-        InputError: names the option, its value and what is allowed.
+        InputError: names the option, its value and what is expected.
     """
-    for item in fields(options):  # type: ignore[arg-type]
-        value, limits = getattr(options, item.name), item.metadata
-        if limits["auto"] and value == "auto":
-            continue
-        if limits["choices"] is not None and value not in limits["choices"]:
-            raise InputError(f"{item.name} = {value!r}: expected one of {', '.join(limits['choices'])}")
-        for number in value if isinstance(value, tuple) else (value,):
-            _check_range(item.name, number, limits)
+    for declared in options_of(type(options)):
+        _checked(declared, getattr(options, declared.name))
 
 
-def _check_range(name: str, number: object, limits: Mapping[str, Any]) -> None:
-    minimum, maximum = limits["minimum"], limits["maximum"]
-    if minimum is None and maximum is None and not limits["auto"]:
-        return
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-        raise InputError(f"{name} = {number!r}: expected a number" + (' or "auto"' if limits["auto"] else ""))
-    # Written so that NaN, which compares false with everything, is refused as well.
-    if (minimum is not None and not number >= minimum) or (maximum is not None and not number <= maximum):
-        low = "" if minimum is None else f"at least {minimum:g}"
-        high = "" if maximum is None else f"at most {maximum:g}"
-        raise InputError(
-            f"{name} = {number:g}: expected {' and '.join(part for part in (low, high) if part)}"
-        )
+def check_below(options: object, low: str, high: str) -> None:
+    """Raise InputError unless the option ``low`` is smaller than the option ``high``."""
+    below, above = getattr(options, low), getattr(options, high)
+    if below >= above:
+        raise InputError(f"{low} = {below:g} must lie below {high} = {above:g}")
+
+
+def _checked(declared: Option, value: Any) -> Any:
+    try:
+        return check(declared, value)
+    except Unfit as unfit:
+        hint = f" ({unfit.hint})" if unfit.hint else ""
+        raise InputError(f"{declared.name}: {unfit.problem}{hint}") from None
 
 
 @dataclass(frozen=True)
@@ -119,7 +75,10 @@ class ReplayOptions(TrainingOptions):
     """Off-policy: transitions are kept in a replay and drawn many times."""
 
     batch_size: int | Literal["auto"] = option(
-        256, "transitions in an update; auto takes what this machine trains fastest", minimum=1, auto=True
+        256,
+        "transitions in an update; auto takes what this machine trains fastest",
+        minimum=1,
+        words=("auto",),
     )
     reference_batch_size: int = option(
         256, "batch that the options which follow it are stated for; auto scales them from it", minimum=1
@@ -159,15 +118,6 @@ class RolloutOptions(TrainingOptions):
     normalize_rewards: bool = option(False, "divide rewards by the deviation of the running return")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` for the nearest of ``known``, else the list of all."""
-    names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=2)
-    if close:
-        return f"; did you mean {' or '.join(repr(name) for name in close)}?"
-    return f"; there is {', '.join(names)}"
-
-
 def options_from(kind: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     """Build an options dataclass from a plain table such as the ``[algorithm]`` of a topology.
 
@@ -176,14 +126,11 @@ def options_from(kind: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     Raises:
         InputError: an unknown name (with the nearest known one) or a value outside the option's limits.
     """
-    defaults = {item.name: item.default for item in fields(kind)}  # type: ignore[arg-type]
+    known = {declared.name: declared for declared in options_of(kind)}
     arguments: dict[str, Any] = {}
     for name, value in values.items():
-        if name not in defaults:
-            raise InputError(f"unknown option {name!r}{nearest(name, defaults)}")
-        if isinstance(value, list):
-            value = tuple(value)
-        elif isinstance(defaults[name], float) and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        arguments[name] = value
+        if name not in known:
+            raise InputError(f"unknown option {name!r}; {suggestion(name, known)}")
+        checked = _checked(known[name], value)
+        arguments[name] = tuple(checked) if isinstance(checked, list) else checked
     return kind(**arguments)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical, Normal
 from spreeze_zmq.algorithms.lazy import nn, torch
-from spreeze_zmq.algorithms.options import RolloutOptions, option
-from spreeze_zmq.algorithms.returns import vtrace
+from spreeze_zmq.algorithms.options import RolloutOptions
+from spreeze_zmq.algorithms.returns import rollout_returns
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,32 +88,14 @@ class PPO(Algorithm):
         return Networks(critic={"value": value}, policy={"policy": policy})
 
     def targets_of(self, rollouts: Any) -> dict[str, Tensor]:
-        """Returns and advantages ``[T, N]`` of the current policy by the current value network.
-
-        After truncation the value of the episode's true last observation counts, after termination none; no
-        return reaches beyond the end of an episode.
-        """
-        num_steps, num_envs = rollouts.reward.shape
-        o_tm1 = rollouts.obs[:-1].flatten(0, 1)
-        v = self._value(rollouts.obs.flatten(0, 1)).view(num_steps + 1, num_envs)
-        v_tm1, v_t = v[:-1], v[1:].clone()
-        ended_at, ended_in = rollouts.final_index.long().unbind(1)
-        v_t[ended_at, ended_in] = self._value(rollouts.final_obs)
-        rho_tm1 = torch.ones_like(v_tm1)
-        if self.options.correct_staleness:
-            log_prob_tm1 = self.actions.log_prob(self.policy(o_tm1), rollouts.action.flatten(0, 1))
-            rho_tm1 = (log_prob_tm1.view(num_steps, num_envs) - rollouts.log_prob).exp()
-        targets, advantages = vtrace(
-            v_tm1,
-            v_t,
-            r_t=rollouts.reward,
-            discount_t=self.options.gamma * (~rollouts.terminated).float(),
-            continues_t=(~(rollouts.terminated | rollouts.truncated)).float(),
-            rho_tm1=rho_tm1,
-            gae_lambda=self.options.gae_lambda,
-            rho_bar=self.options.rho_bar,
-            c_bar=self.options.c_bar,
-        )
+        """Returns and advantages ``[T, N]`` of the current policy by the current value network."""
+        options, rho_tm1 = self.options, torch.ones_like(rollouts.reward)
+        if options.correct_staleness:
+            o_tm1, a_tm1 = rollouts.obs[:-1].flatten(0, 1), rollouts.action.flatten(0, 1)
+            log_prob_tm1 = self.actions.log_prob(self.policy(o_tm1), a_tm1)
+            rho_tm1 = (log_prob_tm1.view_as(rollouts.log_prob) - rollouts.log_prob).exp()
+        weights = {"gae_lambda": options.gae_lambda, "rho_bar": options.rho_bar, "c_bar": options.c_bar}
+        targets, advantages = rollout_returns(rollouts, self._value, options.gamma, rho_tm1, **weights)
         return {"target": targets, "advantage": advantages, "rho": rho_tm1}
 
     def critic_loss(self, batch: Any) -> Loss:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import torch
 
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.native.library import cpu_flags
 
 #: Flags of /proc/cpuinfo that stand for native bf16 products; without one torch emulates them, many times
 #: slower.
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")
-
-
-@cache
-def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """The instruction set flags of the first processor; empty where the system does not tell."""
-    try:
-        text = Path(path).read_text()
-    except OSError:
-        return frozenset()
-    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return frozenset(line.partition(":")[2].split())
 
 
 def has_bf16(device: torch.device, flags: frozenset[str] | None = None) -> bool:
@@ -60,3 +47,21 @@ def compute_dtype(precision: str, device: torch.device, flags: frozenset[str] | 
             'use "fp32" or "auto"'
         )
     return torch.float32
+
+
+def dtypes_of(precision: str, device: torch.device, auto_bf16: bool) -> tuple[torch.dtype, ...]:
+    """The formats that an update may run its products in; of several the fastest is taken.
+
+    Args:
+        precision: the algorithm's option.
+        device: where the update runs.
+        auto_bf16: whether ``"auto"`` may take bf16.
+
+    Raises:
+        InputError: as :func:`compute_dtype`.
+    """
+    if precision != "auto":
+        return (compute_dtype(precision, device),)
+    if not auto_bf16 or not has_bf16(device):
+        return (torch.float32,)
+    return (torch.bfloat16,) if device.type == "cuda" else (torch.float32, torch.bfloat16)

@@ -9,12 +9,13 @@ from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
 from spreeze_zmq.algorithms.interface import Environment, seen
-from spreeze_zmq.algorithms.options import TrainingOptions, nearest
+from spreeze_zmq.algorithms.options import TrainingOptions
 from spreeze_zmq.errors import InputError, InvalidEnvironment, place_of
 from spreeze_zmq.rollout import ARRAY_FIELDS
+from spreeze_zmq.schema import options_of, suggestion
 
 #: The shipped algorithms: the class in the module of that name.
-_SHIPPED = {"dqn": "DQN", "ppo": "PPO", "sac": "SAC", "td3": "TD3"}
+_SHIPPED = {"dqn": "DQN", "ppo": "PPO", "pqn": "PQN", "sac": "SAC", "td3": "TD3"}
 
 
 def names() -> tuple[str, ...]:
@@ -50,7 +51,7 @@ def get(name: str) -> type[Algorithm]:
         return shipped
     if ":" not in name:
         own = 'your own is named "my_module:MyAlgorithm"'
-        raise InputError(f"unknown algorithm {name!r}{nearest(name, _SHIPPED)}; {own}")
+        raise InputError(f"unknown algorithm {name!r}; {suggestion(name, _SHIPPED)}; {own}")
     module_name, _, class_name = name.partition(":")
     kind = getattr(_import(module_name, name), class_name, None)
     if kind is None:
@@ -90,9 +91,13 @@ def _check(name: str, kind: Any) -> None:
     if not dataclasses.is_dataclass(options) or "__dataclass_fields__" not in vars(options):
         raise InputError(f"{name}: write @dataclass(frozen=True) above class Options")
     for item in dataclasses.fields(options):
-        if "help" not in item.metadata:
+        if "option" not in item.metadata:
             example = f'{item.name}: float = option(0.5, "what it is")'
             raise InputError(f"{name}: its option {item.name} needs a default and a line of help: {example}")
+    try:
+        options_of(options)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
     if kind.on_policy() and kind.acts_by_itself():
         problem = "an act() of its own gives no log probabilities, which rollouts for RolloutOptions need"
         raise InputError(f"{name}: {problem}; act by a distribution() instead")
@@ -104,7 +109,7 @@ def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:
     """Raise InputError where a learner asks for rollout arrays that do not exist or that it cannot keep."""
     for wanted in kind.fields_of(part):
         if wanted not in ARRAY_FIELDS:
-            raise InputError(f"{name}: {part}_fields has {wanted!r}{nearest(wanted, ARRAY_FIELDS)}")
+            raise InputError(f"{name}: {part}_fields has {wanted!r}; {suggestion(wanted, ARRAY_FIELDS)}")
         if wanted == "log_prob" and not kind.on_policy():
             problem = f"{part}_fields asks for log_prob, which a replay does not keep"
             raise InputError(f"{name}: {problem}; Options that inherit RolloutOptions do")
@@ -147,7 +152,8 @@ def _check_spaces(kind: type[Algorithm], options: Any, env: Environment) -> None
         kind.check(seen(env, options), options)
     except InvalidEnvironment as error:
         able = [repr(name) for name in names() if _fits(get(name), env)]
-        hint = f"; algorithm = {' or '.join(able)} could" if able else ""
+        either = " or ".join(filter(None, [", ".join(able[:-1]), *able[-1:]]))
+        hint = f"; algorithm = {either} could" if able else ""
         raise InvalidEnvironment(f"{error}{hint}") from None
 
 
@@ -172,6 +178,10 @@ def _tuned(kind: type[Algorithm], options: Any, env: Environment) -> Any:
     """The module of hand-derived halves; None where there is none, or where it is not wanted. They take
     observations as they come.
     """
-    name = vars(kind).get("tuned", "")
-    wanted = getattr(options, "use_tuned", True) and seen(env, options) is env
-    return importlib.import_module(name) if name and wanted else None
+    wanted = is_tuned(kind, options) and seen(env, options) is env
+    return importlib.import_module(vars(kind)["tuned"]) if wanted else None
+
+
+def is_tuned(kind: type[Algorithm], options: Any) -> bool:
+    """Whether this very class has hand-derived halves and its options want them."""
+    return bool(vars(kind).get("tuned")) and getattr(options, "use_tuned", True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.lazy import torch
 
@@ -55,6 +56,39 @@ def vtrace(
         correction_t = delta_tm1[step] + c_tm1[step] * beyond
         targets[step] = v_tm1[step] + correction_t
     return targets, advantages
+
+
+def rollout_returns(
+    rollouts: Any,
+    value: Callable[[Tensor], Tensor],
+    gamma: float,
+    rho_tm1: Tensor | None = None,
+    **weights: float,
+) -> tuple[Tensor, Tensor]:
+    """:func:`vtrace` of a round of rollouts.
+
+    After truncation the value of the episode's true last observation counts, after termination none; no
+    return reaches beyond the end of an episode.
+
+    Args:
+        rollouts: as :meth:`Algorithm.targets_of` gets them.
+        value: of observations ``[B, size]``, ``[B]``.
+        gamma: discount of one step.
+        rho_tm1: ``[T, N]``; 1 by default.
+        weights: ``gae_lambda``, ``rho_bar``, ``c_bar``.
+
+    Returns:
+        Targets and advantages, ``[T, N]``.
+    """
+    num_steps, num_envs = rollouts.reward.shape
+    v = value(rollouts.obs.flatten(0, 1)).view(num_steps + 1, num_envs)
+    v_tm1, v_t = v[:-1], v[1:].clone()
+    ended_at, ended_in = rollouts.final_index.long().unbind(1)
+    v_t[ended_at, ended_in] = value(rollouts.final_obs)
+    discount_t = gamma * (~rollouts.terminated).float()
+    continues_t = (~(rollouts.terminated | rollouts.truncated)).float()
+    rho_tm1 = torch.ones_like(v_tm1) if rho_tm1 is None else rho_tm1
+    return vtrace(v_tm1, v_t, rollouts.reward, discount_t, continues_t, rho_tm1, **weights)
 
 
 def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float, v_max: float) -> Tensor:

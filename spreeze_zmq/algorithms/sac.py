@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import TanhNormal
 from spreeze_zmq.algorithms.lazy import nn, torch
-from spreeze_zmq.algorithms.options import option
+from spreeze_zmq.algorithms.options import check_below
 from spreeze_zmq.algorithms.twin_critics import (
     POLICY_OUTPUT_SCALE,
     TwinCriticOptions,
@@ -21,7 +21,7 @@ from spreeze_zmq.algorithms.twin_critics import (
     twin_networks,
 )
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +40,7 @@ class SAC(Algorithm):
         target_entropy: float | Literal["auto"] = option(
             "auto",
             "entropy in nats of the actions scaled to [-1, 1]; auto is minus their number",
-            auto=True,
+            words=("auto",),
         )
         log_std_min: float = option(
             -5.0, "lowest log standard deviation before the tanh", minimum=-20.0, maximum=2.0
@@ -52,11 +52,9 @@ class SAC(Algorithm):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            if self.log_std_min >= self.log_std_max:
-                raise InputError(
-                    f"log_std_min = {self.log_std_min:g} must lie below log_std_max = {self.log_std_max:g}"
-                )
+            check_below(self, "log_std_min", "log_std_max")
 
+    auto_bf16 = True
     tuned = "spreeze_zmq.algorithms.fast"
 
     options: Options

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
 from spreeze_zmq.algorithms.lazy import nn, torch
-from spreeze_zmq.algorithms.options import option
 from spreeze_zmq.algorithms.twin_critics import (
     POLICY_OUTPUT_SCALE,
     TwinCriticOptions,
@@ -23,6 +22,7 @@ from spreeze_zmq.algorithms.twin_critics import (
 )
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch.nn import Module

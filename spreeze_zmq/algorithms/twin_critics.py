@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from spreeze_zmq.algorithms.algorithm import Loss
 from spreeze_zmq.algorithms.lazy import nn, torch
-from spreeze_zmq.algorithms.options import ReplayOptions, option
+from spreeze_zmq.algorithms.options import ReplayOptions, check_below
 from spreeze_zmq.algorithms.returns import divergence, project
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,8 +61,7 @@ class TwinCriticOptions(ReplayOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.v_min >= self.v_max:
-            raise InputError(f"v_min = {self.v_min:g} must lie below v_max = {self.v_max:g}")
+        check_below(self, "v_min", "v_max")
 
 
 def twin_networks(options: TwinCriticOptions, num_inputs: int) -> Ensemble:
@@ -93,7 +92,7 @@ class TwinCritics:
     def value(self, output: Tensor) -> Tensor:
         """The expected return ``[B]`` of both critics together."""
         expected = self.expected(output)
-        return expected.amin(0) if self._lowest else expected.mean(0)
+        return expected.min(0).values if self._lowest else expected.mean(0)
 
     def target(self, output_t: Tensor, r_t: Tensor, discount_t: Tensor) -> Tensor:
         """What to learn for ``r_t + discount_t * return``: ``[B]``, or probabilities ``[B, num_atoms]``.
@@ -122,6 +121,12 @@ class TwinCritics:
             weight: ``[B]``, of each transition, or None.
         """
         target_tm1 = target_tm1.detach()
+        if self._num_atoms == 1 and weight is None:  # the same in fewer steps, backward too
+            q_tm1 = output_tm1.squeeze(2).float()
+            loss = 0.5 * torch.nn.functional.mse_loss(q_tm1, target_tm1.expand_as(q_tm1))
+            q = q_tm1.detach()
+            metrics = {"critic_loss": loss.detach(), "q_mean": q.mean(), "target_mean": target_tm1.mean()}
+            return Loss(len(q) * loss, metrics, priorities=(q - target_tm1).abs().mean(0))
         if self._num_atoms == 1:
             error = output_tm1.squeeze(2).float() - target_tm1
             loss = 0.5 * error.square()

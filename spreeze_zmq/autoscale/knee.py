@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 #: The smallest size that reaches this share of the best rate is the right one. The tenth that is given up
 #: buys more updates of the same samples, or cores for others: near the limit a doubling adds a few percent.
 KNEE_SHARE = 0.9
-#: So many larger sizes must raise the best rate by ``GROWTH`` together, or the climb ends. A single one may
-#: have met a disturbance of the machine.
+#: Larger sizes that must raise the best rate by ``GROWTH`` together, or the climb ends. A single one may have
+#: met a disturbance of the machine.
 PATIENCE = 2
 GROWTH = 1.05
 #: Turns of each size, apart in time: what disturbs the machine for a moment spoils one of them. Since others

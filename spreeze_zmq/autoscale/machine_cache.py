@@ -1,6 +1,6 @@
 """What was found out about this machine, kept in the user's cache for the next run of its kind.
 
-One small JSON file for each subject: the machine and whatever else the figures depend on. A file that cannot
+One small JSON file for each subject: the machine and all else that the figures depend on. A file that cannot
 be read is passed over with one line, and so is a cache that cannot be written: runs do without.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import platform
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.topology.resolve import available_cores
+from spreeze_zmq.user_cache import cache_folder
 
 log = logging.getLogger("spreeze")
 
@@ -26,7 +26,7 @@ FoundT = TypeVar("FoundT")
 
 #: The packages whose speed is in the figures.
 PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
-#: Where NVIDIA's driver tells of its devices.
+#: Where NVIDIA's driver lists its devices.
 DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
@@ -47,7 +47,7 @@ def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT 
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        log.warning("%s is passed over: %s; delete it, or let `spreeze tune` write it anew", path, error)
+        log.warning("%s is passed over: %s; delete it, or let `spreeze tune` write it again", path, error)
         return None
 
 
@@ -69,15 +69,8 @@ def file_of(subject: Mapping[str, Any]) -> Path:
     return cache_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
 
 
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/spreeze_zmq``, or the same below ``~/.cache``."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(chosen) if chosen and Path(chosen).is_absolute() else Path("~/.cache").expanduser()
-    return base / "spreeze_zmq"
-
-
 def machine() -> dict[str, Any]:
-    """What of a machine decides how fast a run is on it."""
+    """The properties of this machine that a run's speed depends on."""
     return {"cpu": _cpu_model(), "cores": available_cores(), "gpus": _gpu_models(), "packages": _versions()}
 
 

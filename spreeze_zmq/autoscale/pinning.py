@@ -1,4 +1,4 @@
-"""Which cores each process may run on: learners on cores of their own, everybody else off them.
+"""Which cores each process may run on: learners on cores of their own, all others off them.
 
 A learner whose core is its own keeps its caches and waits for nobody's time slice. But a core that is set
 apart is lost to the samplers while its learner starves, so that small machines are left alone. Pure.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The largest part of the machine's cores that "auto" sets apart.
 MOST_APART = 0.25
-#: Who is kept off the learners' cores. The broker is idle, and sees the whole machine's load.
+#: Roles kept off the learners' cores. The broker is idle, and sees the whole machine's load.
 OTHERS = (SAMPLER, EVALUATOR, VISUALIZER)
 
 
@@ -26,7 +26,7 @@ class Pinning:
     """Where processes may run.
 
     Attributes:
-        cpus: process or role -> numbers of its CPUs; who is not here runs anywhere.
+        cpus: process or role -> numbers of its CPUs; one that is missing runs anywhere.
         reason: one line.
     """
 

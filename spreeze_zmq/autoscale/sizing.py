@@ -87,7 +87,7 @@ def _curve(values: Any) -> dict[int, float]:
     return curve
 
 
-def settle(plan: Plan, *, anew: bool = False, say: Callable[[str], None] = log.info) -> Plan:
+def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = log.info) -> Plan:
     """The plan with nothing left to measure.
 
     ``plan.measured`` then holds, of what was left open: ``batch_size`` {chosen, reaches, curve, ended},
@@ -96,7 +96,7 @@ def settle(plan: Plan, *, anew: bool = False, say: Callable[[str], None] = log.i
 
     Args:
         plan: as the topology gives it.
-        anew: measure although the cache knows.
+        remeasure: measure although the cache knows.
         say: told in a line what is being done, and what came of it.
 
     Raises:
@@ -106,7 +106,7 @@ def settle(plan: Plan, *, anew: bool = False, say: Callable[[str], None] = log.i
     if not plan.to_measure:
         return plan
     subject = subject_of(plan)
-    curves = None if anew else machine_cache.recall(subject, Curves.read)
+    curves = None if remeasure else machine_cache.recall(subject, Curves.read)
     source = "as measured on this machine before"
     if curves is None:
         say(f"{' and '.join(plan.to_measure)}: measuring the updates of this machine")

@@ -12,9 +12,11 @@ LENGTHS_S = (5.0, 10.0, 20.0, 30.0)
 MIN_GRANULES = 8
 #: The share of a window that a process's reports must span.
 COVERED = 0.6
+#: Of reports that come closer together the later one counts.
+LEAST_GAP_S = 0.05
 #: From this share of busy cores on, processes share them.
 CROWDED = 0.85
-#: Who is busy for less of its time says nothing of how long one waits for a core; no share is less than this.
+#: A process that is busy for a smaller share does not show how long one waits for a core; the least share.
 AT_WORK, LEAST_SHARE = 0.1, 0.01
 #: How far the two halves of a steady window, and its ratio and the target, may be apart.
 DRIFT, OFF_RATIO = 0.25, 0.15
@@ -75,12 +77,12 @@ class Window:
 
     @property
     def groups(self) -> tuple[tuple[Spell, ...], ...]:
-        """Everybody who is measured here."""
+        """All processes that are measured here."""
         return self.samplers, self.critics, self.followers
 
     @property
     def trained_per_s(self) -> float:
-        """What every change is judged by."""
+        """The figure that every change is judged by."""
         return total(self.critics, "trained_per_s")
 
     @property
@@ -206,7 +208,7 @@ class Windows:
         return found
 
     def busy_cores(self, from_s: float, to_s: float) -> float:
-        """Cores that were busy, whoever used them; 0 where that is not known."""
+        """Busy cores, of this run and of other programs; 0 where that is not known."""
         within = [entry for entry in self._busy if from_s <= entry[0] <= to_s]
         if len(within) < 2:
             return 0.0
@@ -214,10 +216,10 @@ class Windows:
         return min(float(self.cores), max(0.0, after_s - before_s) / (ended_s - began_s))
 
     def window(self, num_samplers: int, granule: float, since_s: float, now_s: float) -> Window | None:
-        """The shortest telling window that ends now.
+        """The shortest window that ends now and holds enough rollouts.
 
         Args:
-            num_samplers: how many there should be; where others are there, nothing is said.
+            num_samplers: the number there should be; None is returned where there is another.
             granule: transitions that arrive or are asked for at once.
             since_s: when the run last changed.
             now_s: the end of the window.
@@ -264,6 +266,8 @@ class Windows:
 
 
 def _append(entries: deque[Any], entry: Any, now_s: float) -> None:
+    if len(entries) > 1 and now_s < entries[-2][0] + LEAST_GAP_S:
+        entries.pop()
     entries.append((now_s, entry))
     while entries[0][0] < now_s - LENGTHS_S[-1]:
         entries.popleft()
@@ -284,7 +288,7 @@ def _figures(fields: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _spell(role: str, name: str, first: Mapping[str, float], last: Mapping[str, float]) -> Spell:
-    """The shares and rates between two reports; a name that a stranger chose has the index -1."""
+    """The shares and rates between two reports; a name chosen by a foreign program has the index -1."""
     index = name.rpartition("-")[2]
     span_s = max(last["span_s"] - first["span_s"], 1e-9)
     rates = {key: max(0.0, last[key] - first[key]) / span_s for key in last if key != "span_s"}

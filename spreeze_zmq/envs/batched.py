@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,8 +11,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.failures import Failure, Failures, traceback_of
+from spreeze_zmq.envs.failures import Failure, Failures, is_finite, odd_rows, traceback_of
 from spreeze_zmq.envs.infos import overlay, select
+from spreeze_zmq.envs.seeds import after_failure, seeds_of
 from spreeze_zmq.errors import EnvironmentFailure, place_of
 
 #: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
@@ -33,20 +33,18 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     An environment that raises or gives a number that is not finite does not stop the others. Its step does
     not count: the episode is truncated with the last good observation as the final one and a reward of 0,
-    the environment is reset, and ``failures`` logs it and raises when it happens too often.
-
-    Returned arrays are never written again. Subclasses step (``_advance``) and reset (``_restart``).
+    the environment is reset, and ``failures`` logs it and raises when it happens too often. Returned arrays
+    are never written again. Subclasses step (``_advance``) and reset (``_restart``).
 
     Attributes:
         batch_size: how many environments ``recv`` waits for.
-        backend: the engine: ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``.
-        backend_reason: why this engine was chosen, in words.
+        backend: the engine, ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``; ``backend_reason`` says why.
         max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
         episode_limit: the same, or the limit that a wrapper within the environments applies.
         failures: counts failures; by default the first one is raised.
-        first_row: number of the first environment within the larger batch of which this one is a part.
-        num_rows: number of environments of that larger batch.
-        on_tick: called a few times a second while the batch waits for worker processes.
+        first_row: number of the first environment within a larger batch of ``num_rows``.
+        on_tick: called a few times a second while the batch waits for worker processes, and after each
+            environment that is made, reset or stepped in Python in this one.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -79,7 +77,6 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._return = np.zeros(num_envs)
         self._limit = np.iinfo(np.int64).max if max_episode_steps is None else max_episode_steps
         self._all_rows = np.arange(num_envs)
-        self._floats = np.issubdtype(observation_space.dtype, np.floating)
         self._stepped: Step | None = None
         self._started = False
         self.failures = Failures(0)
@@ -122,10 +119,12 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         Raises:
             EnvironmentFailure: an environment raised, or gave a number that is not finite.
         """
-        options = dict(options) if options else {}
+        options = dict(options or {})
         mask = options.pop("reset_mask", None)
         rows = self._all_rows if mask is None else np.flatnonzero(mask)
-        seeds = self._seeds(self._seed if seed is None and not self._started else seed)
+        seeds = seeds_of(
+            self.env_id, self.num_envs, self._seed if seed is None and not self._started else seed
+        )
         self._started = True
         self._stepped = None
         self._length[rows] = 0
@@ -229,6 +228,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             final_obs: ``[B, *obs]`` that the step led to, before any reset.
         """
         over = ids[ended]
+        self.failures.episodes += len(over)
         returns, lengths = np.where(ended, self._return[ids], 0.0), np.where(ended, self._length[ids], 0)
         self._return[over], self._length[over] = 0.0, 0
         episode = {"r": returns, "l": lengths}
@@ -250,23 +250,16 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         info["final_info"], info["_final_info"] = select(last, ended), ended
         return obs, {**overlay(last, begun, ended), **info}
 
-    def _seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
-        if seed is None or isinstance(seed, (int, np.integer)):
-            return [None if seed is None else int(seed) + i for i in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ValueError(f"{self.env_id}: {self.num_envs} seeds expected, got {len(seed)}")
-        return seed
-
     def _begin(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Reset ``rows``, and again those whose first observation is not finite."""
         first, info = self._restart(rows, seeds, options)
-        while not self._finite(first):
-            bad = ~np.isfinite(first.reshape(len(rows), -1)).all(axis=1)
+        while not is_finite(first) and (odd := dict(odd_rows(first))):
+            bad = list(odd)
             again = rows[bad]
-            for row, value in zip(again.tolist(), first[bad], strict=True):
-                self._fail(row, f"began with the observation {_shortened(value)}, which is not finite")
+            for row, what in zip(again.tolist(), odd.values(), strict=True):
+                self._fail(row, f"began with {what}")
             self._failed.clear()
             first = first.copy()
             first[bad], begun = self._restart(again, [self._repair(row) for row in again.tolist()], options)
@@ -278,28 +271,15 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _repair(self, row: int) -> int:
         """Repair an environment that failed; returns a new seed, so that the next episode differs."""
         self._replace(row)
-        entropy = (self._seed % 2**63, self.first_row + row, self.failures.count)
-        return int(np.random.SeedSequence(entropy).generate_state(1)[0])
-
-    def _finite(self, *arrays: NDArray[Any]) -> bool:
-        """Whether all numbers are finite, seen from their sum: one pass, without a mask."""
-        total = 0.0
-        for array in arrays:
-            if self._floats or array.ndim == 1:
-                total = total + np.add.reduce(array, axis=None)
-        return math.isfinite(total)
+        return after_failure(self._seed, self.first_row + row, self.failures.count)
 
     def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """The environments ``[N]`` whose step does not count, each one noted; ``None`` for none."""
-        if not self._failed and self._finite(reward, obs):
+        if not self._failed and is_finite(reward, obs):
             return None
-        good = np.ones(self.num_envs, np.bool_)
-        if self._floats:
-            good = np.isfinite(obs.reshape(self.num_envs, -1)).all(axis=1)
-        for what, values, rows in (("observation", obs, ~good), ("reward", reward, ~np.isfinite(reward))):
-            for row in rows.nonzero()[0].tolist():
-                if row not in self._failed:
-                    self._fail(row, f"gave the {what} {_shortened(values[row])}, which is not finite")
+        for row, what in odd_rows(obs, reward):
+            if row not in self._failed:
+                self._fail(row, f"gave {what}")
         failed = np.zeros(self.num_envs, np.bool_)
         failed[list(self._failed)] = True
         return failed if self._failed else None
@@ -320,7 +300,3 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Note that an environment raised; raises as ``_fail`` does."""
         what = f"raised in {where}: {type(error).__name__}: {error} [{place_of(error)}]"
         self._fail(row, what, error)
-
-
-def _shortened(value: Any) -> str:
-    return np.array2string(np.asarray(value), threshold=8, precision=4)

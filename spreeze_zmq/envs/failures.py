@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-import time
+import math
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spreeze_zmq.errors import EnvironmentFailure
 
 log = logging.getLogger("spreeze.envs")
 
-#: Seconds over which failures are counted.
-WINDOW_S = 60.0
+#: The last episodes, over which failures are counted.
+WINDOW = 100
 #: Characters kept of a traceback: the last ones, which name the place.
 TRACEBACK_CHARS = 20_000
 
@@ -40,18 +44,19 @@ class Failures:
     """Logs each failure and raises when there are too many.
 
     Args:
-        max_failures: failures within ``WINDOW_S`` that are tolerated; the next one is raised.
+        max_failures: failures within ``WINDOW`` episodes that are tolerated; the next one is raised.
         on_failure: called with each tolerated failure, besides the log.
 
     Attributes:
         count: failures so far.
+        episodes: episodes that have ended so far, failed ones included.
     """
 
     def __init__(self, max_failures: int, on_failure: Callable[[Failure], None] | None = None):
         self.max_failures = max_failures
         self.on_failure = on_failure
-        self.count = 0
-        self._recent: deque[tuple[float, Failure]] = deque()
+        self.count = self.episodes = 0
+        self._recent: deque[tuple[int, Failure]] = deque()
 
     def note(self, failure: Failure, cause: BaseException | None = None) -> None:
         """Count one more failure.
@@ -59,10 +64,9 @@ class Failures:
         Raises:
             EnvironmentFailure: there were too many; holds the traceback of the first in the window.
         """
-        now_s = time.monotonic()
         self.count += 1
-        self._recent.append((now_s, failure))
-        while self._recent[0][0] < now_s - WINDOW_S:
+        self._recent.append((self.episodes, failure))
+        while self._recent[0][0] <= self.episodes - WINDOW:
             self._recent.popleft()
         if len(self._recent) > self.max_failures:
             raise EnvironmentFailure(self._too_many(cause)) from cause
@@ -84,11 +88,31 @@ class Failures:
         if len(self._recent) == 1:  # a cause has the traceback already
             return str(first) if cause is None else first.summary
         return (
-            f"{first.summary}; {len(self._recent)} failures within {WINDOW_S:.0f} s, of which this was the"
-            f" first, and at most {self.max_failures} are tolerated\n{first.traceback}"
+            f"{first.summary}; {len(self._recent)} failures within {WINDOW} episodes, of which this was the"
+            f" first, and at most {self.max_failures} are tolerated (max_failures)\n{first.traceback}"
         ).rstrip()
 
 
 def traceback_of(error: BaseException) -> str:
     """The formatted traceback of an error, at most its last ``TRACEBACK_CHARS`` characters."""
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS:]
+
+
+def is_finite(*arrays: NDArray[Any]) -> bool:
+    """Whether all numbers are finite, seen from their sum: one pass, without a mask."""
+    return math.isfinite(sum(np.add.reduce(array, axis=None) for array in arrays if array.dtype.kind == "f"))
+
+
+def odd_rows(obs: NDArray[Any], reward: NDArray[np.float64] | None = None) -> Iterator[tuple[int, str]]:
+    """The rows with a number that is not finite, and what that is in words.
+
+    Args:
+        obs: ``[N, *obs]``.
+        reward: ``[N]``.
+    """
+    for what, values in (("observation", obs), ("reward", reward)):
+        if values is not None and values.dtype.kind == "f":
+            good = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+            for row in np.flatnonzero(~good).tolist():
+                shown = np.array2string(np.asarray(values[row]), threshold=8, precision=4)
+                yield row, f"the {what} {shown}, which is not finite"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -34,6 +34,7 @@ class Engine:
         step_info: bool | Literal["final"] = False,
         randomize: Mapping[str, Any] | None = None,
         num_threads: int = 1,
+        on_tick: Callable[[], None] = lambda: None,
     ) -> BatchedEnv:
         """A batch in this process; the arguments are those of ``envs.make``.
 
@@ -55,7 +56,7 @@ class Engine:
             from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 
             make_one = partial(self.source.make_one, self.kwargs)
-            env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info)
+            env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info, on_tick)
         env.backend_reason = self.reason
         return env
 

@@ -20,7 +20,7 @@ BACKENDS = ("auto", "mujoco", "numpy", "envpool", "gymnasium")
 #: Arguments of ``make`` itself, which env_kwargs may not name.
 RESERVED = (
     *("env_id", "num_envs", "seed", "batch_size", "num_workers", "step_info"),
-    *("max_failures", "step_timeout_s", "on_failure", "randomize"),
+    *("max_failures", "step_timeout_s", "on_failure", "on_tick", "randomize"),
 )
 
 
@@ -71,6 +71,7 @@ def make(
     max_failures: int = 10,
     step_timeout_s: float | None = 60.0,
     on_failure: Callable[[Failure], None] | None = None,
+    on_tick: Callable[[], None] = lambda: None,
     randomize: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> BatchedEnv:
@@ -90,10 +91,11 @@ def make(
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
         step_info: whether ``step`` gathers the environments' own infos; ``"final"`` gathers those of the last
             step of each episode alone. Final observations and episode statistics are returned in any case.
-        max_failures: failures a minute that are tolerated. An environment that raises, hangs or gives a
-            number that is not finite is logged, its episode truncated, and the next one begun.
+        max_failures: failures in 100 episodes that are tolerated. An environment that raises, hangs or gives
+            a number that is not finite is logged, its episode truncated, and the next one begun.
         step_timeout_s: with workers, seconds after which a step counts as hanging; ``None`` for never.
         on_failure: called with each tolerated failure.
+        on_tick: the batch's ``on_tick``, from its making on.
         randomize: ranges from which each reset draws parameters of a MuJoCo task's model, such as
             ``{"body_mass": [0.8, 1.2]}``; see ``spreeze_zmq.envs.mujoco.randomization``.
         kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
@@ -115,10 +117,13 @@ def make(
         )
     if num_workers and not (size == num_envs and engine.task is not None):
         final_info = step_info == "final"
-        env = _in_workers(engine, num_envs, size, num_workers, seed, step_timeout_s, randomize, final_info)
+        timing = (step_timeout_s, on_tick)
+        env = _in_workers(engine, num_envs, size, num_workers, seed, *timing, randomize, final_info)
     else:
         threads = max(1, num_workers)
-        env = engine.make(num_envs, seed, size, step_info=step_info, randomize=randomize, num_threads=threads)
+        options: dict[str, Any] = {"step_info": step_info, "randomize": randomize, "num_threads": threads}
+        env = engine.make(num_envs, seed, size, **options, on_tick=on_tick)
+    env.on_tick = on_tick
     env.failures = Failures(max_failures, on_failure)
     return env
 
@@ -130,6 +135,7 @@ def _in_workers(
     num_workers: int,
     seed: int,
     step_timeout_s: float | None,
+    on_tick: Callable[[], None],
     randomize: Mapping[str, Any] | None,
     final_info: bool,
 ) -> BatchedEnv:
@@ -145,7 +151,7 @@ def _in_workers(
             f" {error} (a callable of a module, 'module:callable', can make them there)"
         ) from None
     with closing(engine.make(1, seed, randomize=randomize)) as like:
-        env = WorkerBatch(like, num_envs, num_workers, size, seed, arguments, step_timeout_s)
+        env = WorkerBatch(like, num_envs, num_workers, size, seed, arguments, step_timeout_s, on_tick)
     env.backend_reason = f"{engine.reason}; in {num_workers} workers"
     return env
 

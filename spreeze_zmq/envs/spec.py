@@ -28,6 +28,7 @@ class EnvironmentSpec:
         action_sizes: number of choices of each discrete action: one entry for ``"discrete"``, ``A`` for
             ``"multi_discrete"``, none for a box. Actions count from 0.
         max_episode_steps: the time limit at which episodes are truncated; ``None`` where there is none.
+        described: the topology says all this, and no Python program makes the environment.
     """
 
     id: str
@@ -40,6 +41,7 @@ class EnvironmentSpec:
     action_high: NDArray[np.float32] | None = None
     action_sizes: tuple[int, ...] = ()
     max_episode_steps: int | None = None
+    described: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvironmentSpec) and self.to_dict() == other.to_dict()

@@ -4,6 +4,7 @@ from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.lag import CollectionLimits, Staleness
 from spreeze_zmq.learner.learner import Learner, learn
 from spreeze_zmq.learner.live_batch import LiveBatch
+from spreeze_zmq.learner.memory import keep
 from spreeze_zmq.learner.policy_outlet import PolicyOutlet
 from spreeze_zmq.learner.publication import Outbox
 from spreeze_zmq.learner.rounds import RoundLearner
@@ -19,5 +20,6 @@ __all__ = [
     "RoundLearner",
     "Staleness",
     "algorithm_of",
+    "keep",
     "learn",
 ]

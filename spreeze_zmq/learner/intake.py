@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
 
 from spreeze_zmq.channels import Puller
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.learner.lag import Published
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.run.account import Receipts
-from spreeze_zmq.wire import rollout_from
+from spreeze_zmq.run.account import MOST_AT_ONCE, Receipts
+from spreeze_zmq.wire import MAX_COUNT, Message, odd_number, rollout_from
 
 #: A stopping learner has drained its channel when nothing has come for this long. If samplers go on sending,
 #: it stops receiving after this share of its ``stop_grace_s``.
@@ -26,6 +30,7 @@ class Intake:
         component: the learner.
         frame_stack: observations that the networks see at once.
         too_stale: why a rollout is too old to be used; empty if it is not.
+        unfit: why the learner cannot keep a rollout that fits the environment; empty if it can.
 
     Attributes:
         puller: the channel's end.
@@ -35,17 +40,31 @@ class Intake:
     """
 
     def __init__(
-        self, component: Component, frame_stack: int, too_stale: Callable[[Rollout], str] = lambda _: ""
+        self,
+        component: Component,
+        frame_stack: int,
+        too_stale: Callable[[Rollout], str] = lambda _: "",
+        unfit: Callable[[Rollout], str] = lambda _: "",
     ) -> None:
         self.component = component
         channel = experience_of(component.role)
         self.puller: Puller = component.open(channel)
         self.fields = component.plan.channels[channel].fields
         self.num_before = frame_stack - 1
-        self.too_stale = too_stale
+        self.too_stale, self.unfit = too_stale, unfit
+        self.published = Published(Path(component.plan.socket_dir))
+        self.puller.on_refused = self._on_unread
         self.receipts = Receipts()
         self.stale_transitions = 0
         sampler = component.plan.components[SAMPLER]
+        #: Word of a refusal, and what finds the reason for it; the first that does decides.
+        self._objections = (
+            ("unordered", self.receipts.disorder),
+            ("misfit", self._misfit),
+            ("not_finite", self._odd),
+            ("unknown_policy", self.published.unknown),
+            ("stale", self.too_stale),
+        )
         self._turns = Turns(sampler.count.initial) if component.plan.balance.in_order else None
         component.figures["taken"] = self.receipts.to_dict
 
@@ -84,15 +103,28 @@ class Intake:
 
     def taken(self) -> dict[str, int]:
         """Stream -> position up to which its rollouts have been taken."""
-        return {stream: receipt.last for stream, receipt in self.receipts.streams.items()}
+        return {stream: receipt["last"] for stream, receipt in self.receipts.to_dict().items()}
 
     def _pull(self) -> Rollout | None:
         while (message := self.puller.pull()) is not None:
             try:
                 return rollout_from(message)
             except WireError as error:
-                self.puller.refuse(error)
+                self.puller.refuse(error, message.sender, message.kind)
         return None
+
+    def _on_unread(self, claims: Message) -> None:
+        """Enter a rollout that could not be decoded in the account, by what it claims to be."""
+        counts = [claims.fields.get(name) for name in ("num_steps", "num_envs", "produced")]
+        steps, envs, produced = (count if type(count) is int and count > 0 else 0 for count in counts)
+        if claims.kind != "rollout" or not 0 < steps * envs <= MOST_AT_ONCE:
+            return
+        origin = (claims.sender, claims.incarnation, claims.sequence)
+        rollout = Rollout(*origin, produced, policy_version=0, num_steps=steps, num_envs=envs)
+        if produced < MAX_COUNT and not self.receipts.disorder(rollout):
+            self.receipts.take(rollout, refused=True)
+        else:
+            self.receipts.refuse(rollout.stream, rollout.sequence, steps * envs, sure=False)
 
     def _pull_in_turn(self, turns: Turns) -> Rollout | None:
         while not turns.ready:
@@ -106,23 +138,52 @@ class Intake:
         try:
             turns.put(rollout)
         except WireError as error:
-            self.receipts.take(rollout, refused=True)
-            self.puller.refuse(error)
+            self._refuse(rollout, error)
 
     def _accept(self, rollout: Rollout) -> bool:
-        misfit = self._misfit(rollout)
-        stale = "" if misfit else self.too_stale(rollout)
-        self.receipts.take(rollout, refused=bool(misfit or stale))
-        if stale:
-            self.stale_transitions += rollout.num_transitions
-        if misfit or stale:
-            word = "misfit" if misfit else "stale"
-            self.puller.refuse(WireError(word, f"rollout of {rollout.sampler}: {misfit or stale}"))
-            return False
+        """Whether a rollout is used; either way it is entered in the account."""
+        for word, why in self._objections:
+            if problem := why(rollout):
+                self._refuse(rollout, WireError(word, problem))
+                return False
+        self.receipts.take(rollout)
         return True
+
+    def _refuse(self, rollout: Rollout, error: WireError) -> None:
+        """Count a rollout as refused: where it is in order at its own place, else as the next one."""
+        if self.receipts.disorder(rollout):
+            self.receipts.refuse(rollout.stream, rollout.sequence, rollout.num_transitions, sure=True)
+        else:
+            self.receipts.take(rollout, refused=True)
+        if error.reason == "stale":
+            self.stale_transitions += rollout.num_transitions
+        self.puller.refuse(error, rollout.sampler, "rollout")
+
+    def _odd(self, rollout: Rollout) -> str:
+        """The first number that must not be learned from; empty where there is none."""
+        for name in self.fields:
+            if odd := odd_number(getattr(rollout, name)):
+                return f"rollout.{name} holds {odd}"
+        return ""
 
     def _misfit(self, rollout: Rollout) -> str:
         """Why a rollout does not fit the environment or this learner; empty if it does."""
+        return self._wrong_shape(rollout) or self._wrong_action(rollout) or self.unfit(rollout)
+
+    def _wrong_action(self, rollout: Rollout) -> str:
+        """Why actions are not those of the environment."""
+        env, action = self.component.environment, rollout.action
+        if action is None:
+            return ""
+        expected = "float32" if env.action_kind == "box" else "int64"
+        if action.dtype != expected:
+            return f"action is {action.dtype}, expected {expected}"
+        if env.action_kind != "box" and ((action < 0) | (action >= np.asarray(env.action_sizes))).any():
+            return f"action is {action.min()} to {action.max()}, expected 0 to below {list(env.action_sizes)}"
+        return ""
+
+    def _wrong_shape(self, rollout: Rollout) -> str:
+        """Why an array is missing or of another shape or dtype."""
         env = self.component.environment
         expected = {name: (lead, env.obs_shape) for name, lead in (("obs", 2), ("final_obs", 1))}
         expected |= {"history": (2, env.obs_shape), "action": (2, env.action_shape)}

@@ -11,6 +11,9 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
 
+#: In the folder of sockets: version of the newest policy, 8 bytes, little-endian.
+VERSION_FILE = "policy.version"
+
 
 class Versions:
     """The version of the newest policy, across restarts of the process that publishes it.
@@ -54,6 +57,27 @@ class Versions:
 
     def _keep(self) -> None:
         os.pwrite(self._descriptor, self.newest.to_bytes(8, "little"), 0)
+
+
+class Published:
+    """Reads which policies have been published, from the file of :class:`Versions`.
+
+    Args:
+        sockets: the run's folder of sockets, where that file is; on another machine it is not, and any
+            version is believed.
+    """
+
+    def __init__(self, sockets: Path) -> None:
+        self._path = sockets / VERSION_FILE
+        self._newest = 0
+
+    def unknown(self, rollout: Rollout) -> str:
+        """Why no policy of a rollout's version can have acted; empty if one can."""
+        if rollout.policy_version > self._newest and self._path.exists():
+            self._newest = int.from_bytes(self._path.read_bytes()[:8], "little")
+            if rollout.policy_version > self._newest:
+                return f"policy_version is {rollout.policy_version}, the newest published is {self._newest}"
+        return ""
 
 
 class Staleness:

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spreeze_zmq import algorithms
+from spreeze_zmq import algorithms, kept_memory
 from spreeze_zmq.component import Component
 from spreeze_zmq.device import Work
-from spreeze_zmq.errors import CheckpointError
+from spreeze_zmq.errors import CheckpointError, Diverged
 from spreeze_zmq.learner.intake import Intake
+from spreeze_zmq.learner.memory import check_memory
 from spreeze_zmq.learner.publication import Outbox, Record
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, prepare_device
 from spreeze_zmq.learner.vault import SavedReplay, Vault
@@ -41,6 +42,8 @@ class Learner(ABC):
 
     def __init__(self, component: Component) -> None:
         self.component, self.plan = component, component.plan
+        if (memory := kept_memory.inherited()) is not None and kept_memory.is_new(memory):
+            check_memory(self.plan)  # not again after a crash: by then the other learners' replays have grown
         self.device = prepare_device(component)
         algorithm, self.options = algorithm_of(self.plan)
         part, seed = PART_OF[component.role], self.plan.run.seed
@@ -153,6 +156,12 @@ class Learner(ABC):
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`."""
 
+    def go_back(self, state: Mapping[str, Any]) -> None:
+        """Take the networks and optimiser of an earlier :meth:`state`; samples and counts go on."""
+        num_updates = self.half.num_updates
+        self.half.load_state_dict(state["half"])
+        self.half.num_updates, self.half.env_steps = num_updates, self.env_steps
+
 
 def learn(component: Component, learner: Learner) -> None:
     """Run a learner from its checkpoint, if there is one, until it is stopped; then drain its rollouts."""
@@ -169,10 +178,13 @@ def learn(component: Component, learner: Learner) -> None:
         learner.wait()
         learner.take_weights()
         learner.take_rollouts()
-        if learner.may_update:
-            with learner.cadence.updating(), learner.work.update():
-                learner.update()
-        learner.publish_if_due()
-        vault.serve()
+        try:
+            if learner.may_update:
+                with learner.cadence.updating(), learner.work.update():
+                    learner.update()
+            learner.publish_if_due()
+            vault.serve()
+        except Diverged as error:
+            learner.go_back(vault.last_good(error, learner.half.num_updates))
     for rollout in learner.intake.drain():
         learner.store(rollout)

@@ -30,6 +30,7 @@ class LiveBatch:
         self.plan = component.plan
         self.half = half
         self.role = component.role
+        self.most = self.plan.learning.batch_size
         self.size = self.wanted = self.plan.learning.batch_size
         self.learning_rate = float(self.plan.algorithm["learning_rate"])
         if "batch_size" in self.plan.measured:
@@ -40,7 +41,7 @@ class LiveBatch:
         if (
             (fields["role"], fields["option"]) == (self.role, "batch_size")
             and type(value) is int
-            and value > 0
+            and 0 < value <= self.most
         ):
             self.wanted = value
 

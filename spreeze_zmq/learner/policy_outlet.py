@@ -8,7 +8,7 @@ from typing import Any
 
 from spreeze_zmq.algorithms.interface import ActingHalf
 from spreeze_zmq.component import Component
-from spreeze_zmq.learner.lag import Versions
+from spreeze_zmq.learner.lag import VERSION_FILE, Versions
 from spreeze_zmq.learner.publication import Cadence, Outbox
 from spreeze_zmq.plan.roles import POLICY
 from spreeze_zmq.wire import Message
@@ -34,7 +34,7 @@ class PolicyOutlet:
         self, component: Component, half: ActingHalf, cadence: Cadence, device: str, first_version: int = 0
     ) -> None:
         self.half = half
-        self.versions = Versions(Path(component.plan.socket_dir, "policy.version"), first_version)
+        self.versions = Versions(Path(component.plan.socket_dir, VERSION_FILE), first_version)
         self.outbox = Outbox(component.open(POLICY), cadence, device)
         self.published = False
 

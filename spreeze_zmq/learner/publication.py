@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.channels import Publisher
 from spreeze_zmq.device import Download
+from spreeze_zmq.errors import Diverged, WireError
 from spreeze_zmq.wire import Message
 
 #: Share of the time of its updates that a learner spends on publications.
@@ -148,15 +149,24 @@ class Outbox:
 
         Returns:
             Whether no weights are under way any more.
+
+        Raises:
+            Diverged: a number among them is not finite.
         """
         if self._make is None:
             return True
         if not self._download.ready(wait=wait):
             return False
-        with self._cadence.publishing():
-            message = self._make(self._download.array())
-            self._publisher.publish(message)
-        self._make = None
+        make, self._make = self._make, None
+        try:
+            with self._cadence.publishing():
+                message = make(self._download.array())
+                self._publisher.publish(message)
+        except (OverflowError, WireError) as error:
+            if isinstance(error, WireError) and error.reason != "not_finite":
+                raise
+            hint = "a lower learning_rate or max_gradient_norm may help"
+            raise Diverged("weights", f"{error}; {hint}") from error
         self._cadence.sent(message)
         return True
 

@@ -9,6 +9,7 @@ import torch
 
 from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.component import Component, Weights
+from spreeze_zmq.errors import WireError
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.learner import Learner
 from spreeze_zmq.learner.policy_outlet import PolicyOutlet
@@ -36,7 +37,7 @@ class RoundLearner(Learner):
         super().__init__(component)
         plan, options = self.plan, self.options
         self.balance = plan.balance
-        self.intake = Intake(component, options.frame_stack)
+        self.intake = Intake(component, options.frame_stack, unfit=lambda rollout: self.replay.unfit(rollout))
         self.rewards = RewardScale(options.gamma) if options.normalize_rewards else None
         num_samplers = plan.components[SAMPLER].count.initial
         self.replay = RoundStore(num_samplers, self.device, self.rewards, options.frame_stack)
@@ -118,11 +119,14 @@ class RoundLearner(Learner):
             return
         if (message := self.others.take()) is None:
             return
-        if self.policy is None:
-            self.half.load_policy(message.arrays, message.fields["extras"])
-        else:
-            self.half.load_critic(message.arrays["parameters"])
-            self.values_from = message.fields.get("policy_version", 0)
+        try:
+            if self.policy is None:
+                self.half.load_policy(message.arrays, message.fields["extras"])
+            else:
+                self.half.load_critic(message.arrays["parameters"])
+                self.values_from = message.fields.get("policy_version", 0)
+        except WireError as error:
+            self.others.refuse(message, error)
 
     def store(self, rollout: Rollout) -> None:
         """Keep one rollout for the next round."""
@@ -170,6 +174,14 @@ class RoundLearner(Learner):
         for rollout in self._rollouts:
             self.consume(rollout)
         self._rollouts, self._due = [], True
+
+    def go_back(self, state: Mapping[str, Any]) -> None:
+        """As in the base class; the unfinished round is dropped, since the lost networks made its targets."""
+        super().go_back(state)
+        if self._left:
+            self._left = 0
+            self.end_round()
+        self._due = True
 
     def consume(self, rollout: Rollout) -> None:
         """Note the position up to which a stream has been used; limits of collection follow from it."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,14 +15,21 @@ from typing import Any, Protocol
 import torch
 
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.errors import CheckpointError
+from spreeze_zmq.errors import CheckpointError, Diverged
 from spreeze_zmq.run.checkpoint import Checkpoint, write_part
 
 log = logging.getLogger("spreeze")
 
 
+#: How often a learner goes back to a checkpoint before its divergence ends the run.
+MOST_RETURNS = 3
+
+
 class SavedReplay(Protocol):
     """A replay that can be saved."""
+
+    def __len__(self) -> int:
+        """What it holds."""
 
     def save(self, folder: Path) -> None:
         """Write everything into a folder."""
@@ -53,16 +62,45 @@ class Vault:
         self.state_file = f"{component.role}.pt"
         self.replay_prefix = f"{component.role}-replay-"
         self.settled = settled
+        self.returns = 0
         self._asked: Mapping[str, Any] | None = None
         component.on("checkpoint", self._on_request)
 
     def serve(self) -> None:
-        """Write the checkpoint that was requested last, if there is one and it need not wait."""
+        """Write the checkpoint that was requested last, if there is one and it need not wait.
+
+        Raises:
+            Diverged: a number in it is not finite; it is written once the learner has gone back.
+        """
         if self._asked is not None and (not self._is_last(self._asked) or self.settled()):
+            state = self.state()
+            if odd := not_finite(state):
+                raise Diverged("checkpoint", f"{odd} is not finite; a lower learning_rate may help")
             asked, self._asked = self._asked, None
-            self._save(asked["folder"])
+            self._save(asked["folder"], state)
+
+    def last_good(self, error: Diverged, updates: int) -> dict[str, Any]:
+        """The state of the last checkpoint, to go back to after ``error``; reports that.
+
+        Raises:
+            Diverged: ``error``, where there is no checkpoint, after ``MOST_RETURNS`` such returns, and in a
+                run in a fixed order, which must not depend on when a checkpoint was written.
+        """
+        checkpoint = self.component.restore_point()
+        if checkpoint is None or self.returns >= MOST_RETURNS or self.component.plan.balance.in_order:
+            raise error
+        self.returns += 1
+        name = checkpoint.path.name
+        times = f"{self.returns} of {MOST_RETURNS} times"
+        said = f"{error}: after {updates:,} updates back to checkpoint {name} ({times})"
+        log.warning("%s", said)
+        self.component.report_failure(said, "", updates=updates, checkpoint=name)
+        return self._read(checkpoint)
 
     def _on_request(self, fields: Mapping[str, Any]) -> None:
+        if not re.fullmatch(r"\w[\w.-]*", fields["folder"]):
+            log.warning("no checkpoint: %r is no name of a folder below checkpoints", fields["folder"][:80])
+            return
         self._asked = fields
 
     def _is_last(self, asked: Mapping[str, Any]) -> bool:
@@ -70,9 +108,9 @@ class Vault:
         enough = plan.run.stop.env_steps
         return plan.balance.in_order and enough is not None and asked.get("env_steps", 0) >= enough
 
-    def _save(self, name: str) -> None:
+    def _save(self, name: str, state: Mapping[str, Any]) -> None:
         folder = self.component.folder.checkpoints / name
-        files = [write_part(folder, self.state_file, self._write_state)]
+        files = [write_part(folder, self.state_file, partial(_write_state, state))]
         if self.replay is not None:
             folder.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(prefix=".replay-", dir=folder) as scratch:
@@ -83,10 +121,6 @@ class Vault:
         part = {file.name: file.to_dict() for file in files}
         self.component.report("part", {"folder": name, "part": part})
 
-    def _write_state(self, path: Path) -> None:
-        with path.open("wb") as file:  # given a path, torch.save would write its name into the file
-            torch.save(self.state(), file)
-
     def restore(self) -> dict[str, Any] | None:
         """The saved state, after the replay has been restored if it was saved; None for a fresh start.
 
@@ -96,6 +130,11 @@ class Vault:
         checkpoint = self.component.restore_point()
         if checkpoint is None:
             return None
+        state = self._read(checkpoint)
+        self._restore_replay(checkpoint)
+        return state
+
+    def _read(self, checkpoint: Checkpoint) -> dict[str, Any]:
         path: Path = checkpoint.part(self.state_file)
         log.info("going on from %s", path)
         try:
@@ -104,15 +143,28 @@ class Vault:
             raise CheckpointError(
                 f"{path} cannot be read: {error}; resume from another checkpoint"
             ) from error
-        self._restore_replay(checkpoint)
         return state
 
     def _restore_replay(self, checkpoint: Checkpoint) -> None:
         names = [name for name in checkpoint.parts if name.startswith(self.replay_prefix)]
-        if self.replay is None or not names:
+        if self.replay is None or not names or len(self.replay):
             return
-        with TemporaryDirectory(prefix="replay-") as scratch:
+        with TemporaryDirectory(prefix=".replay-", dir=self.component.folder.path) as scratch:
             for name in names:
                 (Path(scratch) / name.removeprefix(self.replay_prefix)).symlink_to(checkpoint.part(name))
             self.replay.load(Path(scratch))
         log.info("the replay is back")
+
+
+def _write_state(state: Mapping[str, Any], path: Path) -> None:
+    with path.open("wb") as file:  # given a path, torch.save would write its name into the file
+        torch.save(state, file)
+
+
+def not_finite(state: Any, place: str = "state") -> str:
+    """The place of the first tensor or number in a state that is not finite; empty where all are."""
+    if isinstance(state, torch.Tensor):
+        return "" if not state.is_floating_point() or bool(torch.isfinite(state).all()) else place
+    if isinstance(state, Mapping):
+        return next((odd for name, item in state.items() if (odd := not_finite(item, f"{place}.{name}"))), "")
+    return place if isinstance(state, float) and not math.isfinite(state) else ""

@@ -121,6 +121,12 @@ class PrioritizedReplay(Replay):
         self._highest = torch.maximum(self._highest, priority.amax())
         self.tree.set(self._drawn, priority.pow(self.alpha))
 
+    def keep_in(self, descriptor: int) -> None:
+        """As for every replay. Priorities are not kept: restored transitions are drawn as new ones are."""
+        super().keep_in(descriptor)
+        back = torch.arange(self.ring.first, self.ring.num_added, device=self.ring.device)
+        self.tree.set(back % self.ring.capacity, torch.ones_like(back))
+
     def save(self, folder: Path | str) -> None:
         """Write everything under ``folder``, npy without pickle."""
         super().save(folder)

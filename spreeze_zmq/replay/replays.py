@@ -90,6 +90,13 @@ class _Kept:
         """Draw the same batches again as after ``random_state()``."""
         self.ring.set_random_state(state)
 
+    def keep_in(self, descriptor: int) -> None:
+        """Hold the transitions in memory that outlives this process (``kept_memory``), and go on with those
+        that are there. A replay on a GPU, or one of images, stays where it is.
+        """
+        if self.ring.device.type == "cpu" and not isinstance(self.ring, FrameRing):
+            self.ring.keep_in(descriptor, self._settings)
+
     def save(self, folder: Path | str) -> None:
         """Write everything under ``folder``, npy without pickle."""
         self.ring.save(Path(folder), self._settings)

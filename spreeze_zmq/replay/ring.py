@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.device import Ingestion, Staging
 from spreeze_zmq.errors import CheckpointError, InputError
+from spreeze_zmq.kept_memory import KeptTables, held_bytes
 
 #: Share of the free memory that a table may claim.
 MEMORY_SHARE = 0.9
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory of the device that nobody uses."""
+    """Free memory of the device, and on a CPU what an earlier process has left to this one."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)
+    return int(psutil.virtual_memory().available) + held_bytes()
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Ring:
             dtype: torch.empty(capacity, width, dtype=getattr(torch, dtype), device=self.device)
             for dtype, width in widths.items()
         }
+        self._kept: KeptTables | None = None
         self._staging, self._ingestion = Staging(self.device), Ingestion(self.device)
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._index = torch.empty(0, dtype=torch.int64, device=self.device)
@@ -119,12 +121,21 @@ class Ring:
                 f"lower algorithm.replay_capacity to at most {int(MEMORY_SHARE * free) // row:,}"
             )
 
+    def keep_in(self, descriptor: int, settings: Mapping[str, Any]) -> None:
+        """Move the empty table, which is on the CPU, into kept memory, and recover the rows there."""
+        shapes = {dtype: (self.capacity, width) for dtype, width in self._widths.items()}
+        self._kept = KeptTables(descriptor, json.dumps({**settings, **self._layout()}), shapes)
+        self._tables = {dtype: torch.from_numpy(table) for dtype, table in self._kept.tables.items()}
+        self.num_added = self._kept.recovered()
+
     def write(self, fields: Mapping[str, NDArray[Any]]) -> None:
         """Append ``M`` rows, ``[M, *shape]`` of each column, over the oldest."""
         count = len(next(iter(fields.values())))
         kept = min(count, self.capacity)  # of more rows than there is room for, the last remain
         begin = (self.num_added + count - kept) % self.capacity
         before_end = min(kept, self.capacity - begin)
+        if self._kept is not None:
+            self._kept.begin(self.num_added + count)
         for dtype, width in self._widths.items():
             source, table = self._staging.rows(kept, width, dtype), self._tables[dtype]
             rows = source.numpy()
@@ -136,6 +147,8 @@ class Ring:
                 table[: kept - before_end].copy_(source[before_end:], non_blocking=True)
                 self._staging.copied()
         self.num_added += count
+        if self._kept is not None:
+            self._kept.end(self.num_added)
 
     def gather(self, batch_size: int) -> dict[str, torch.Tensor]:
         """``batch_size`` rows drawn uniformly with replacement; the tensors hold until the next call."""
@@ -218,6 +231,8 @@ class Ring:
                 self._tables[dtype][:size] = torch.from_numpy(np.array(saved))
         self.set_random_state(torch.from_numpy(state))
         self.num_added = num_added
+        if self._kept is not None:
+            self._kept.end(num_added)
 
     def _layout(self) -> dict[str, Any]:
         """What must agree between a saved replay and this one, in JSON's own types."""

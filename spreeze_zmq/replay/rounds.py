@@ -129,15 +129,15 @@ class RoundStore:
         """The newest policy version among the rollouts of the next round."""
         return max(rollout.policy_version for rollout, _ in self._waiting[: self._per_round])
 
-    def add(self, rollout: Rollout) -> None:
-        """Keep one rollout.
+    def unfit(self, rollout: Rollout) -> str:
+        """Why a rollout cannot stand beside those of its round; empty if it can."""
+        expected = self._waiting[0][0].num_steps if self._waiting else rollout.num_steps
+        if rollout.num_steps == expected:
+            return ""
+        return f"num_steps is {rollout.num_steps}, expected {expected} as of those of its round"
 
-        Raises:
-            WireError: ``misfit``, where it has another number of steps than those it would stand beside.
-        """
-        if self._waiting and self._waiting[0][0].num_steps != rollout.num_steps:
-            expected = self._waiting[0][0].num_steps
-            raise WireError("misfit", f"a rollout of {rollout.num_steps} steps, those before have {expected}")
+    def add(self, rollout: Rollout) -> None:
+        """Keep one rollout; it must not be :meth:`unfit`."""
         assert rollout.reward is not None
         self._waiting.append((rollout, rollout.reward if self._scale is None else self._scale(rollout)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
@@ -91,6 +92,10 @@ def train(
     )
     end = launch([*words, "--run-dir", str(folder)], import_paths(), show=progress)
     if end.code == InputError.exit_code:
+        if not run_dir:
+            with contextlib.suppress(OSError):  # something is in there
+                folder.rmdir()
+                folder.parent.rmdir()
         raise InputError(end.said.removeprefix("spreeze-launch: ") + _registered_here(name))
     if end.code != 0:
         raise ComponentFailed(end.said)

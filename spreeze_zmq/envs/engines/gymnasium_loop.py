@@ -30,6 +30,7 @@ class GymnasiumLoop(BatchedEnv):
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
         step_info: whether to gather the environments' infos, which may cost more than the step; ``"final"``
             for those of the last steps of episodes alone.
+        on_tick: called after each environment that is made, reset or stepped.
 
     Attributes:
         at: ``[1]`` int64, the environment that is being stepped; a worker puts shared memory in its place.
@@ -47,15 +48,20 @@ class GymnasiumLoop(BatchedEnv):
         num_envs: int,
         seed: int,
         step_info: bool | Literal["final"],
+        on_tick: Callable[[], None] = lambda: None,
     ):
         self._make_one, self._step_info = make_one, step_info
-        made = [make_one() for _ in range(num_envs)]
+        made = []
+        for _ in range(num_envs):
+            made.append(make_one())
+            on_tick()
         self.envs = [fitted(env_id, without_limit(env)) for env in made]
         one, limit = made[0], time_limit(made[0])
         spaces = self.envs[0].observation_space, self.envs[0].action_space
         super().__init__(
             env_id, num_envs, *spaces, limit if isinstance(one, TimeLimit) else None, seed, limit
         )
+        self.on_tick = on_tick
         self.spec, self.render_mode = one.spec, one.render_mode
         self.metadata = {**one.metadata, **type(self).metadata}
         self._steps = [env.step for env in self.envs]
@@ -82,6 +88,7 @@ class GymnasiumLoop(BatchedEnv):
             except Exception as error:
                 obs[row], reward[row], terminated[row], truncated[row] = 0, 0.0, False, False
                 self._raised(row, "step", error)
+            self.on_tick()
         return obs, reward, terminated, truncated, info
 
     def _restart(
@@ -94,6 +101,7 @@ class GymnasiumLoop(BatchedEnv):
             first[k], begun = self._reset_one(row, seeds[k], options)
             if self._step_info is True and begun:
                 info = self._add_info(info, begun, row)
+            self.on_tick()
         return first, info
 
     def _reset_one(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from spreeze_zmq.envs.failures import Failure
 from spreeze_zmq.envs.infos import gathered
 from spreeze_zmq.envs.parallel.slots import UNIT, Slots, arrays_for, divide
 from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool
+from spreeze_zmq.envs.seeds import seeds_of
 from spreeze_zmq.errors import EnvironmentFailure
 
 #: Longest time that workers may take to make their environments.
@@ -39,6 +40,7 @@ class WorkerBatch(BatchedEnv):
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
         arguments: ``make`` of the workers' settings, see ``Worker``; plain data.
         step_timeout_s: seconds after which a step counts as hanging; ``None`` for never.
+        on_tick: called a few times a second while workers are waited for.
 
     Raises:
         InvalidEnvironment: spaces that do not fit into shared memory.
@@ -54,13 +56,14 @@ class WorkerBatch(BatchedEnv):
         seed: int,
         arguments: dict[str, Any],
         step_timeout_s: float | None,
+        on_tick: Callable[[], None] = lambda: None,
     ):
         spaces = like.single_observation_space, like.single_action_space
         super().__init__(like.env_id, num_envs, *spaces, like.max_episode_steps, seed, like.episode_limit)
         self.spec, self.render_mode, self.backend = like.spec, None, like.backend
         self.metadata = {**like.metadata, "render_modes": []}
-        self.batch_size, self.num_workers = batch_size, num_workers
-        self._timeout_s = START_TIMEOUT_S
+        self.batch_size, self.num_workers, self.on_tick = batch_size, num_workers, on_tick
+        self._timeout_s = max(START_TIMEOUT_S, step_timeout_s or math.inf)
         units = divide(num_envs, num_workers, batch_size, single=like.backend == "gymnasium")
         slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
         self.slots = slots
@@ -92,7 +95,7 @@ class WorkerBatch(BatchedEnv):
         self._collect(int(self._busy.sum()))
         options = dict(options) if options else {}
         mask = options.pop("reset_mask", None)
-        slots, seeds = self.slots, self._seeds(seed)
+        slots, seeds = self.slots, seeds_of(self.env_id, self.num_envs, seed)
         slots.chosen[:] = True if mask is None else mask
         slots.seed[:] = [-1 if seed is None else seed for seed in seeds]
         slots.put_options(options or None)
