@@ -1,4 +1,4 @@
-"""What a launcher tells its user: what the run is, what each process does, and the last words."""
+"""What a launcher shows its user: what the run is, what each process does, and the last words."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 from spreeze_zmq.channels import SocketFolder
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.status import next_commands, outcome, program, stage_of
+from spreeze_zmq.status import mistakes, next_commands, outcome, program, stage_of
+from spreeze_zmq.supervisor import Exited
 from spreeze_zmq.topology.resolve import available_cores
 
 AS_STATED = "as the topology says"
@@ -30,6 +31,23 @@ def facts(plan: Plan, folder: RunFolder, page_address: str) -> dict[str, str]:
     return found
 
 
+def not_evaluated(plan: Plan) -> str:
+    """Why the shipped evaluator cannot play; empty where it can."""
+    if not plan.environment.described or plan.components[EVALUATOR].use != EVALUATOR:
+        return ""
+    return (
+        f"nothing is evaluated: no Python program makes {plan.run.env}; the newest policy is saved at the end"
+    )
+
+
+def why_count(plan: Plan, role: str, remembered: str) -> str:
+    """How the first count of a role was chosen; ``remembered`` says from which earlier run, if from one."""
+    count = plan.components[role].count
+    if role != SAMPLER or count.minimum == count.maximum:
+        return AS_STATED
+    return remembered or "by a rule from the number of cores"
+
+
 def first_count(plan: Plan, why: str) -> str:
     """How many samplers a run begins with, and why; empty where the topology says it."""
     count = plan.components[SAMPLER].count
@@ -40,6 +58,30 @@ def first_count(plan: Plan, why: str) -> str:
         f"{available_cores()} cores: samplers begin with {count.initial} of {count.minimum} to "
         f"{count.maximum}, {why}; learners have {threads} thread{'s' * (threads > 1)} each"
     )
+
+
+class News:
+    """What each status holds that its reader has not been shown."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, ...], float] = {}
+        self._went_back: set[tuple[str, float]] = set()
+
+    def of(self, status: Mapping[str, Any]) -> list[str]:
+        """A line for each first refusal and for each tenfold count of it, and for each learner that has gone
+        back to a checkpoint.
+        """
+        lines = []
+        for row in mistakes(status):
+            kind = (row["taker"], row["sender"], row["kind"], row["word"])
+            if row["count"] >= 10 * self._refused.get(kind, 0.1):
+                self._refused[kind] = row["count"]
+                lines.append(row["line"])
+        for row in status.get("went_back", ()):
+            if (key := (row.get("learner", ""), row.get("t_s", 0.0))) not in self._went_back:
+                self._went_back.add(key)
+                lines.append(f"{key[0]}: {row.get('why')}")
+        return lines
 
 
 class Stages:
@@ -77,26 +119,33 @@ class Stages:
         return ahead if self._joined.get(name) == pid else "importing"
 
 
+def fault_in(event: Exited) -> str:
+    """What a process whose end was not expected failed by: the lines of an error of ours, which it says last
+    and whose traceback its log holds; else how it ended and its last words.
+    """
+    role = event.name.rpartition("-")[0]
+    _, found, message = f"\n{event.words}".rpartition(f"\n{role}: ")
+    return message.strip() if found else f"{event.how}\n{event.words}"
+
+
 def last_words(
     folder: RunFolder,
     reason: str,
-    command: str,
     failures: Sequence[tuple[str, str]],
     input_fault: tuple[str, str] | None,
-    no_step: str,
+    last: str,
 ) -> list[str]:
     """What was reached, the commands that use the run, and the fault of the input or the first failure.
 
     Args:
         folder: the run's.
         reason: why it has ended; empty where it failed.
-        command: the one that began it, without ``--resume``.
         failures: process and what happened.
         input_fault: process and what it found at fault.
-        no_step: why the run took no env step; empty where it did.
+        last: what comes last, if anything: why the run took no env step, or which process never got through.
     """
     summary = json.loads(folder.summary.read_text()) if folder.summary.exists() else {}
-    resume = f"{command} --resume {shlex.quote(folder.shown)}"
+    resume = f"{program('spreeze-launch')} --resume {shlex.quote(folder.shown)}"
     lines = [
         "",
         *outcome(summary, reason),
@@ -104,6 +153,7 @@ def last_words(
             folder.shown,
             policy=f"{folder.shown}/{folder.best_policy.name}" if folder.best_policy.exists() else "",
             resume=resume if latest(folder.checkpoints) is not None else "",
+            scored=summary.get("best") is not None,
         ),
     ]
     if input_fault:
@@ -111,8 +161,18 @@ def last_words(
         lines += [f"its log: {folder.logs / name}.log", f"{name}: {what}"]
     elif failures:
         name, what = failures[0]
-        lines += [f"the first failure was {name}: {what}", f"its log: {folder.logs / name}.log"]
-    return [*lines, no_step] if no_step else lines
+        lines += [f"its log: {folder.logs / name}.log", f"the first failure was {name}: {what}"]
+    return [*lines, last] if last else lines
+
+
+def why_silent(name: str, process: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    """Why a process is taken for not ready or lost, as far as its row of the status and refusals say it."""
+    refused = [row["line"] for row in mistakes(status) if row["sender"] in (name, "")]
+    if process.get("waiting_for"):
+        return f"it waits for {process['waiting_for']}"
+    if refused:
+        return "; ".join(refused[:2])
+    return "it reports, but has sent no hello" if process else "nothing has come from it"
 
 
 def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -> str:
@@ -123,12 +183,15 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
         processes: of the last status.
     """
     summary = json.loads(folder.summary.read_text()) if folder.summary.exists() else {}
-    if not summary or summary["samples"]["produced"] > 0:
+    if not summary:
+        return "no env step was taken: the run ended before its broker had begun"
+    if summary["samples"]["produced"] > 0:
         return ""
     waiting = [
-        f"{name} waited for {process['waiting_for'] or 'its own start'}"
+        f"{name} waited for {process.get('waiting_for') or 'its own start'}"
         for name, process in processes.items()
-        if process["waiting_for"] or not process["ready"]
+        if process.get("waiting_for") or not process.get("ready")
     ]
-    why = "; ".join(waiting) or "the run ended before the first rollout was sent"
+    refused = [row["line"] for row in mistakes(summary)]
+    why = "; ".join(waiting + refused) or "the run ended before the first rollout was sent"
     return f"no env step was taken in {summary['wall_s']:.1f} s: {why}"

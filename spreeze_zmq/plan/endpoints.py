@@ -14,3 +14,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.IPv4Address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_address(host: str) -> bool:
+    """Whether this is the IPv4 address of one machine."""
+    try:
+        return not ipaddress.IPv4Address(host).is_unspecified
+    except ValueError:
+        return False

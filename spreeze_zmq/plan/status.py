@@ -82,18 +82,6 @@ class Evaluation(TypedDict):
     best: EvaluationRow | None
 
 
-#: Stop conditions by their names in the topology; None where not set. ``return`` is a keyword: no class.
-Stop = TypedDict(
-    "Stop",
-    {
-        "return": float | None,
-        "env_steps": int | None,
-        "trained_transitions": int | None,
-        "minutes": float | None,
-    },
-)
-
-
 class LiveProcess(TypedDict):
     """One living process: whether it is set up, seconds since its last report, what it waits for ("" for
     nothing), the shares of its time (0 to 1), cores used (100 % is one), resident memory.
@@ -109,6 +97,35 @@ class LiveProcess(TypedDict):
     starved: float
     cpu_percent: float
     rss_bytes: float
+
+
+class RefusalRow(TypedDict):
+    """Messages of one sender and kind that ``taker`` refuses; ``word`` names the rule, ``first`` says what
+    came and what was expected, ``stuck`` that none of the kind got through, ``line`` all of it in words.
+    What could not be read is empty.
+    """
+
+    taker: str
+    sender: str
+    kind: str
+    word: str
+    count: int
+    first: str
+    stuck: bool
+    line: str
+
+
+class WentBack(TypedDict):
+    """A learner whose loss or weights were not finite after so many ``updates``, ``t_s`` seconds after the
+    run's start, and that went back to a checkpoint; ``why`` is its own line.
+    """
+
+    t_s: float
+    learner: str
+    env_steps: int
+    updates: int
+    checkpoint: str
+    why: str
 
 
 class Balance(TypedDict):
@@ -150,8 +167,12 @@ class Status(Figures):
     workers: dict[str, Workers]
     episodes: Episodes
     evaluation: Evaluation
-    stop: Stop
+    #: Stop conditions by their names in the topology; None where not set.
+    stop: Mapping[str, float | None]
     processes: dict[str, LiveProcess]
     #: The learners' newest losses and other momentary figures.
     gauges: Mapping[str, float]
     balance: Balance
+    refusals: list[RefusalRow]
+    #: The last few.
+    went_back: list[WentBack]

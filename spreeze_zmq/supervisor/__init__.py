@@ -1,7 +1,18 @@
 """Keeps the processes of a run alive and leaves none behind; independent of sockets and topologies."""
 
-from spreeze_zmq.supervisor.process import ProcessSpec
+from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
 from spreeze_zmq.supervisor.supervision import Event, Exited, GaveUp, Restarted, Supervisor
 from spreeze_zmq.supervisor.words import last_words
 
-__all__ = ["Event", "Exited", "GaveUp", "ProcessSpec", "Restarted", "Supervisor", "last_words"]
+__all__ = [
+    "Event",
+    "Exited",
+    "GaveUp",
+    "GroupSpawner",
+    "Process",
+    "ProcessSpec",
+    "Restarted",
+    "Spawner",
+    "Supervisor",
+    "last_words",
+]

@@ -1,10 +1,12 @@
-"""Kills the process groups that a dead launcher leaves; the kernel's death signal reaches children only."""
+"""Ends what a dead launcher leaves: its process groups, beyond its children, and its sockets' folder."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import subprocess
+from collections.abc import Sequence
+from pathlib import Path
 
 #: Time that graceful groups get to clean up, in tenths of a second.
 GRACE_TENTHS = 100
@@ -26,16 +28,22 @@ for group in $graceful_left; do
   done
   kill -s KILL -- "-$group"
 done
+shift
+rm -rf -- "$@"
 """
 
 
 class Guard:
-    """A shell that waits for the launcher's end, however it ends."""
+    """A shell that waits for the launcher's end, however it ends.
 
-    def __init__(self) -> None:
+    Args:
+        leftovers: files and folders, absolute, that it removes after the last process.
+    """
+
+    def __init__(self, leftovers: Sequence[Path] = ()) -> None:
         self._groups: dict[int, bool] = {}
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", SCRIPT, "spreeze-guard", str(GRACE_TENTHS)],
+            ["/bin/sh", "-c", SCRIPT, "spreeze-guard", str(GRACE_TENTHS), *map(str, leftovers)],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

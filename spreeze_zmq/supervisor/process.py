@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -84,10 +84,16 @@ class Spawner(Protocol):
 
 
 class GroupSpawner:
-    """Starts each process as the leader of its own session, so that Ctrl-C reaches only the launcher."""
+    """Starts each process as the leader of its own session, so that Ctrl-C reaches only the launcher.
 
-    def __init__(self) -> None:
-        self._guard = Guard()
+    Args:
+        leftovers: files and folders that are removed if the launcher dies.
+    """
+
+    def __init__(self, leftovers: Sequence[Path] = ()) -> None:
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited: the kernel would drop exit codes
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._guard = Guard(leftovers)
 
     def spawn(self, spec: ProcessSpec) -> GroupProcess:
         """Start one process. Call it in the main thread: the death signal follows the thread that forked.

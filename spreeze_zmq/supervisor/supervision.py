@@ -28,7 +28,7 @@ class Exited:
         name: the process.
         code: exit code; None where a signal ended it.
         signal: the signal that ended it; None where it exited.
-        expected: it was asked to stop, or exited with code 0.
+        expected: it was asked to stop.
         restarting: it is to be restarted.
         words: its traceback or last lines; empty where it was expected.
         log_path: its whole log.
@@ -47,6 +47,8 @@ class Exited:
     @property
     def how(self) -> str:
         """How it ended, in words."""
+        if self.code == 0 and not self.expected:
+            return "left with code 0 although nothing here asked it to (a SIGTERM from elsewhere?)"
         if self.code is not None:
             return f"exited with code {self.code}"
         if self.signal is None:
@@ -59,7 +61,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Restarted:
-    """A crashed process was restarted ``delay_s`` after its end; ``attempt`` counts within the window."""
+    """A process was restarted ``delay_s`` after its unexpected end; ``attempt`` counts within the window."""
 
     name: str
     attempt: int
@@ -208,7 +210,7 @@ class Supervisor:
 
     def _on_exit(self, one: _Supervised, code: int | None, now_s: float) -> list[Event]:
         spec = one.spec
-        expected = one.stopping or code == 0
+        expected = one.stopping
         reason = "" if expected else self._why_not_again(one, code, now_s)
         again = not expected and self._restarting and not reason
         exited = _exited(one, code, now_s, expected=expected, restarting=again)

@@ -11,22 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.errors import TopologyError
-from spreeze_zmq.plan.option import TYPES, Option, Unfit
 from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.schema import TYPES, Option, Unfit, check, option, options_of
 from spreeze_zmq.topology.lines import lines_of
 from spreeze_zmq.topology.mistakes import Mistakes, Places
 from spreeze_zmq.topology.options import component_options
 from spreeze_zmq.topology.source import parse_toml, read_text, shipped_folder
 from spreeze_zmq.topology.tables import read_table
-from spreeze_zmq.topology.values import check
-
-_FILE = (
-    Option("role", "str", required=True, choices=ROLES, help="the job that it does"),
-    Option("command", "strs", required=True, minimum=1, help='as in ["python", "{folder}"]'),
-    Option("description", "str", "", help="one line of what it does"),
-    Option("on_demand", "bool", False, help="start it with the first visitor of its port, options.port"),
-    Option("options", "table", {}, help="a table for each option of its own"),
-)
 
 _OPTION = (
     Option("type", "str", required=True, choices=tuple(name for name in TYPES if name != "count")),
@@ -46,19 +37,21 @@ class ComponentFile:
 
     Attributes:
         folder: its folder, absolute.
-        role: the job that it does.
         command: program and arguments, placeholders filled in.
-        description: one line of what it does.
-        on_demand: it is started when somebody connects to the port that the launcher holds open for it.
+        build: what makes the program, likewise; empty where nothing has to be made.
         options: its own options.
     """
 
     folder: Path
-    role: str
-    command: tuple[str, ...]
-    description: str
-    on_demand: bool
-    options: tuple[Option, ...]
+    role: str = option(help="the job that it does", choices=ROLES)
+    command: tuple[str, ...] = option(help='as in ["python", "{folder}"]', minimum=1)
+    build: tuple[str, ...] = option((), "run before the first process starts; quick where nothing is to do")
+    description: str = option("", "one line of what it does")
+    on_demand: bool = option(False, "start it with the first visitor of its port, options.port")
+    options: tuple[Option, ...] = option(dict, "a table for each option of its own", type="table")
+
+
+_FILE = options_of(ComponentFile)
 
 
 def shipped_components() -> list[str]:
@@ -86,7 +79,8 @@ def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | Non
     own = Mistakes(Places(str(path), lines_of(text)))
     table = read_table(_FILE, values, (), own, _elsewhere)
     options = [_read_option(name, declared, own) for name, declared in table["options"].items()]
-    command = _read_command(table["command"] or [], folder, own)
+    build = _read_command("build", table["build"], folder, own)
+    command = _read_command("command", table["command"] or [], folder, own, is_built=bool(build))
     _check_names(options, own)
     mistakes.found += own.found
     if own.found:
@@ -95,6 +89,7 @@ def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | Non
         folder,
         table["role"],
         command,
+        build,
         table["description"],
         table["on_demand"],
         tuple(filter(None, options)),
@@ -105,18 +100,24 @@ def _elsewhere(name: str) -> str:
     return "channels follow from the role: leave this table out" if name == "channels" else ""
 
 
-def _read_command(words: list[str], folder: Path, mistakes: Mistakes) -> tuple[str, ...]:
-    """The command with ``python`` as this interpreter and ``{folder}`` as the component's folder."""
+def _read_command(
+    key: str, words: list[str], folder: Path, mistakes: Mistakes, *, is_built: bool = False
+) -> tuple[str, ...]:
+    """The command with ``python`` as this interpreter and ``{folder}`` as the component's folder; what
+    ``is_built`` may not be there yet.
+    """
     command = [word.replace("{folder}", str(folder)) for word in words]
-    for word in [word for word in command[1:] if word.startswith(str(folder))]:
-        program = Path(word) / "__main__.py" if word == str(folder) else Path(word)
+    own = [word for word in command if word.startswith(str(folder)) and not is_built]
+    for word in [word for word in own if word is not command[0]]:
+        is_python = word == str(folder) and command[0] == "python"
+        program = Path(word) / "__main__.py" if is_python else Path(word)
         if not program.exists():
-            mistakes.add(("command",), f"there is no {program}")
+            mistakes.add((key,), f"there is no {program}")
     if command and command[0] == "python":
         return (sys.executable, *command[1:])
-    if command and shutil.which(command[0]) is None:
+    if command and shutil.which(command[0]) is None and not (is_built and command[0].startswith(str(folder))):
         problem = f"{command[0]} is no program that can be started from here"
-        mistakes.add(("command",), problem, "build it first, or give its path as {folder}/NAME")
+        mistakes.add((key,), problem, "install or build it first, or give its path as {folder}/NAME")
     return tuple(command)
 
 
@@ -127,18 +128,18 @@ def _read_option(name: str, declared: Any, mistakes: Mistakes) -> Option | None:
     if len(mistakes.found) > before:
         return None
     values["choices"], values["words"] = tuple(values["choices"]), tuple(values["words"])
-    option = Option(name, required="default" not in declared, **values)
-    if not option.required:
+    found = Option(name, required="default" not in declared, **values)
+    if not found.required:
         try:
-            check(option, option.default)
+            check(found, found.default)
         except Unfit as unfit:
             mistakes.add((*key, "default"), unfit.problem, unfit.hint)
-    return option
+    return found
 
 
 def _check_names(options: Iterable[Option | None], mistakes: Mistakes) -> None:
-    common = {option.name for option in component_options("")}
-    for option in options:
-        if option is not None and option.name in common:
+    common = {each.name for each in component_options("")}
+    for found in options:
+        if found is not None and found.name in common:
             problem = "every component has an option of this name already"
-            mistakes.add(("options", option.name), problem, "choose another name")
+            mistakes.add(("options", found.name), problem, "choose another name")

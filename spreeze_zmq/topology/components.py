@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.plan.option import Option, show
-from spreeze_zmq.plan.plan import ComponentPlan, LearningPlan
+from spreeze_zmq.plan.parts import ComponentPlan, LearningPlan
 from spreeze_zmq.plan.roles import (
     ACTOR_LEARNER,
     BROKER,
@@ -21,6 +20,7 @@ from spreeze_zmq.plan.roles import (
     ends_of,
     roles_of,
 )
+from spreeze_zmq.schema import Option, did_you_mean, one_of, show, suggestion
 from spreeze_zmq.topology import resolve
 from spreeze_zmq.topology.component_file import (
     ComponentFile,
@@ -29,7 +29,7 @@ from spreeze_zmq.topology.component_file import (
     shipped_components,
 )
 from spreeze_zmq.topology.hints import owner
-from spreeze_zmq.topology.mistakes import Key, Mistakes, did_you_mean, one_of, suggestion
+from spreeze_zmq.topology.mistakes import Key, Mistakes
 from spreeze_zmq.topology.options import component_options
 from spreeze_zmq.topology.tables import read_table
 

@@ -7,17 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.balance import Schedule, updates_per_round
-from spreeze_zmq.plan.plan import BalancePlan, ComponentPlan, Count, LearningPlan, Plan
+from spreeze_zmq.plan.parts import BalancePlan, ComponentPlan, Count, LearningPlan
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 from spreeze_zmq.topology.mistakes import Mistakes
-from spreeze_zmq.topology.options import BALANCE
-
-DEFAULT_RATIO = next(option.default for option in BALANCE if option.name == "replay_ratio")
 
 #: The values of each mode, for keys that the topology leaves at "auto".
 MODES: dict[str, dict[str, Any]] = {
     "free": {
-        "max_policy_lag": "none",
+        "max_policy_lag": None,
         "slack_rollouts": 2,
         "publish_every_updates": 0,
         "in_order": False,
@@ -85,8 +83,6 @@ def resolve_balance(
         round_transitions = sampler.count.initial * rollout
         every = updates_per_round(values["replay_ratio"], learning.batch_size, round_transitions)
         values["publish_every_updates"] = every
-    if values["max_policy_lag"] == "none":
-        values["max_policy_lag"] = None
     values["pin"] = {"auto": "auto", True: "always", False: "never"}[values["pin"]]
     balance = BalancePlan(**values, rollout_transitions=rollout)
     if balance.in_order and not mistakes.found:
@@ -106,10 +102,10 @@ def _resolve_rounds(
     """Set the numbers of rounds in ``values``; returns the components with a fixed number of samplers, since
     a round is one rollout of each.
     """
-    if written["replay_ratio"] != DEFAULT_RATIO:
+    if written["replay_ratio"] != BalancePlan.replay_ratio:
         problem = "an on-policy algorithm trains on each transition for its number of epochs and no more"
         mistakes.add(("balance", "replay_ratio"), problem, "leave it out, and set algorithm.epochs")
-    if values["max_policy_lag"] == "none":
+    if values["max_policy_lag"] is None:
         problem = "an on-policy algorithm needs a bound of the lag"
         mistakes.add(("balance", "max_policy_lag"), problem, "write a number of rounds; 0 waits for each")
         values["max_policy_lag"] = ON_POLICY_LAG[written["mode"]]

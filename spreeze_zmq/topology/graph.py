@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-from spreeze_zmq.plan.plan import ChannelPlan, ComponentPlan, Count, Plan
+from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan, Count
+from spreeze_zmq.plan.plan import Plan
 
 _ARROWS = {"push_pull": "<==", "pub_sub": "-->"}
 _PATTERNS = {"push_pull": "PUSH/PULL", "pub_sub": "PUB/SUB"}

@@ -21,7 +21,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "run.stop.return": ("reward_threshold stop_reward target_return", ""),
     "run.stop.minutes": ("max_minutes time_limit max_time", ""),
     "run.checkpoint_minutes": ("save_freq checkpoint_freq checkpoint_interval checkpoint_frequency", ""),
-    "run.env_kwargs": ("env_config render_mode max_episode_steps", ""),
+    "run.env_kwargs": ("env_config render_mode", ""),
     "algorithm.learning_rate": (
         "lr actor_lr critic_lr policy_lr q_lr lr_actor lr_critic learn_rate step_size pi_lr vf_lr",
         "",

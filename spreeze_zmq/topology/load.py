@@ -14,14 +14,16 @@ from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
-from spreeze_zmq.plan.option import show
-from spreeze_zmq.plan.plan import LearningPlan, Plan, RunPlan, StopPlan
+from spreeze_zmq.plan.parts import LearningPlan, RunPlan, StopPlan
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
+from spreeze_zmq.schema import did_you_mean, one_of, options_of, show, suggestion
 from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
+from spreeze_zmq.topology.described import check_described, described
 from spreeze_zmq.topology.dial import resolve_balance
 from spreeze_zmq.topology.hints import owner, whole_name
-from spreeze_zmq.topology.mistakes import Mistakes, did_you_mean, one_of, suggestion
-from spreeze_zmq.topology.options import BALANCE, RUN, TABLES, dataclass_options
+from spreeze_zmq.topology.mistakes import Mistakes
+from spreeze_zmq.topology.options import BALANCE, RUN, TABLES
 from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import read_table
@@ -56,13 +58,14 @@ def load(
     run = read_table(RUN, tables["run"], ("run",), mistakes, owner)
     written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, owner)
     make_importable(read.path.parent)
-    environment = _probe(run, mistakes)
+    environment = described(run, mistakes) if run["obs_shape"] is not None else _probe(run, mistakes)
     run["algorithm"] = _chosen(run["algorithm"], tables["algorithm"], environment, mistakes)
     algorithm = _find_algorithm(run["algorithm"], mistakes)
     values, options = _read_algorithm(algorithm, tables["algorithm"], run["algorithm"], mistakes)
     learners = _learners(algorithm)
     declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
+    check_described(run, declared, without, mistakes)
     stack = values.get("frame_stack", 1)
     fields = {role: algorithm.fields_of(PART_OF[role], stack) for role in learners} if algorithm else {}
     channels = read_channels(tables["channels"], learners, fields, mistakes)
@@ -128,7 +131,7 @@ def _chosen(name: str, table: Any, environment: EnvironmentSpec | None, mistakes
 
 def _has_all(algorithm: str, table: Any) -> bool:
     """Whether an algorithm has every key of an ``[algorithm]`` table."""
-    known = {option.name for option in dataclass_options(algorithms.get(algorithm).Options)}
+    known = {option.name for option in options_of(algorithms.get(algorithm).Options)}
     return isinstance(table, Mapping) and known.issuperset(table)
 
 
@@ -175,7 +178,7 @@ def _read_algorithm(
         return {}, None
     before = len(mistakes.found)
     hint = partial(owner, algorithm=name if name in algorithms.names() else "")
-    values = read_table(dataclass_options(algorithm.Options), table, ("algorithm",), mistakes, hint)
+    values = read_table(options_of(algorithm.Options), table, ("algorithm",), mistakes, hint)
     if len(mistakes.found) == before:
         try:
             return values, algorithms.options_from(algorithm.Options, values)
@@ -209,14 +212,5 @@ def _probe(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | None
 
 def _run_plan(run: Mapping[str, Any]) -> RunPlan:
     stop = dict(run["stop"])
-    mean_return = stop.pop("return", None)
-    return RunPlan(
-        env=run["env"],
-        env_kwargs=run["env_kwargs"],
-        randomize=run["randomize"],
-        algorithm=run["algorithm"],
-        seed=run["seed"],
-        stop=StopPlan(mean_return, **stop),
-        checkpoint_minutes=run["checkpoint_minutes"],
-        save_replay=run["save_replay"],
-    )
+    values = {option.name: run[option.name] for option in options_of(RunPlan)}
+    return RunPlan(**{**values, "stop": StopPlan(stop.pop("return", None), **stop)})

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from spreeze_zmq.errors import Mistake
 
-#: A hint names no more keys than this.
-MOST_NAMES = 20
 #: A key of a topology, one name per level: ``("run", "stop", "minutes")``.
 Key = tuple[str, ...]
 
@@ -17,28 +14,6 @@ Key = tuple[str, ...]
 def dotted(key: Key) -> str:
     """The key as a person writes it; a name that holds a dot is quoted."""
     return ".".join(f'"{name}"' if "." in name or not name else name for name in key)
-
-
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """A hint that gives the nearest right name; empty where none is near."""
-    by_folded = {name.casefold(): name for name in names}
-    folded = word.casefold()
-    found = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
-    if not found and len(folded) > 2:
-        found = [name for name in by_folded if name.startswith(folded) or folded.startswith(name)]
-    return f'did you mean "{by_folded[found[0]]}"?' if found else ""
-
-
-def one_of(names: Iterable[str]) -> str:
-    """``"a", "b"``: the names as a message lists them."""
-    return ", ".join(f'"{name}"' for name in names)
-
-
-def suggestion(word: str, names: Iterable[str]) -> str:
-    """A hint for an unknown name: the nearest right one, else all of them."""
-    names = list(names)
-    known = f"known: {', '.join(names)}" if len(names) <= MOST_NAMES else "spreeze options lists all"
-    return did_you_mean(word, names) or known
 
 
 @dataclass(frozen=True)

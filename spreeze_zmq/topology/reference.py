@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.plan.option import Option
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
+from spreeze_zmq.schema import Option, options_of
 from spreeze_zmq.topology.component_file import read_component_file
 from spreeze_zmq.topology.mistakes import Mistakes
-from spreeze_zmq.topology.options import BALANCE, CHANNEL, RUN, STOP, component_options, dataclass_options
+from spreeze_zmq.topology.options import BALANCE, CHANNEL, RUN, STOP, component_options
 from spreeze_zmq.topology.source import shipped_folder
 
 
@@ -50,7 +50,7 @@ def reference(named: Iterable[str] | None = None) -> list[Table]:
 
 def algorithm_table(name: str) -> Table:
     """The table of one algorithm. Raises InputError where there is none of that name."""
-    return Table("algorithm", dataclass_options(algorithms.get(name).Options), name)
+    return Table("algorithm", options_of(algorithms.get(name).Options), name)
 
 
 def entries(tables: Iterable[Table]) -> list[dict[str, Any]]:

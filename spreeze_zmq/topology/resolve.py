@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from spreeze_zmq.plan.plan import Count
+from spreeze_zmq.plan.parts import Count
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 
 #: Upper bound of "auto" samplers on few cores: environments that wait for something need no core.

@@ -16,8 +16,9 @@ from typing import Any
 
 import spreeze_zmq
 from spreeze_zmq.errors import Mistake, TopologyError
+from spreeze_zmq.schema import suggestion
 from spreeze_zmq.topology.lines import lines_of, split_key
-from spreeze_zmq.topology.mistakes import Key, Mistakes, Places, dotted, suggestion
+from spreeze_zmq.topology.mistakes import Key, Mistakes, Places, dotted
 
 _MAX_BYTES = 1 << 20
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from spreeze_zmq.plan.option import Option, Unfit, show
-from spreeze_zmq.topology.mistakes import Key, Mistakes, did_you_mean, dotted, suggestion
-from spreeze_zmq.topology.values import check
+from spreeze_zmq.schema import Option, Unfit, check, did_you_mean, show, suggestion
+from spreeze_zmq.topology.mistakes import Key, Mistakes, dotted
 
 
 def read_table(

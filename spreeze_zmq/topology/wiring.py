@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES, is_loopback
-from spreeze_zmq.plan.option import Unfit, show
-from spreeze_zmq.plan.plan import ChannelPlan
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES, is_address, is_loopback
+from spreeze_zmq.plan.keys import read_keys
+from spreeze_zmq.plan.parts import ChannelPlan
 from spreeze_zmq.plan.roles import CHANNELS, ChannelSpec, channels_of, end_of, experience_of, roles_of
-from spreeze_zmq.topology.mistakes import Key, Mistakes, suggestion
+from spreeze_zmq.schema import Unfit, show, suggestion
+from spreeze_zmq.topology.mistakes import Key, Mistakes
 from spreeze_zmq.topology.options import CHANNEL
 from spreeze_zmq.topology.source import flat_tables
 from spreeze_zmq.topology.tables import read_table
@@ -47,6 +49,7 @@ def read_channels(
         written[name] = read_table(CHANNEL, values, ("channels", *key), mistakes)
         if written[name]["endpoint"] is not None:
             _bind(name, written[name]["endpoint"], ("channels", *key, "endpoint"), bound, mistakes)
+        written[name]["curve"] = _needs_keys(written[name], ("channels", *key), mistakes)
     return {
         name: _channel(spec, written.get(name, {}), learners, rollout_fields if name in experience else {})
         for name, spec in channels.items()
@@ -69,7 +72,28 @@ def _channel(
         high_water_mark=given.get("high_water_mark", spec.high_water_mark),
         socket_buffer_bytes=given.get("socket_buffer_bytes", spec.socket_buffer_bytes),
         fields=rollout_fields.get(spec.binds, ()),
+        curve=given.get("curve", False),
     )
+
+
+def _needs_keys(written: Mapping[str, Any], key: Key, mistakes: Mistakes) -> bool:
+    """Whether a channel is encrypted; notes one that must be and is not, or that has no keys."""
+    match = _TCP.fullmatch(written["endpoint"] or "")
+    beyond = match is not None and is_address(match["host"]) and not is_loopback(match["host"])
+    if beyond and written["curve"] is False:
+        problem = "an endpoint beyond this machine is always encrypted"
+        mistakes.add((*key, "curve"), problem, "leave it out")
+        return True
+    if match is None and written["curve"]:
+        problem = "only a tcp endpoint is encrypted; an ipc one is in a folder that nobody else can enter"
+        mistakes.add((*key, "curve"), problem, "leave it out")
+    if beyond or (match is not None and written["curve"]):
+        try:
+            read_keys()
+        except InputError as error:
+            mistakes.add((*key, "endpoint"), f"CURVE keys are needed: {error}")
+        return True
+    return False
 
 
 def _bind(name: str, endpoint: str, key: Key, bound: dict[str, tuple[str, Key]], mistakes: Mistakes) -> None:
@@ -89,7 +113,7 @@ def check_endpoint(endpoint: str) -> str:
     """The endpoint in a canonical form, so that equal endpoints compare equal.
 
     Raises:
-        Unfit: it is malformed, too long for a unix socket, or reachable from other machines.
+        Unfit: it is malformed, too long for a unix socket, or of no address that a peer can connect to.
     """
     if endpoint.startswith("ipc://"):
         return _check_ipc(endpoint)
@@ -99,9 +123,13 @@ def check_endpoint(endpoint: str) -> str:
     host, port = match["host"], int(match["port"])
     if not 1 <= port <= 65535:
         raise Unfit(f"{show(endpoint)}: the port is from 1 to 65535, so that every process knows it")
-    if not is_loopback(host):
-        problem = "reaches beyond this machine: CURVE keys are needed, and come with several machines"
-        raise Unfit(f"{show(endpoint)} {problem}", f"write tcp://127.0.0.1:{port}")
+    if host.startswith("["):
+        raise Unfit(f"{show(endpoint)} is IPv6; sockets here speak IPv4", f"write tcp://127.0.0.1:{port}")
+    if not (is_loopback(host) or is_address(host)):
+        problem = (
+            "is no address that peers can connect to; beyond this machine IPv4 and CURVE keys are needed"
+        )
+        raise Unfit(f"{show(endpoint)} {problem}", f"write tcp://127.0.0.1:{port} for this machine alone")
     return f"tcp://{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 

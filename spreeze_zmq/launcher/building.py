@@ -1,0 +1,49 @@
+"""Makes the components that are compiled or installed first: runs the ``build`` of their component.toml."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from spreeze_zmq.errors import InputError, TopologyError
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.topology.component_file import ComponentFile, read_component_file
+from spreeze_zmq.topology.mistakes import Mistakes, Places
+
+#: A build that takes longer is announced.
+QUICK_S = 1.0
+
+
+def build_all(plan: Plan, say: Callable[[str], None]) -> None:
+    """Build what the launcher will start. Raises InputError."""
+    for component in plan.components.values():
+        if component.launched:
+            build(Path(component.folder), say)
+
+
+def build(folder: Path, say: Callable[[str], None]) -> ComponentFile:
+    """Build the component of a folder, where that needs anything; what it is.
+
+    Raises:
+        InputError: its component.toml has mistakes, or the build failed; holds the last line that it said.
+    """
+    mistakes = Mistakes(Places(str(folder), {}))
+    file = read_component_file(folder, mistakes)
+    if file is None:
+        raise TopologyError(str(folder), mistakes.found)
+    if not file.build:
+        return file
+    building = subprocess.Popen(
+        file.build, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said, _ = building.communicate(timeout=QUICK_S)
+    except subprocess.TimeoutExpired:
+        say(f"building {folder.name}: the first time takes a while")
+        said, _ = building.communicate()
+    if building.returncode:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        why = lines[-1] if lines else f"exit code {building.returncode}"
+        raise InputError(f"{folder.name}: {why.removeprefix(f'{file.role}: ')}")
+    return file

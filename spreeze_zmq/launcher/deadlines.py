@@ -1,0 +1,57 @@
+"""Which processes are late: to get ready, or with a sign of life."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import BROKER
+
+
+class Deadlines:
+    """The deadlines of a run's processes.
+
+    Args:
+        plan: has ``start_timeout_s`` and ``heartbeat_timeout_s``.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
+        self._components, self._clock = plan.components, clock
+        self._heartbeat_s: float = plan.components[BROKER].options["heartbeat_timeout_s"]
+        self._started_s: dict[str, float] = {}
+        self._waited_for: dict[str, str] = {}
+        self._status_s = math.inf
+
+    def begin(self, name: str) -> None:
+        """A process starts, or will start again soon."""
+        self._started_s[name] = self._clock()
+
+    def hear_status(self) -> None:
+        """The broker has published a status, its own sign of life."""
+        self._status_s = self._clock()
+
+    def missed(self, name: str, process: Mapping[str, Any]) -> str:
+        """The deadline that a living process has missed, in words; empty for none.
+
+        Args:
+            name: ``ROLE-INDEX``.
+            process: its row of the newest status; empty where that has none. Before it is ready, one that
+                waits for something else than in the row before has made progress: its time starts again.
+        """
+        waiting_for = process.get("waiting_for", "")
+        if process.get("ready"):
+            self._started_s.pop(name, None)
+        elif name in self._started_s and waiting_for != self._waited_for.get(name, ""):
+            self.begin(name)
+        self._waited_for[name] = waiting_for
+        if name in self._started_s:
+            waited_s = self._clock() - self._started_s[name]
+            late = waited_s > self._components[name.rpartition("-")[0]].start_timeout_s
+            return f"not ready after {waited_s:.0f} s" if late else ""
+        silent_s = process.get("silent_s") if name != f"{BROKER}-0" else self._clock() - self._status_s
+        late = isinstance(silent_s, int | float) and silent_s > self._heartbeat_s
+        return f"has not reported for {silent_s:.0f} s, longer than heartbeat_timeout_s" if late else ""

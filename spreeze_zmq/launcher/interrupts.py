@@ -1,0 +1,31 @@
+"""Signals by which a user, a terminal or a service manager asks the launcher to stop."""
+
+from __future__ import annotations
+
+import signal
+
+
+class Interrupts:
+    """Counts the requests to stop: the second one ends waits, the third one also that for the broker.
+
+    Attributes:
+        count: requests so far.
+        by: who asked, in words.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.by = 0, "the user"
+
+    def heed(self) -> None:
+        """Take the signals of this process. Called in its main thread."""
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(signal.SIGHUP, self._on_signal)
+
+    def _on_signal(self, number: int, _: object) -> None:
+        if number == signal.SIGHUP:  # a shell and the kernel may both send it; it is no second request
+            self.count = max(1, self.count)
+            self.by = "the end of its terminal"
+        else:
+            self.count += 1

@@ -1,0 +1,149 @@
+"""Compares the messages that a process sends with those of its recording."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spreeze_zmq.wire import Message
+
+#: The kinds that are compared; the others tell the time of day, the process's id and how long it waited.
+COMPARED = ("rollout", "policy", "critic", "part", "evaluation")
+#: Fields that measure the machine.
+UNCOMPARED = {"wall_s"}
+
+
+@dataclass
+class Compared:
+    """The messages of one kind on one channel.
+
+    Attributes:
+        recorded: how many the recording holds, as far as it has been read.
+        sent: how many the process has sent.
+        same: how many of the pairs are equal.
+        first_difference: number of the first unequal pair, from 0, and what differs; empty for none.
+    """
+
+    recorded: int = 0
+    sent: int = 0
+    same: int = 0
+    first_difference: str = ""
+    _expected: deque[Message] = field(default_factory=deque)
+    _got: deque[Message] = field(default_factory=deque)
+
+    @property
+    def equal(self) -> bool:
+        """Whether the process has sent all that was recorded; it may go on after the recording's end."""
+        return self.recorded == self.same
+
+    def expect(self, message: Message, tolerance: float) -> None:
+        """Add a recorded message."""
+        self.recorded += 1
+        self._expected.append(message)
+        self._pair(tolerance)
+
+    def take(self, message: Message, tolerance: float) -> None:
+        """Add a message of the process."""
+        self.sent += 1
+        self._got.append(message)
+        self._pair(tolerance)
+
+    def _pair(self, tolerance: float) -> None:
+        while self._expected and self._got:
+            number = self.recorded - len(self._expected)
+            difference = unlike(self._expected.popleft(), self._got.popleft(), tolerance)
+            self.same += not difference
+            if difference and not self.first_difference:
+                self.first_difference = f"number {number}: {difference}"
+
+
+class Outputs:
+    """All that one process sends, beside the recording.
+
+    Args:
+        tolerance: largest difference of two numbers, absolute and relative; 0 compares every bit.
+    """
+
+    def __init__(self, tolerance: float = 0.0) -> None:
+        self.tolerance = tolerance
+        self.by_kind: dict[tuple[str, str], Compared] = {}
+
+    def expect(self, channel: str, message: Message) -> Compared | None:
+        """Add a message of the recording; the figures of its kind, None where it is not compared."""
+        found = self._of(channel, message)
+        if found is not None:
+            found.expect(message, self.tolerance)
+        return found
+
+    def take(self, channel: str, message: Message) -> None:
+        """Add a message of the process."""
+        if (found := self._of(channel, message)) is not None:
+            found.take(message, self.tolerance)
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs and nothing is missing."""
+        return all(compared.equal for compared in self.by_kind.values())
+
+    def lines(self) -> list[str]:
+        """One line for each kind, and one for its first difference."""
+        lines = []
+        for (channel, kind), compared in self.by_kind.items():
+            told = f"{compared.sent} sent, {compared.recorded} recorded, {compared.same} the same"
+            lines.append(f"{kind} on {channel}: {told}")
+            if compared.first_difference:
+                lines.append(f"  the first that differs is {compared.first_difference}")
+        return lines
+
+    def _of(self, channel: str, message: Message) -> Compared | None:
+        if message.kind not in COMPARED:
+            return None
+        return self.by_kind.setdefault((channel, message.kind), Compared())
+
+
+def unlike(recorded: Message, sent: Message, tolerance: float) -> str:
+    """What differs in the fields and arrays of two messages, in one line; empty for nothing."""
+    for name in sorted((recorded.fields.keys() | sent.fields.keys()) - UNCOMPARED):
+        ours, theirs = recorded.fields.get(name), sent.fields.get(name)
+        if not _alike(ours, theirs, tolerance):
+            return f"field {name} is {_short(theirs)}, recorded {_short(ours)}"
+    for name in sorted(recorded.arrays.keys() | sent.arrays.keys()):
+        if problem := _unlike_arrays(recorded.arrays.get(name), sent.arrays.get(name), tolerance):
+            return f"array {name} {problem}"
+    return ""
+
+
+def _alike(ours: Any, theirs: Any, tolerance: float) -> bool:
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        return ours.keys() == theirs.keys() and all(
+            _alike(ours[name], theirs[name], tolerance) for name in ours
+        )
+    if isinstance(ours, list) and isinstance(theirs, list):
+        pairs = zip(ours, theirs, strict=False)
+        return len(ours) == len(theirs) and all(_alike(*pair, tolerance) for pair in pairs)
+    if isinstance(ours, float) and isinstance(theirs, float | int):
+        return math.isclose(ours, theirs, rel_tol=tolerance, abs_tol=tolerance) or ours != ours != theirs
+    return bool(ours == theirs)
+
+
+def _unlike_arrays(ours: Any, theirs: Any, tolerance: float) -> str:
+    if ours is None or theirs is None:
+        return "is missing" if theirs is None else "is not in the recording"
+    if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
+        return f"is {theirs.dtype} {list(theirs.shape)}, recorded {ours.dtype} {list(ours.shape)}"
+    if ours.tobytes() == theirs.tobytes():
+        return ""
+    ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+    wrong = ~np.isclose(theirs, ours, rtol=tolerance, atol=tolerance, equal_nan=True)
+    if tolerance and not wrong.any():
+        return ""
+    return f"differs in {wrong.sum()} of {ours.size} numbers, by {np.abs(ours - theirs).max():.3g} at most"
+
+
+def _short(value: Any) -> str:
+    return f"{value!r:.60}"

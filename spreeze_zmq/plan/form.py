@@ -1,0 +1,77 @@
+"""The form that a plan has in JSON: dataclasses to objects, and back by their annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import Field, fields, is_dataclass
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.errors import InputError
+
+#: Fields that files of this format may lack, since they have been added to it; these make their values.
+_ADDED: dict[str, Callable[[], Any]] = {"recording": dict, "curve": bool, "command": tuple}
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses as JSON objects, recursively."""
+    if isinstance(value, EnvironmentSpec):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {_key(item): to_plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def from_plain(kind: Any, value: Any, place: str) -> Any:
+    """A value of the annotated type ``kind`` from its JSON, recursively; ``place`` is for messages."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if kind is EnvironmentSpec:
+        try:
+            return EnvironmentSpec.from_dict(_expect(dict, value, place))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{place}: not as envs.EnvironmentSpec describes it: {error!r}") from None
+    if is_dataclass(kind):
+        return _dataclass_of(kind, value, place)
+    if origin is UnionType:
+        return None if value is None else from_plain(arguments[0], value, place)
+    if origin is tuple:
+        return tuple(from_plain(arguments[0], item, place) for item in _expect(list, value, place))
+    if origin is dict:
+        items = _expect(dict, value, place).items()
+        return {name: from_plain(arguments[1], item, f"{place}: {name}") for name, item in items}
+    if kind is float and type(value) is int:
+        return float(value)
+    return _expect(kind, value, place)
+
+
+def _dataclass_of(kind: Any, value: Any, place: str) -> Any:
+    table, hints = _expect(dict, value, place), get_type_hints(kind)
+    arguments = {}
+    for item in fields(kind):
+        key = _key(item)
+        if key in table:
+            arguments[item.name] = from_plain(hints[item.name], table[key], f"{place}: {key}")
+        elif item.name in _ADDED:
+            arguments[item.name] = _ADDED[item.name]()
+        else:
+            raise InputError(f"{place}: {key} is missing")
+    return kind(**arguments)
+
+
+def _key(item: Field[Any]) -> str:
+    """The name of a dataclass's field in files."""
+    option = item.metadata.get("option")
+    return option.name or item.name if option else item.name
+
+
+def _expect(kind: Any, value: Any, place: str) -> Any:
+    if type(value) is not kind:
+        raise InputError(f"{place}: {kind.__name__} was expected, got {value!r}")
+    return value

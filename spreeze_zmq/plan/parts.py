@@ -1,0 +1,192 @@
+"""The parts of a plan; a field declared by ``option`` is a key of a topology, any other follows from them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.schema import option
+
+
+@dataclass(frozen=True)
+class StopPlan:
+    """When the run ends by itself: at the first of these; ``None`` is no limit."""
+
+    mean_return: float | None = option(
+        None, "stop when fresh episodes of the saved policy have this mean return", name="return"
+    )
+    env_steps: int | None = option(None, "stop after this many transitions have been sampled", minimum=1)
+    trained_transitions: int | None = option(
+        None,
+        "stop after this many transitions have been trained on, batch_size for each critic update",
+        minimum=1,
+    )
+    minutes: float | None = option(None, "stop after this wall time", above=0)
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What is trained, and until when; ``resume_from`` is a run's folder or checkpoint."""
+
+    env: str = option(help='a Gymnasium id, or "module:Id-v0" or "module:callable"')
+    env_kwargs: dict[str, Any] = option(dict, "keyword arguments of the environment")
+    randomize: dict[str, Any] = option(
+        dict, "ranges of model parameters, drawn at each reset of a sampler's environment"
+    )
+    algorithm: str = option(
+        "auto", 'a shipped one or "my_module:MyAlgorithm"; auto goes by the action and observation spaces'
+    )
+    seed: int = option(0, "the seed from which all others are drawn", minimum=0, maximum=2**32 - 1)
+    stop: StopPlan = option(StopPlan, "when to stop, whichever comes first; never without it")
+    checkpoint_minutes: float = option(5.0, "time between checkpoints", above=0)
+    save_replay: bool = option(False, "whether checkpoints hold the replay too")
+    resume_from: str | None = None
+
+
+@dataclass(frozen=True)
+class BalancePlan:
+    """The ratio of consumption to production, and how closely both sides are tied.
+
+    ``"auto"`` is written in topologies alone: ``topology.dial`` has the values of each mode.
+
+    Attributes:
+        max_policy_lag: ``None`` is no limit.
+        publish_every_updates: 0 publishes by the clock.
+        pin: ``auto``, ``always`` or ``never``.
+        rollout_transitions: transitions of one rollout; 0 where the sampler's options do not say.
+    """
+
+    mode: str = option(
+        "free",
+        "the values of the keys below that are left at auto",
+        choices=("free", "bounded", "lockstep"),
+    )
+    replay_ratio: float = option(8.0, "transitions trained on per transition sampled", above=0)
+    max_policy_lag: int | None = option(
+        "auto",
+        "versions that a received rollout may be behind; a staler one is dropped and counted",
+        minimum=0,
+        words=("auto",),
+    )
+    slack_rollouts: int = option(
+        "auto", "rollouts that production may run ahead of the ratio", minimum=0, words=("auto",)
+    )
+    publish_every_updates: int = option(
+        "auto",
+        "critic updates between two publications, or as many as a rollout of each sampler allows; "
+        "0 publishes by publish_interval_s",
+        minimum=0,
+        words=("round", "auto"),
+    )
+    in_order: bool = option(
+        "auto",
+        "take every rollout and version in a fixed order, so that a seed gives the same run again",
+        words=("auto",),
+    )
+    pin: str = option(
+        "auto",
+        "whether learners get cores of their own; auto where these are a small part of the machine",
+        type="bool",
+        words=("auto",),
+    )
+    rollout_transitions: int = 0
+
+
+@dataclass(frozen=True)
+class LearningPlan:
+    """The facts about the run's algorithm that processes need without importing it.
+
+    Attributes:
+        learners: the roles that train, in the order of ``plan.roles.LEARNERS``.
+        on_policy: train on each round of rollouts for ``epochs``, then discard it; else keep a replay.
+        batch_size: transitions per update; 0 until it is measured.
+        learning_starts: transitions received before the first update.
+        policy_delay: critic updates per policy update.
+        epochs: passes over each round; 0 where the replay ratio decides.
+    """
+
+    learners: tuple[str, ...]
+    on_policy: bool
+    batch_size: int
+    learning_starts: int
+    policy_delay: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Count:
+    """Number of processes of a role: at the start, and the range in which it may change."""
+
+    initial: int
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True)
+class ComponentPlan:
+    """One role of the run.
+
+    Attributes:
+        folder: its folder, absolute.
+        command: program and arguments; the run file and the process's index are appended.
+        launched: the launcher starts it; else it is started by hand.
+        on_demand: it is started when somebody connects to the port that the launcher holds open for it.
+        channels: its end of each channel that it uses: ``push``, ``pull``, ``pub`` or ``sub``.
+        options: the component's own.
+    """
+
+    folder: str
+    command: tuple[str, ...]
+    launched: bool
+    on_demand: bool
+    channels: dict[str, str]
+    options: dict[str, Any]
+    use: str = option("", 'a shipped component, or "./folder" beside the topology')
+    count: Count = option("auto", "how many processes, or their range", type="count")
+    threads: int = option("auto", "of numerical libraries, in each", minimum=1, words=("auto",))
+    nice: int = option(0, "19 is the lowest priority", minimum=0, maximum=19)
+    max_restarts: int = option(3, "restarts within restart_window_s; one more crash stops the run", minimum=0)
+    restart_window_s: float = option(60.0, "the window of max_restarts", type="duration", above=0)
+    start_timeout_s: float = option(
+        30.0, "deadline from its start until it is ready", type="duration", above=0
+    )
+    stop_grace_s: float = option(5.0, "from the request to stop until it is killed", type="duration", above=0)
+
+    def by_hand(self, run_file: Path) -> str:
+        """The shell's line that starts one more process of this role."""
+        if "/" not in self.use:  # shipped
+            return f"{python()} -m spreeze_zmq.components.{self.use} {shlex.quote(str(run_file))}"
+        return shlex.join((*self.command, str(run_file)))
+
+
+def python() -> str:
+    """What a shell calls the interpreter that runs this: its name alone where that is the one on the path."""
+    name = Path(sys.executable).name
+    return name if shutil.which(name) == sys.executable else shlex.quote(sys.executable)
+
+
+@dataclass(frozen=True)
+class ChannelPlan:
+    """One channel of the run; for the fields not named here see ``plan.roles.ChannelSpec``.
+
+    Keys that a topology leaves out follow from that, and from the endpoint.
+
+    Attributes:
+        endpoint: of the process that binds it; ``None`` until the plan is placed.
+        fields: the arrays of a rollout on an experience channel; empty on every other channel.
+        curve: encrypted and authenticated with the user's keys; always so on tcp beyond loopback.
+    """
+
+    pattern: str
+    binds: str
+    connects: tuple[str, ...]
+    kinds: tuple[str, ...]
+    fields: tuple[str, ...]
+    endpoint: str | None = option(None, '"tcp://127.0.0.1:5555" or "ipc:///absolute/path"')
+    high_water_mark: int = option(None, "messages queued at each end", minimum=1)
+    socket_buffer_bytes: int = option(None, "kernel buffer; 0 for the system's own", minimum=0)
+    curve: bool = option(None, "encrypt tcp with `spreeze keys` (default: beyond this machine)")
