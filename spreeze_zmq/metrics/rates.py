@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
+#: Values that come closer together replace each other.
+LEAST_GAP_S = 0.02
+
 
 class Rates:
     """Rates of cumulative counters over a sliding window.
@@ -21,7 +24,7 @@ class Rates:
         points = self._points.setdefault(name, deque())
         if points and value < points[-1][1]:
             points.clear()
-        if points and now_s <= points[-1][0]:
+        if points and now_s < points[-1][0] + LEAST_GAP_S:
             now_s, _ = points.pop()
         points.append((now_s, value))
         # Keep one point from before the window, so that the rate covers all of it.

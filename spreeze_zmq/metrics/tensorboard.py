@@ -73,6 +73,10 @@ class TensorBoard:
                 {"eval/best_mean_reward": fields["mean_return"]}, max(self._drawn_step, fields["env_steps"])
             )
 
+    def went_back(self, row: Mapping[str, Any]) -> None:
+        """Draw after how many updates a learner went back to a checkpoint, at its env steps."""
+        self.write({f"train/{row['learner']}_went_back_after_updates": row["updates"]}, row["env_steps"])
+
     def write(self, values: Mapping[str, float | None], env_steps: int) -> None:
         """Write one point per curve at ``env_steps`` and flush; None and non-finite values are left out."""
         from tensorboard.compat.proto.event_pb2 import Event

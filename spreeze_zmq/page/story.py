@@ -15,7 +15,9 @@ MAX_POINTS = 1200
 #: Entries of each topic that are told from the journal, the last ones.
 MAX_ENTRIES = 1000
 #: Topics of the journal that the page shows, besides ``status``.
-TOPICS = ("hello", "exited", "failure", "evaluation", "episodes", "workers", "scale", "set", "end")
+TOPICS = (
+    *("hello", "exited", "failure", "refused", "evaluation", "episodes", "workers", "scale", "set", "end"),
+)
 
 Entry = dict[str, Any]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import ctypes
 import http.client
 import os
@@ -107,6 +108,13 @@ def _height(model: Any) -> float:
     return float(max(2.2 * reach, 1.2))
 
 
+def with_endless_floors(model: Any) -> Any:
+    """A copy whose planes are drawn without end: a trained runner leaves the 40 m that its model draws."""
+    model = copy.copy(model)
+    model.geom_size[model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE, :2] = 0.0
+    return model
+
+
 class Studio:
     """One viewer of one model; a process can have but one.
 
@@ -117,12 +125,13 @@ class Studio:
     """
 
     def __init__(self, model: Any, logs: Path, sockets: Path) -> None:
+        model = with_endless_floors(model)
         self._model, self._data = model, mujoco.MjData(model)
         self._path = str(sockets / "viewer")
         Path(self._path).unlink(missing_ok=True)  # of a process that was killed
         self._camera = FollowingCamera()
         os.chdir(logs)
-        with self._own_socket():
+        with self._own_sockets():
             self._handle = launch_web.launch(
                 viewer_protocol.ViewerConfig(gfx="web", open_browser=False), plugins=[self._camera]
             )
@@ -130,24 +139,18 @@ class Studio:
             self._listening.wait(10.0)
 
     @contextlib.contextmanager
-    def _own_socket(self) -> Any:
-        """While the viewer starts: it binds a unix socket in place of a port, and prints no address."""
+    def _own_sockets(self) -> Any:
+        """While the viewer starts: it has sockets that no stranger reaches, and prints no address."""
         self._listening = threading.Event()
         server = web_viewer.web_server
-        kept, banner = server.bind_public_socket, web_viewer._print_url_banner
-
-        def bind(host: str, port: int = 0) -> socket.socket:
-            own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            own.bind(self._path)
-            own.listen(16)
-            return own
-
-        server.bind_public_socket = bind
+        kept = server.bind_public_socket, server.bind_loopback_socket, web_viewer._print_url_banner
+        server.bind_public_socket = lambda *_: _listening_at(self._path)
+        server.bind_loopback_socket = lambda *_: _ForOne()
         web_viewer._print_url_banner = lambda *_: self._listening.set()
         try:
             yield
         finally:
-            server.bind_public_socket, web_viewer._print_url_banner = kept, banner
+            server.bind_public_socket, server.bind_loopback_socket, web_viewer._print_url_banner = kept
 
     def move(
         self,
@@ -212,6 +215,34 @@ class Studio:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             for way in ways:
                 way.cancel()
+
+
+def _listening_at(path: str) -> socket.socket:
+    """A unix socket in place of the port for browsers."""
+    own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    own.bind(path)
+    own.listen(16)
+    return own
+
+
+class _ForOne(socket.socket):
+    """A port of loopback that closes behind its first connection, which is that of a thread of the viewer."""
+
+    def __init__(self) -> None:
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
+        self.bind(("127.0.0.1", 0))
+        self.listen(1)
+        self._taken = False
+
+    def accept(self) -> Any:
+        """The first connection; there is no other."""
+        if self._taken:
+            raise BlockingIOError
+        accepted = super().accept()
+        self._taken = True
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as unheard:
+            os.dup2(unheard.fileno(), self.fileno(), inheritable=False)
+        return accepted
 
 
 async def _pass_on(source: Any, target: Any) -> None:

@@ -7,11 +7,21 @@ an error in any of them shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from itertools import islice
 from typing import Any
 
 from spreeze_zmq.rollout import Rollout
+
+#: Incarnations of samplers that an account distinguishes, and those that a report lists.
+MOST_STREAMS, REPORTED_STREAMS = 4096, 200
+#: Incarnations of learners that an account keeps.
+MOST_TAKERS = 1000
+#: Upper bound of the size of a lost rollout, as a multiple of the one that came after it.
+MOST_GROWTH = 64
+#: Transitions that a rollout is believed to hold where its arrays do not prove it.
+MOST_AT_ONCE = 1 << 24
 
 
 @dataclass
@@ -28,16 +38,42 @@ class Receipt:
     lost: int = 0
 
 
+_RECEIPT = tuple(field.name for field in fields(Receipt))
+
+
 class Receipts:
-    """The learner's end of the account."""
+    """The learner's end of the account; the stream that a rollout came from last stands last."""
 
     def __init__(self) -> None:
         self.streams: dict[str, Receipt] = {}
+        self._sequences: dict[str, int] = {}
+        self._unsure: set[str] = set()
+
+    def disorder(self, rollout: Rollout) -> str:
+        """Why a rollout does not follow the last one of its stream; empty if it does."""
+        size, produced, name = rollout.num_transitions, rollout.produced, rollout.stream
+        if produced < size:
+            return f"produced is {produced}, expected at least the {size} transitions of the rollout"
+        if name not in self.streams and len(self.streams) >= MOST_STREAMS:
+            return f"it begins a stream, and there are {MOST_STREAMS} already"
+        at = self.streams[name].last if name in self.streams else 0
+        before = self._sequences.get(name, -1)
+        missing = rollout.sequence - before - 1 + (name in self._unsure)
+        if rollout.sequence <= before:
+            return f"sequence is {rollout.sequence}, expected more than {before}"
+        if produced - size < at or (missing == 0 and produced - size > at):
+            return f"produced is {produced}, expected {at + size}: {size} after {at}"
+        if produced - size - at > MOST_GROWTH * size * missing:
+            return f"produced is {produced} after {at}, too far for the {missing} missing messages"
+        return ""
 
     def take(self, rollout: Rollout, *, refused: bool = False) -> None:
-        """Enter a rollout from the channel; a ``refused`` one is too stale or has the wrong shape."""
-        start = rollout.produced - rollout.num_transitions
-        stream = self.streams.setdefault(f"{rollout.sampler}/{rollout.incarnation}", Receipt(start, start))
+        """Enter a rollout that is in order; a ``refused`` one is too stale or has the wrong shape."""
+        start, name = rollout.produced - rollout.num_transitions, rollout.stream
+        stream = self.streams.pop(name) if name in self.streams else Receipt(start, start)
+        self.streams[name] = stream
+        self._sequences[name] = rollout.sequence
+        self._unsure.discard(name)
         stream.lost += start - stream.last
         if refused:
             stream.refused += rollout.num_transitions
@@ -45,15 +81,30 @@ class Receipts:
             stream.received += rollout.num_transitions
         stream.last = rollout.produced
 
+    def refuse(self, name: str, sequence: int, transitions: int, *, sure: bool) -> None:
+        """Enter a rollout whose ``produced`` is wrong or unreadable as the next of its stream. Unless its
+        size is ``sure``, the rollout after it may begin further on.
+        """
+        known = self._sequences.get(name, -1)
+        if sequence <= known or transitions > MOST_AT_ONCE or len(self.streams) >= MOST_STREAMS:
+            return  # a repeated message is entered once
+        stream = self.streams.setdefault(name, Receipt(0, 0))
+        self._sequences[name] = sequence
+        if not sure:
+            self._unsure.add(name)
+        stream.refused += transitions
+        stream.last += transitions
+
     def drop(self, rollout: Rollout) -> None:
         """Enter as refused a rollout that was received but became too stale while it waited."""
-        stream = self.streams[f"{rollout.sampler}/{rollout.incarnation}"]
+        stream = self.streams[rollout.stream]
         stream.received -= rollout.num_transitions
         stream.refused += rollout.num_transitions
 
     def to_dict(self) -> dict[str, dict[str, int]]:
-        """For the learner's report."""
-        return {name: asdict(receipt) for name, receipt in self.streams.items()}
+        """For the learner's report: the last ``REPORTED_STREAMS``; older figures of others still hold."""
+        names = list(islice(reversed(self.streams), REPORTED_STREAMS))
+        return {name: asdict(self.streams[name]) for name in reversed(names)}
 
 
 @dataclass
@@ -77,29 +128,29 @@ class SampleAccount:
 
     Attributes:
         pushed: stream -> transitions pushed, as its sampler last reported.
-        closed: streams whose sampler is gone.
         takers: learner incarnation -> stream -> receipt, oldest incarnation first.
     """
 
     pushed: dict[str, int] = field(default_factory=dict)
-    closed: set[str] = field(default_factory=set)
     takers: dict[str, dict[str, Receipt]] = field(default_factory=dict)
 
     def report_pushed(self, stream: str, transitions: int) -> None:
         """Enter a sampler's count of the transitions that it pushed on this channel."""
-        self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
+        if stream in self.pushed or len(self.pushed) < MOST_STREAMS:
+            self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
 
     def report_taken(self, taker: str, streams: Mapping[str, Mapping[str, int]]) -> None:
         """Enter a learner's receipts; ``taker`` names its incarnation."""
-        self.takers[taker] = {name: Receipt(**receipt) for name, receipt in streams.items()}
+        known = self.takers.setdefault(taker, {})
+        if len(self.takers) > MOST_TAKERS:
+            del self.takers[next(iter(self.takers))]
+        for name, receipt in streams.items():
+            if name in known or len(known) < MOST_STREAMS:
+                known[name] = Receipt(**{key: receipt[key] for key in _RECEIPT})
 
-    def close(self, stream: str) -> None:
-        """Note that a stream's sampler is gone and pushes nothing more."""
-        self.closed.add(stream)
-
-    def totals(self, *, final: bool = False) -> Totals:
-        """The account now. ``final``: the learners have drained their channels and left, so transitions of a
-        closed stream that did not arrive are dropped, not in flight.
+    def totals(self, alive: Collection[str] | None = None) -> Totals:
+        """The account now, or the last one, once the learners have drained their channels and left: then
+        transitions that did not arrive are dropped, but for those of the streams whose sampler is ``alive``.
         """
         sums = Totals()
         for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
@@ -112,7 +163,7 @@ class SampleAccount:
                 position = receipt.last
             pushed = max(self.pushed.get(stream, 0), position)
             sums.produced += pushed
-            if final and stream in self.closed:
+            if alive is not None and stream not in alive:
                 sums.dropped += pushed - position
             else:
                 sums.in_flight += pushed - position
@@ -120,12 +171,12 @@ class SampleAccount:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able, for a broker that is restarted."""
-        return {**asdict(self), "closed": sorted(self.closed)}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> SampleAccount:
         """Inverse of :meth:`to_dict`."""
-        account = cls(dict(state["pushed"]), set(state["closed"]))
+        account = cls(dict(state["pushed"]))
         for taker, streams in state["takers"].items():
             account.report_taken(taker, streams)
         return account

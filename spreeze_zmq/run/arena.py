@@ -37,7 +37,7 @@ class Arena:
             has none.
         num_workers: processes; None to decide by the time of a step.
         options: further arguments of ``envs.make``.
-        on_tick: called a few times a second while workers step.
+        on_tick: that of ``envs.make``.
 
     Attributes:
         spec: with ``max_episode_steps`` among its kwargs where the evaluation sets it.
@@ -62,8 +62,8 @@ class Arena:
         self.step_cap = step_cap(spec, max_episode_steps)
         self.spec = limited(spec, self.step_cap)
         self.width = width
-        self._options = {**(options or {}), "step_info": "final", "on_failure": on_failure}
-        self._on_tick = on_tick
+        calls = {"on_failure": on_failure, "on_tick": on_tick}
+        self._options = {**(options or {}), "step_info": "final", **calls}
         one = self._made(1, 0)
         self.native = one.backend in ("mujoco", "numpy")
         self.num_workers = 0 if self.native or one.backend == "envpool" else num_workers
@@ -79,7 +79,7 @@ class Arena:
             log.info("evaluation plays in %d workers", self.num_workers)
 
     def batch(self, num_episodes: int) -> Any:
-        """The environments for so many episodes: as many, where a native task makes them in no time."""
+        """The environments for a number of episodes: as many, where a native task makes them in no time."""
         size = num_episodes if self.native else self.width
         if size not in self._batches:
             self._batches[size] = self._made(size, 0)
@@ -94,14 +94,12 @@ class Arena:
         made = (self.spec.id, num_envs)
         options = {**self._options, **self.spec.kwargs}
         try:
-            batch = envs.make(*made, num_workers=num_workers, **options)
+            return envs.make(*made, num_workers=num_workers, **options)
         except InvalidEnvironment:
             if not num_workers:
                 raise
             self.num_workers = 0  # its arguments cannot be sent to other processes
-            batch = envs.make(*made, **options)
-        batch.on_tick = self._on_tick
-        return batch
+            return envs.make(*made, **options)
 
 
 def step_cap(spec: EnvironmentSpec, max_episode_steps: int | None) -> int | None:
@@ -118,7 +116,9 @@ def limited(spec: EnvironmentSpec, cap: int | None) -> EnvironmentSpec:
     return replace(spec, kwargs={**spec.kwargs, "max_episode_steps": cap}, max_episode_steps=cap)
 
 
-def workers_for(one: Any, width: int) -> int:
+def workers_for(
+    one: Any, width: int, slow_step_s: float = SLOW_STEP_S, slow_reset_s: float = SLOW_RESET_S
+) -> int:
     """The processes that ``width`` environments like ``one``, which is reset and stepped, need: none where a
     step takes no time; as many as there are cores where it computes, else one for each.
     """
@@ -130,7 +130,7 @@ def workers_for(one: Any, width: int) -> int:
         one.step(one.action_space.sample())
         steps += 1
     wall_s = time.monotonic() - began_s
-    if (wall_s - reset_s) / steps < SLOW_STEP_S and reset_s < SLOW_RESET_S:
+    if (wall_s - reset_s) / steps < slow_step_s and reset_s < slow_reset_s:
         return 0
     computes = (time.process_time() - cpu_s) / wall_s >= COMPUTES
     return min(width, len(os.sched_getaffinity(0))) if computes else width

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import re
+import shutil
 import time
 from pathlib import Path
 
@@ -10,6 +14,11 @@ from spreeze_zmq.channels import SocketFolder
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy.file import POLICY_FILE
+
+#: Mode of a run's folder: logs, weights and the page's address are its user's alone.
+PRIVATE = 0o700
+#: Names of files that are renamed when they are whole.
+UNFINISHED = re.compile(r"\.(writing-|replay-|\d+\.|.+\.\d+$)")
 
 
 class RunFolder:
@@ -24,7 +33,8 @@ class RunFolder:
         checkpoints: one folder per checkpoint.
         learning: for each learner that publishes by count: its losses at each publication, without times.
         best_policy: the best evaluated policy, with everything needed to act.
-        page_address: the address of the live run's page; whoever can read it can look.
+        recordings: of the processes that are recorded, one file for each life.
+        page_address: the address of the live run's page, with its token; readable by the user alone.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,6 +42,7 @@ class RunFolder:
         self.run_file, self.summary = path / "run.json", path / "summary.json"
         self.metrics, self.broker_state = path / "metrics.jsonl", path / "broker.json"
         self.logs, self.checkpoints, self.learning = path / "logs", path / "checkpoints", path / "learning"
+        self.recordings = path / "recordings"
         self.best_policy, self.page_address = path / POLICY_FILE, path / "page.url"
 
     @property
@@ -49,21 +60,39 @@ class RunFolder:
         """
         path = cls.place(name, chosen)
         try:
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir(mode=PRIVATE, exist_ok=path.is_dir() and not any(path.iterdir()))
+                (path / "logs").mkdir()  # of two runs that choose one folder at once, one makes it
+            except FileExistsError:
                 raise InputError(
                     f"--run-dir {path} holds something already; choose a new folder, "
                     f"or go on from it with --resume {path}"
-                )
-            (path / "logs").mkdir(parents=True, exist_ok=True)
-            (path / "checkpoints").mkdir(exist_ok=True)
+                ) from None
+            (path / "checkpoints").mkdir()
         except OSError as error:
             raise InputError(f"run folder {path}: {error.strerror}; choose another with --run-dir") from error
         return cls(path.resolve())
 
     @staticmethod
     def place(name: str, chosen: str | None = None) -> Path:
-        """The path of a new folder: ``chosen``, or ``runs/<name>-<time>``, which does not exist."""
-        return Path(chosen) if chosen else _unused(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        """The path of a new folder: ``chosen``, or ``runs/<name>-<time>``, which is made, for one run alone.
+
+        Raises:
+            InputError: it cannot be made.
+        """
+        if chosen:
+            return Path(chosen)
+        try:
+            return _made(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        except OSError as error:
+            raise InputError(f"run folder runs: {error.strerror}; choose another with --run-dir") from error
+
+    def tidy(self) -> None:
+        """Remove what processes that were killed have left half-written; nobody may be writing here."""
+        for path in (*self.path.glob(".*"), *self.path.glob("*/.*"), *self.checkpoints.glob("*/.*")):
+            if UNFINISHED.match(path.name):
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
@@ -71,15 +100,18 @@ def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
     SocketFolder.sweep()
     sockets = SocketFolder.create(plan.name)
     placed = plan.placed(folder.path, sockets.path)
-    temporary = folder.run_file.with_suffix(".tmp")
+    temporary = folder.run_file.with_name(f".{folder.run_file.name}.{os.getpid()}")
     temporary.write_text(placed.to_json())
     os.replace(temporary, folder.run_file)
     return placed, sockets
 
 
-def _unused(parent: Path, stem: str) -> Path:
-    """A path that does not exist: ``stem``, else ``stem-2`` and so on."""
-    path, count = parent / stem, 2
-    while path.exists():
-        path, count = parent / f"{stem}-{count}", count + 1
+def _made(parent: Path, stem: str) -> Path:
+    """A new folder: ``stem``, else ``stem-2`` and so on."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for count in itertools.count(1):
+        path = parent / (stem if count == 1 else f"{stem}-{count}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=PRIVATE)
+            break
     return path

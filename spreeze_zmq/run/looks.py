@@ -70,7 +70,7 @@ class EvaluationBudget:
         self.spent_s += cost_s
 
     def _earned_at_s(self, needed_s: float) -> float:
-        """When so many CPU seconds have been earned."""
+        """When this number of CPU seconds has been earned."""
         early_s = self.EARLY * self.EARLY_S * self.cores
         if needed_s <= early_s:
             return needed_s / (self.EARLY * self.cores)

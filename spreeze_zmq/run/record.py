@@ -5,29 +5,28 @@ Messages and times go in; status, summary and stop conditions come out. It holds
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from spreeze_zmq.metrics import Rates
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, experience_of
+from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, experience_of
 from spreeze_zmq.run.account import SampleAccount
+from spreeze_zmq.run.learning import LearningFigures
 from spreeze_zmq.run.processes import ProcessRecord, process_rows, worker_rows
+from spreeze_zmq.run.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, RefusalRecord, Refused
+from spreeze_zmq.run.returns import Evaluations, TrainingEpisodes
 
 if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Balance, EvaluationRow, Figures, PolicyLag, Status
+    from spreeze_zmq.plan.status import Balance, Figures, Status, WentBack
 
-#: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
-EPISODES_WINDOW = 100
-#: Episodes of the recent return, by which the evaluator decides to hurry.
-RECENT_EPISODES = 16
-
-#: The learners' counters that status and summary show, with their rates.
-COUNTS = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
+#: Failures that are kept with their tracebacks.
+FAILURES_KEPT = 100
+#: What a record holds of the rest, so that no peer can fill it.
+MOST_PROCESSES, CHANGES_KEPT = 200, 1000
+#: A process that has not reported for this time is named.
+SILENT_S = 3.0
 
 
 class RunRecord:
@@ -37,27 +36,33 @@ class RunRecord:
         self.plan = plan
         self.processes: dict[str, ProcessRecord] = {}
         self.accounts = {role: SampleAccount() for role in plan.learning.learners}
-        self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
-        self.at_start: dict[str, float] = {}
-        self.gauges: dict[str, float] = {}
-        self.publication: dict[str, dict[str, float]] = {}
-        self.devices: dict[str, dict[str, float]] = {}
-        self.policy_lags: dict[str, Mapping[str, float]] = {}
-        self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
-        self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
-        self.num_episodes = 0
-        self.evaluations: list[dict[str, Any]] = []
+        self.learners = {
+            f"{role}-{index}"
+            for role in plan.learning.learners
+            for index in range(plan.components[role].count.maximum)
+        }
+        self.learning = LearningFigures()
+        self.episodes = TrainingEpisodes()
+        self.evaluations = Evaluations()
         self.workers: dict[str, list[list[Any]]] = {}
         self.moves: dict[str, list[list[Any]]] = {}
         self.failures: list[dict[str, Any]] = []
+        self.num_failures = 0
+        self.went_back: list[WentBack] = []
+        self.refusals = RefusalRecord()
         self.restarts = 0
-        self.rates = Rates()
 
     # --- messages
 
     def take_report(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter the figures in a ``hello``, ``report`` or ``bye``."""
+        """Enter the figures in a ``hello``, ``report`` or ``bye``.
+
+        Raises:
+            WireError: there are more processes than a record can hold.
+        """
         process = self.processes.get(sender)
+        if process is None and len(self.processes) >= MOST_PROCESSES:
+            raise WireError("too_many", f"it is one more than the {MOST_PROCESSES} processes of this run")
         if process is None or process.incarnation != incarnation:
             process = self.processes[sender] = ProcessRecord(
                 fields["role"], incarnation, fields["pid"], now_s
@@ -79,35 +84,54 @@ class RunRecord:
     def lose(self, name: str, how: str) -> None:
         """Enter that a process is gone, as itself or the launcher reports."""
         process = self.processes.get(name)
-        if process is None or process.gone:
-            return
-        process.gone = how
-        for account in self.accounts.values():
-            account.close(f"{name}/{process.incarnation}")
-
-    def take_episodes(self, returns: NDArray[np.float32], lengths: NDArray[np.int32]) -> None:
-        """Enter training episodes: returns and lengths ``[num_episodes]``."""
-        self.returns.extend(returns.tolist())
-        self.lengths.extend(lengths.tolist())
-        self.num_episodes += len(returns)
-
-    def take_evaluation(self, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter an evaluation: a look, or fresh episodes of a policy that was chosen before (``confirmed``).
-
-        Looks alone make the learning curve, one for each policy: confirmations are of policies that were
-        chosen for a high score.
-        """
-        self.evaluations.append({"t_s": now_s, **fields})
+        if process is not None and not process.gone:
+            process.gone = how
 
     def take_failure(self, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter a failure; the launcher prints the first one last."""
-        self.failures.append({"t_s": now_s, **fields})
+        """Enter a failure; the launcher prints the first one last. Of very many the first ones are kept."""
+        self.num_failures += 1
+        if len(self.failures) < FAILURES_KEPT:
+            self.failures.append({"t_s": now_s, **fields})
+
+    def take_return(self, fields: Mapping[str, Any], now_s: float) -> WentBack | None:
+        """Enter that a learner has gone back to a checkpoint, where its failure says so; returns the row."""
+        if "checkpoint" not in fields or fields["name"] not in self.learners:
+            return None
+        row: WentBack = {
+            "t_s": round(now_s, 3),
+            "learner": fields["name"],
+            "env_steps": int(self.learning.counts["env_steps"]),
+            "updates": fields.get("updates", 0),
+            "checkpoint": fields["checkpoint"][:80],
+            "why": fields["summary"][:400],
+        }
+        self.went_back = [*self.went_back, row][-FAILURES_KEPT:]
+        return row
+
+    def take_refused(self, taker: str, fields: Mapping[str, Any], now_s: float) -> list[Refused]:
+        """Enter what a process says that it has refused, and that its hello is missing; returns news."""
+        news = self.refusals.take(taker, fields.get("refused", ())[:64], now_s)
+        process = self.processes[taker]
+        if process.ready_s is None and any(fields.get("pushed", {}).values()):
+            what = "it pushes rollouts, but no hello has come from it: send one when all is set up"
+            news += self.refusals.miss(f"{BROKER}-0", taker, NO_HELLO, what, now_s)
+        return news
+
+    def silent(self, now_s: float) -> list[Refused]:
+        """Processes that should report and do not, each named once."""
+        news = []
+        for name, process in self.processes.items():
+            if process.ready_s is not None and not process.gone and now_s - process.heard_s > SILENT_S:
+                what = f"no report has come for {SILENT_S:g} s, expected two a second, also while it waits"
+                news += self.refusals.miss(f"{BROKER}-0", name, NO_REPORT, what, now_s)
+        return news
 
     def take_workers(self, role: str, count: int, reason: str, now_s: float) -> None:
         """Enter a change of the number of processes of a role."""
         history = self.workers.setdefault(role, [])
         if not history or history[-1][1] != count:
             history.append([round(now_s, 3), count, reason])
+            del history[1:-CHANGES_KEPT]
 
     def num_workers(self, role: str) -> int:
         """Number of processes of a role that the launcher keeps; 0 before it reports one."""
@@ -124,118 +148,70 @@ class RunRecord:
         return int(history[-1][1]) if history else None
 
     def _take_figures(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter the figures of a process; those of a restarted learner count on from its checkpoint."""
+        """Enter the figures of a process."""
         instance, role = f"{sender}/{incarnation}", fields["role"]
         for learner, transitions in fields.get("pushed", {}).items():
             if learner in self.accounts:
                 self.accounts[learner].report_pushed(instance, transitions)
-        if "taken" in fields and role in self.accounts:
+        if "taken" in fields and sender in self.learners:
             self.accounts[role].report_taken(instance, fields["taken"])
-        if "policy_lag" in fields:
-            self.policy_lags[instance] = fields["policy_lag"]
-        if "publication" in fields:
-            self.publication[role] = fields["publication"]
-        if fields.get("device"):
-            self.devices[sender] = fields["device"]
-        self.gauges.update(fields["gauges"])
-        for name in COUNTS:
-            if name in fields["counters"]:
-                self.counts[name] = fields["counters"][name]
-                self.at_start.setdefault(name, self.counts[name])
-                self.rates.add(name, self.counts[name], now_s)
+        self.learning.take_device(sender, fields)
+        if sender in self.learners:
+            self.learning.take(instance, fields, now_s)
 
     # --- figures
 
-    @property
-    def policy_lag(self) -> PolicyLag:
-        """Maximum and stale transitions over all incarnations of the learners; quantiles of the living
-        incarnations, the worst of several.
-        """
-        newest = {f"{name}/{process.incarnation}" for name, process in self.processes.items()}
-        lags = self.policy_lags.values()
-        recent = [lag for incarnation, lag in self.policy_lags.items() if incarnation in newest]
+    def instances(self, *, living: bool = False) -> set[str]:
+        """The newest incarnation of each process as ``NAME/INCARNATION``; with ``living`` of those alive."""
         return {
-            "p50": max((lag["p50"] for lag in recent), default=0),
-            "p99": max((lag["p99"] for lag in recent), default=0),
-            "max": max((lag["max"] for lag in lags), default=0),
-            "stale": sum(lag.get("stale", 0) for lag in lags),
-            "bound": self.plan.balance.max_policy_lag,
+            f"{name}/{one.incarnation}" for name, one in self.processes.items() if not (living and one.gone)
         }
-
-    @property
-    def looks(self) -> list[dict[str, Any]]:
-        """The evaluations of the learning curve."""
-        return [e for e in self.evaluations if not e.get("confirmed", False)]
-
-    @property
-    def best(self) -> dict[str, Any] | None:
-        """The evaluation of the policy that was kept last."""
-        return next((e for e in reversed(self.evaluations) if e["best"]), None)
-
-    @property
-    def best_return(self) -> float | None:
-        """The mean return of the policy that was kept last."""
-        best = self.best
-        return None if best is None else float(best["mean_return"])
-
-    def _return_reached(self, goal: float) -> str:
-        """In words, that the kept policy has reached the goal in as many fresh episodes as confirm it; an
-        evaluator that does not tell fresh ones apart is believed.
-        """
-        best = self.best
-        if best is None or not best.get("confirmed", True) or best["mean_return"] < goal:
-            return ""
-        enough = self.plan.components[EVALUATOR].options.get("confirm_episodes", 0)
-        if best["num_episodes"] < enough and "confirmed" in best:
-            return ""
-        return f"return {best['mean_return']:.1f} >= {goal:g}"
 
     def stop_condition(self, now_s: float) -> str:
         """The stop condition that holds, in words; empty while none does."""
         stop = self.plan.run.stop
-        if stop.mean_return is not None and (reached := self._return_reached(stop.mean_return)):
-            return reached
-        for name, enough in (
-            ("env_steps", stop.env_steps),
-            ("trained_transitions", stop.trained_transitions),
-        ):
-            if enough is not None and self.counts[name] >= enough:
-                return f"{name} {self.counts[name]:.0f} >= {enough}"
+        if stop.mean_return is not None:
+            enough = self.plan.components[EVALUATOR].options.get("confirm_episodes", 0)
+            if reached := self.evaluations.reached(stop.mean_return, enough):
+                return reached
+        for name in ("env_steps", "trained_transitions"):
+            most, count = getattr(stop, name), self.learning.counts[name]
+            if most is not None and count >= most:
+                return f"{name} {count:.0f} >= {most}"
         if stop.minutes is not None and now_s >= 60 * stop.minutes:
             return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
         return ""
 
     def figures(self) -> Figures:
         """The figures that status and summary share."""
+        learning = self.learning
         return {
             "learners": list(self.plan.learning.learners),
-            "env_steps": int(self.counts["env_steps"]),
-            "critic_updates": int(self.counts["critic_updates"]),
-            "actor_updates": int(self.counts["actor_updates"]),
-            "trained_transitions": int(self.counts["trained_transitions"]),
+            "env_steps": int(learning.counts["env_steps"]),
+            "critic_updates": int(learning.counts["critic_updates"]),
+            "actor_updates": int(learning.counts["actor_updates"]),
+            "trained_transitions": int(learning.counts["trained_transitions"]),
             "replay_ratio": {
                 "target": self.plan.balance.replay_ratio,
-                "measured": self.gauges.get("replay_ratio", 0.0),
+                "measured": learning.gauges.get("replay_ratio", 0.0),
             },
-            "policy_lag": self.policy_lag,
-            "publication": self.publication,
-            "devices": self.devices,
+            "policy_lag": learning.policy_lag(self.instances(), self.plan.balance.max_policy_lag),
+            "publication": learning.publication,
+            "devices": learning.devices,
         }
 
     def status(self, state: str, balance: Balance, now_s: float) -> Status:
         """The status that people see and the launcher acts on."""
         samples = self.accounts[CRITIC_LEARNER].totals()
-        looks = self.looks
-        recent = list(self.returns)[-RECENT_EPISODES:]
-        stop = self.plan.run.stop
+        rate = self.learning.rate
         return {
             "t_s": now_s,
             "state": state,
             **self.figures(),
-            "env_steps_per_s": self.rates.rate("env_steps", now_s),
-            "critic_updates_per_s": self.rates.rate("critic_updates", now_s),
-            "actor_updates_per_s": self.rates.rate("actor_updates", now_s),
-            "trained_transitions_per_s": self.rates.rate("trained_transitions", now_s),
+            "env_steps_per_s": rate("env_steps", now_s),
+            "critic_updates_per_s": rate("critic_updates", now_s),
+            "actor_updates_per_s": rate("actor_updates", now_s),
+            "trained_transitions_per_s": rate("trained_transitions", now_s),
             "samples": {
                 "produced": samples.produced,
                 "received": samples.received,
@@ -243,30 +219,20 @@ class RunRecord:
                 "in_flight": samples.in_flight,
             },
             "workers": worker_rows(self.processes.values()),
-            "episodes": {
-                "count": self.num_episodes,
-                "mean_return": float(np.mean(self.returns)) if self.returns else None,
-                "std_return": float(np.std(self.returns)) if self.returns else None,
-                "recent_return": float(np.mean(recent)) if recent else None,
-                "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
-            },
-            "evaluation": {"last": _row(looks[-1] if looks else None), "best": _row(self.best)},
-            "stop": {
-                "return": stop.mean_return,
-                "env_steps": stop.env_steps,
-                "trained_transitions": stop.trained_transitions,
-                "minutes": stop.minutes,
-            },
+            "episodes": self.episodes.row(),
+            "evaluation": self.evaluations.rows(),
+            "stop": to_plain(self.plan.run.stop),
             "processes": process_rows(self.processes, now_s),
-            "gauges": self.gauges,
+            "gauges": self.learning.gauges,
             "balance": balance,
+            "refusals": self.refusals.rows(now_s, SHOWN_ROWS),
+            "went_back": self.went_back[-SHOWN_ROWS:],
         }
 
     def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
         """The contents of summary.json."""
-        totals = {role: account.totals(final=final) for role, account in self.accounts.items()}
-        # a resumed run did not begin at 0
-        gains = {name: self.counts[name] - self.at_start.get(name, 0) for name in COUNTS}
+        alive = self.instances(living=True) if final else None
+        totals = {role: account.totals(alive) for role, account in self.accounts.items()}
         return {
             "exit_reason": exit_reason,
             "wall_s": now_s,
@@ -274,7 +240,7 @@ class RunRecord:
             "algorithm": self.plan.run.algorithm,
             "seed": self.plan.run.seed,
             **self.figures(),
-            **{f"{name}_per_s": gain / now_s if now_s > 0 else 0.0 for name, gain in gains.items()},
+            **self.learning.mean_rates(now_s),
             "samples": vars(totals[CRITIC_LEARNER]),
             "samples_by_channel": {experience_of(role): vars(t) for role, t in totals.items()},
             "workers": self.workers,
@@ -282,13 +248,17 @@ class RunRecord:
             "pinning": self.plan.pinning,
             "auto": self.plan.measured,
             "evaluations": [
-                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]] for e in self.looks
+                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]
+                for e in self.evaluations.looks
             ],
-            "best_return": self.best_return,
-            "best": self.best,
-            "episodes": self.num_episodes,
+            "best_return": self.evaluations.best_return,
+            "best": self.evaluations.best,
+            "episodes": self.episodes.count,
             "restarts": self.restarts,
             "failures": self.failures,
+            "num_failures": self.num_failures,
+            "went_back": self.went_back,
+            "refusals": self.refusals.rows(now_s),
         }
 
     # --- restarts of the broker
@@ -297,12 +267,14 @@ class RunRecord:
         """JSON-able; everything that later reports do not contain."""
         return {
             "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
-            "policy_lags": self.policy_lags,
-            "num_episodes": self.num_episodes,
-            "evaluations": self.evaluations,
+            "policy_lags": self.learning.policy_lags,
+            "num_episodes": self.episodes.count,
+            "evaluations": self.evaluations.all,
             "workers": self.workers,
             "moves": self.moves,
             "failures": self.failures,
+            "num_failures": self.num_failures,
+            "went_back": self.went_back,
             "restarts": self.restarts,
             "processes": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
         }
@@ -312,33 +284,10 @@ class RunRecord:
         self.accounts = {
             role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
         }
-        self.policy_lags = state["policy_lags"]
-        self.num_episodes, self.evaluations = state["num_episodes"], state["evaluations"]
+        self.learning.policy_lags = state["policy_lags"]
+        self.episodes.count, self.evaluations.all = state["num_episodes"], state["evaluations"]
         self.workers, self.moves = state["workers"], state["moves"]
         self.failures, self.restarts = state["failures"], state["restarts"]
+        self.num_failures, self.went_back = state["num_failures"], state["went_back"]
         for name, (role, incarnation, pid, gone) in state["processes"].items():
             self.processes[name] = ProcessRecord(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)
-
-
-def _row(evaluation: Mapping[str, Any] | None) -> EvaluationRow | None:
-    if evaluation is None:
-        return None
-    return {
-        "t_s": evaluation["t_s"],
-        "env_steps": evaluation["env_steps"],
-        "mean_return": evaluation["mean_return"],
-        "std_return": evaluation["std_return"],
-        "interval": interval_of(evaluation),
-        "num_episodes": evaluation["num_episodes"],
-        "mean_length": evaluation["mean_length"],
-        "num_truncated": evaluation.get("num_truncated", 0),
-        "confirmed": evaluation.get("confirmed", False),
-        "info": evaluation.get("info", {}),
-    }
-
-
-def interval_of(evaluation: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The 95 % interval of an evaluation's mean return; None where its evaluator does not say it."""
-    if "interval_low" not in evaluation or "interval_high" not in evaluation:
-        return None
-    return evaluation["interval_low"], evaluation["interval_high"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.errors import CheckpointError
-from spreeze_zmq.plan.option import show
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.history import read_run
+from spreeze_zmq.schema import options_of, show
 
 #: What networks are made for, of an environment.
 SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes", "action_low")
@@ -46,8 +45,8 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tupl
         return pairs
     tables = before.get("algorithm", {}), now["algorithm"]
     fixed = [
-        field.name
-        for field in dataclasses.fields(algorithms.get(now["run"]["algorithm"]).Options)
-        if field.metadata.get("fixed") and field.name in tables[0]
+        option.name
+        for option in options_of(algorithms.get(now["run"]["algorithm"]).Options)
+        if option.fixed and option.name in tables[0]
     ]
     return pairs + [(f"algorithm.{name}", tables[0][name], tables[1][name]) for name in fixed]

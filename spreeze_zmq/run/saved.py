@@ -63,6 +63,11 @@ class SavedPolicy:
         about = policy.metadata
         try:
             environment = EnvironmentSpec.from_dict(json.loads(about["environment"]))
+            if environment.described:
+                raise InputError(
+                    f"{path}: only the sampler of its run makes {environment.id}, so it cannot be played; "
+                    "Policy.load gives its actions"
+                )
             mean_return, num_episodes = float(about["mean_return"]), int(about["num_episodes"])
             seed, step_cap = int(about["evaluation_seed"]), int(about.get("step_cap", 0)) or None
         except (KeyError, TypeError, ValueError) as error:
@@ -99,7 +104,7 @@ class SavedPolicy:
 
 
 def _environment_of_run(path: Path) -> str | None:
-    """The environment of the run that a policy lies in, whose topology's folder becomes importable; None
+    """The environment of the run that a policy belongs to, whose topology's folder becomes importable; None
     outside a run's folder. Nothing else of the plan is needed, so that one of an older version will do.
     """
     for folder in (path.absolute().parent, path.absolute().parent.parent):  # RUN/*, RUN/videos/*

@@ -7,7 +7,7 @@ from spreeze_zmq.status.plain import plain_line
 from spreeze_zmq.status.progress import remaining_s
 from spreeze_zmq.status.stages import RUNNING, stage_of
 from spreeze_zmq.status.view import PLAIN_INTERVAL_S, StatusView, View
-from spreeze_zmq.status.words import program
+from spreeze_zmq.status.words import mistakes, program
 
 __all__ = [
     "PLAIN_INTERVAL_S",
@@ -17,6 +17,7 @@ __all__ = [
     "StatusView",
     "View",
     "frame",
+    "mistakes",
     "next_commands",
     "outcome",
     "plain_line",

@@ -12,7 +12,16 @@ from rich.text import Text
 from spreeze_zmq.status.curve import Returns, curve
 from spreeze_zmq.status.progress import progress
 from spreeze_zmq.status.stages import RUNNING, Group, groups_of
-from spreeze_zmq.status.words import clock, compact, conditions, decimal, memory, plain_name, rate
+from spreeze_zmq.status.words import (
+    clock,
+    compact,
+    conditions,
+    decimal,
+    memory,
+    mistakes,
+    plain_name,
+    rate,
+)
 
 #: Text and its style. A rich Table costs twelve times as much for the same columns.
 Piece = tuple[str, str]
@@ -22,6 +31,8 @@ LABEL = 16
 #: The widest that lines of figures and the curve get; the eye loses its line beyond.
 WIDEST = 120
 LOWEST_CURVE, HIGHEST_CURVE = 5, 16
+#: Lines on refused messages.
+REFUSALS = 3
 #: Empty lines that are kept beside a high curve.
 GAPS = 4
 #: A learner that lacks samples for this share of its time is highlighted.
@@ -65,6 +76,7 @@ def frame(scene: Scene, width: int, height: int) -> Text:
     sections = [
         Section(1, [_head(scene, width)]),
         *_progress(scene.status, width),
+        Section(1, _refusals(scene.status)),
         Section(0, _scores(scene.status)),
         curve_section := Section(6, []),
         *_counts(scene.status, width),
@@ -116,6 +128,11 @@ def _head(scene: Scene, width: int) -> Line:
     title = title if cell_len(title) <= room else title[: max(0, room - 1)] + "…"
     gap = " " * (width - cell_len(title + state + began))
     return [(title, "bold"), (gap, ""), (state, STATE_STYLES.get(state, "bold yellow")), (began, "")]
+
+
+def _refusals(status: Mapping[str, Any]) -> list[Line]:
+    """What is refused of whom and why, the most frequent first."""
+    return [[(row["line"], "bold red" if row["stuck"] else "yellow")] for row in mistakes(status)[:REFUSALS]]
 
 
 def _progress(status: Mapping[str, Any], width: int) -> list[Section]:

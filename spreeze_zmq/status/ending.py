@@ -10,11 +10,11 @@ from typing import Any
 
 from spreeze_zmq.status.drawing import LABEL
 from spreeze_zmq.status.view import discard
-from spreeze_zmq.status.words import clock, decimal, program
+from spreeze_zmq.status.words import clock, decimal, mistakes, program
 
 
 def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
-    """Why the run has ended and its best evaluation.
+    """Why the run has ended, what was refused most often, and its best evaluation.
 
     Args:
         summary: of summary.json; empty where there is none.
@@ -22,6 +22,8 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     """
     steps = summary.get("env_steps", 0)
     lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {reason or 'failed'}"]
+    if rows := mistakes(summary):
+        lines.append(f"refused {sum(row['count'] for row in rows):,} in all; {rows[0]['line']}")
     best = summary.get("best")
     if best is None:
         return [*lines, "nothing evaluated"]
@@ -34,19 +36,21 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     return lines
 
 
-def next_commands(run: str, *, policy: str, resume: str) -> list[str]:
+def next_commands(run: str, *, policy: str, resume: str, scored: bool = True) -> list[str]:
     """The commands that use a run, each after what it does.
 
     Args:
         run: its folder.
         policy: the file of its best policy; empty where none was saved.
         resume: the command that goes on with it; empty where there is no checkpoint.
+        scored: the policy was evaluated, so that it can be played again.
     """
     folder, spreeze = shlex.quote(run), program("spreeze")
     lines = {"run folder": run}
-    if policy:
+    if policy and scored:
         lines["watch it"] = f"{spreeze} play {folder}"
         lines["evaluate it"] = f"{spreeze} eval {folder}"
+    if policy:
         file = json.dumps(policy, ensure_ascii=False)
         lines["in Python"] = f"from spreeze_zmq import Policy; policy = Policy.load({file})"
     if resume:

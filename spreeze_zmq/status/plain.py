@@ -7,6 +7,7 @@ from typing import Any
 
 from spreeze_zmq.status.progress import remaining_s
 from spreeze_zmq.status.stages import RUNNING
+from spreeze_zmq.status.words import mistakes
 
 
 def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
@@ -38,6 +39,7 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
         "eval": _decimal(last and last["mean_return"]),
         "best": _decimal(best and best["mean_return"]),
         "dropped": str(samples["dropped"]),
+        "refused": str(sum(row["count"] for row in mistakes(status))),
         "workers": ",".join(f"{role}:{row['count']}" for role, row in status["workers"].items()) or "-",
         "waiting": ",".join(waiting) or "-",
     }

@@ -46,7 +46,7 @@ def stage_of(heard: Mapping[str, Any]) -> str:
     """The stage of a process by what the status says of it."""
     if waiting_for := heard.get("waiting_for"):
         # which socket it is matters in a log, not here
-        return "waits for " + re.sub(r" \([^()]*://[^()]*\)$", "", waiting_for)
+        return "waits for " + re.sub(r" \([^()]*://[^()]*\)$", "", str(waiting_for))
     return RUNNING if heard.get("ready") else "setting up"
 
 

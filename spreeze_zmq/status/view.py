@@ -31,7 +31,7 @@ STALLED_S = 2.0
 #: How often a terminal is redrawn without news: its size may have changed, seconds pass.
 REDRAW_S = 1.0
 #: The least height of the last frame, and the lines that are left below it.
-LAST_ROWS, WORDS_ROWS = 5, 13
+LAST_ROWS, WORDS_ROWS = 5, 14
 #: Lines that are shown again after a change of the terminal's size.
 KEPT_LINES = 100
 
@@ -61,9 +61,16 @@ class StatusView(View):
     Args:
         console: by default standard output.
         clock: monotonic seconds.
+        plain: write lines in a terminal too, which a debugger shares.
     """
 
-    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        plain: bool = False,
+    ) -> None:
         self._console = console or _console()
         self._clock = clock
         self._began_s = clock()
@@ -76,7 +83,8 @@ class StatusView(View):
         self._gone = self._complained = False
         # the frame is drawn with characters that only Unicode has
         self._draws = (
-            self._console.is_terminal
+            not plain
+            and self._console.is_terminal
             and not self._console.is_dumb_terminal
             and self._console.encoding.startswith("utf")
         )
@@ -206,7 +214,7 @@ class StatusView(View):
             self._size = None  # half a frame may stand there
         except OSError:
             self._leave()
-        except (LookupError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
             # no field of a status is required, and another broker may leave any out
             if not self._complained:
                 self._complained = True

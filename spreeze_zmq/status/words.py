@@ -56,6 +56,15 @@ def program(name: str) -> str:
     return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
+_ROW = {"taker", "sender", "kind", "word", "count", "line", "stuck"}
+
+
+def mistakes(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rows of the status's ``refusals`` that are a mistake of somebody's: not those of old samples."""
+    rows = [row for row in status.get("refusals", ()) if row.keys() >= _ROW]
+    return [row for row in rows if row["word"] != "stale" and type(row["count"]) is int]
+
+
 def conditions(stop: Mapping[str, Any]) -> list[str]:
     """The stop conditions that are set."""
     found = []

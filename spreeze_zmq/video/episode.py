@@ -1,4 +1,4 @@
-"""One episode by a policy, step by step, for whoever looks on."""
+"""One episode by a policy, step by step, for a viewer."""
 
 from __future__ import annotations
 

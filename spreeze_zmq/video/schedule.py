@@ -40,7 +40,7 @@ class VideoSchedule:
         self._waiting: list[Path] = []
 
     def reached(self, env_steps: int) -> None:
-        """The run has made so many; called again and again, it never waits."""
+        """The run has sampled this number of env steps. Does not wait; called often."""
         while self._steps and env_steps >= self._steps[0] and self._folder.best_policy.exists():
             policy = self._folder.path / "videos" / f"{self._steps.pop(0)}.safetensors"
             policy.parent.mkdir(exist_ok=True)

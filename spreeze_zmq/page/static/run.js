@@ -26,7 +26,7 @@ export class Run {
       return true;
     }
     if (topic !== "status" && topic !== "point") {
-      const key = `${topic} ${t_s} ${about.name ?? about.role ?? ""}`;
+      const key = `${topic} ${t_s} ${about.name ?? about.role ?? about.line ?? ""}`;
       if (this.known.has(key)) return false;
       this.known.add(key);
     }
@@ -62,6 +62,7 @@ export class Run {
       if (about.restarting) kind = "bad";
       this.gone.set(about.name, about);
     } else if (topic === "failure") [line, kind] = [`${about.name}: ${about.summary}`, "bad"];
+    else if (topic === "refused") [line, kind] = [about.line, "bad"];
     else if (topic === "evaluation" && about.best)
       [line, kind] = [`best policy so far: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)}`, "good"];
     else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
