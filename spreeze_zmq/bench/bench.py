@@ -22,7 +22,7 @@ from spreeze_zmq.autoscale import machine_cache
 from spreeze_zmq.bench.figures import Job, Section, number
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 from spreeze_zmq.metrics import write_json
-from spreeze_zmq.topology.mistakes import suggestion
+from spreeze_zmq.schema import suggestion
 from spreeze_zmq.topology.resolve import device_problem, num_cuda_devices, resolve_device, torch_has_cuda
 
 WIDTH = 100

@@ -1,23 +1,28 @@
-"""The channels in ``spreeze bench``: what one moves between two processes, beside what bare pyzmq moves."""
+"""The channels in ``spreeze bench``: what one moves between two processes, plain and with keys."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zmq
 
 from spreeze_zmq.bench.figures import TURN_S, Figure, Job, Rate, Section, Way, by_clock, in_turn, paired
-from spreeze_zmq.channels import Puller, Pusher, SocketFolder
+from spreeze_zmq.channels import Puller, Pusher, SocketFolder, make_keys
 from spreeze_zmq.errors import PeerTimeout
+from spreeze_zmq.plan.keys import VARIABLE, Keys, read_keys, write_keys
 from spreeze_zmq.wire import Message
 
+ABOUT = "push to pull between two processes; limit: bare pyzmq over ipc, for keys the channel without"
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 22)
 #: What may queue at each end, the same for both ways: as many large messages as the policy channel lets (see
 #: the table of channels), and at most as many small ones as reports may.
@@ -31,26 +36,47 @@ FIRST_GUESS_MESSAGES_PER_S = 30_000
 
 
 def measure(job: Job) -> Section:
-    """Measure each size, bare pyzmq and the channel in turn, between two processes over ipc, for about
-    ``job.seconds``; environment and device play no part.
+    """Measure each size between two processes, for about ``job.seconds``: over ipc bare pyzmq and the channel
+    in turn, over tcp the channel without and with keys; environment and device play no part.
 
     Raises:
         PeerTimeout: the sending process did not deliver.
     """
     folder = SocketFolder.create("bench")
+    write_keys(make_keys(), keys_file(folder))
     try:
-        figures = [measure_size(folder, size, job.seconds / len(SIZES)) for size in SIZES]
+        each_s = job.seconds / len(SIZES) / 2
+        figures = [measure_size(folder, size, each_s) for size in SIZES]
+        figures += [measure_keys(folder, size, each_s) for size in SIZES]
     finally:
         folder.remove()
-    return Section("channels", "push to pull between two processes over ipc; limit: bare pyzmq", figures)
+    return Section("channels", ABOUT, figures)
+
+
+def keys_file(folder: SocketFolder) -> Path:
+    """Where the bench's own keys are."""
+    return folder.path / "keys.json"
 
 
 def measure_size(folder: SocketFolder, size: int, seconds: float) -> Figure:
     """Messages/s with an array of ``size`` bytes in each, of bare pyzmq and of Pusher to Puller."""
-    ways = {way: stream(folder, way, size) for way in ("bare", "channel")}
-    rates = by_clock(in_turn(ways, seconds, ROUNDS, TURN_S))
-    name = f"{size >> 20} MB messages" if size >= 1 << 20 else f"{size >> 10} KB messages"
-    figure = paired(name, "messages/s", rates["bare"], rates["channel"])
+    return compared(folder, size, seconds, f"{shown(size)} messages", ("bare", "channel"))
+
+
+def measure_keys(folder: SocketFolder, size: int, seconds: float) -> Figure:
+    """Messages/s over tcp on loopback, of Pusher to Puller without keys and with them."""
+    return compared(folder, size, seconds, f"{shown(size)} with keys (tcp)", ("tcp", "curve"))
+
+
+def shown(size: int) -> str:
+    """A size in words."""
+    return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB"
+
+
+def compared(folder: SocketFolder, size: int, seconds: float, name: str, ways: tuple[str, str]) -> Figure:
+    """One way of sending beside another, which is the limit."""
+    rates = by_clock(in_turn({way: stream(folder, way, size) for way in ways}, seconds, ROUNDS, TURN_S))
+    figure = paired(name, "messages/s", rates[ways[0]], rates[ways[1]])
     bare, channel = figure.limit * size / 1e9, figure.reached * size / 1e9
     details = {"message_bytes": size, "limit_gb_per_s": bare, "reached_gb_per_s": channel}
     return replace(figure, note=f"{channel:.2f} of {bare:.2f} GB/s", details=details)
@@ -71,8 +97,10 @@ def stream(folder: SocketFolder, way: str, size: int) -> Way:
 def send_and_receive(folder: SocketFolder, way: str, size: int, num_messages: int) -> float:
     """Messages/s of one stream, from its first message to its last; starting the processes is not in it."""
     endpoint = folder.endpoint(f"{way}-{secrets.token_hex(4)}")
-    sender = start("send", way, endpoint, size, num_messages)
-    receiver = start("receive", way, endpoint, size, num_messages)
+    if way in ("tcp", "curve"):
+        endpoint = f"tcp://127.0.0.1:{free_port()}"
+    sender = start(folder, "send", way, endpoint, size, num_messages)
+    receiver = start(folder, "receive", way, endpoint, size, num_messages)
     try:
         said, _ = receiver.communicate(timeout=TURN_TIMEOUT_S)
         return float(said)
@@ -85,7 +113,17 @@ def send_and_receive(folder: SocketFolder, way: str, size: int, num_messages: in
             process.communicate()
 
 
-def start(act: str, way: str, endpoint: str, size: int, num_messages: int) -> subprocess.Popen[str]:
+def free_port() -> int:
+    """A tcp port of loopback that nobody has."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def start(
+    folder: SocketFolder, act: str, way: str, endpoint: str, size: int, num_messages: int
+) -> subprocess.Popen[str]:
     """One of the two processes, set up as the launcher sets up a learner."""
     from spreeze_zmq.bench.isolated import environment  # not at the top: the processes do without torch
 
@@ -95,7 +133,7 @@ def start(act: str, way: str, endpoint: str, size: int, num_messages: int) -> su
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment()},
+        env={**os.environ, **environment(), VARIABLE: str(keys_file(folder))},
     )
 
 
@@ -109,16 +147,16 @@ def high_water_mark(size: int) -> int:
 
 def bare_socket(kind: int, size: int) -> zmq.Socket[bytes]:
     """Plain pyzmq with the settings that move most."""
-    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
-    socket.hwm = high_water_mark(size)
-    socket.sndtimeo = socket.rcvtimeo = socket.linger = int(1000 * TIMEOUT_S)
-    socket.copy_threshold = 0
-    return socket
+    bare: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+    bare.hwm = high_water_mark(size)
+    bare.sndtimeo = bare.rcvtimeo = bare.linger = int(1000 * TIMEOUT_S)
+    bare.copy_threshold = 0
+    return bare
 
 
 def receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
     """Take everything, and print how many a second."""
-    pull = bare_pull(endpoint, size) if way == "bare" else channel_pull(endpoint, size)
+    pull = bare_pull(endpoint, size) if way == "bare" else channel_pull(endpoint, size, way)
     pull()
     began_s = time.perf_counter()
     for _ in range(num_messages - 1):
@@ -128,14 +166,14 @@ def receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
 
 def bare_pull(endpoint: str, size: int) -> Callable[[], object]:
     """Of bare pyzmq."""
-    socket = bare_socket(zmq.PULL, size)
-    socket.bind(endpoint)
-    return lambda: socket.recv_multipart(copy=False)
+    pull = bare_socket(zmq.PULL, size)
+    pull.bind(endpoint)
+    return lambda: pull.recv_multipart(copy=False)
 
 
-def channel_pull(endpoint: str, size: int) -> Callable[[], object]:
+def channel_pull(endpoint: str, size: int, way: str) -> Callable[[], object]:
     """Of the channel."""
-    puller = Puller(endpoint, bind=True, high_water_mark=high_water_mark(size))
+    puller = Puller(endpoint, bind=True, high_water_mark=high_water_mark(size), keys=keys_of(way))
 
     def pull() -> Message:
         message = puller.pull(TIMEOUT_S)
@@ -146,17 +184,27 @@ def channel_pull(endpoint: str, size: int) -> Callable[[], object]:
     return pull
 
 
+def keys_of(way: str) -> Keys | None:
+    """The keys that both processes find in the bench's folder; None for plain ways."""
+    return read_keys() if way == "curve" else None
+
+
 def send(way: str, endpoint: str, size: int, num_messages: int) -> None:
     """Send the same array in every message, in either way without a copy, until stdin is closed."""
     array = np.zeros(size // 4, np.float32)
     if way == "bare":
-        socket, header = bare_socket(zmq.PUSH, size), b"h" * 170
-        socket.connect(endpoint)
+        push, header = bare_socket(zmq.PUSH, size), b"h" * 170
+        push.connect(endpoint)
         for _ in range(num_messages):
-            socket.send(header, zmq.SNDMORE)
-            socket.send(array.data.cast("B"), copy=False)
+            push.send(header, zmq.SNDMORE)
+            push.send(array.data.cast("B"), copy=False)
     else:
-        pusher = Pusher(endpoint, sender="bench-0", incarnation=1, high_water_mark=high_water_mark(size))
+        about: dict[str, Any] = {
+            "sender": "bench-0",
+            "incarnation": 1,
+            "high_water_mark": high_water_mark(size),
+        }
+        pusher = Pusher(endpoint, **about, keys=keys_of(way))
         counts = {"version": 1, "critic_updates": 1, "env_steps": 1}
         message = Message("critic", counts, {"parameters": array})
         for _ in range(num_messages):

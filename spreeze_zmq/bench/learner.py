@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.precision import has_bf16
 from spreeze_zmq.bench import isolated
 from spreeze_zmq.bench.figures import Figure, Job, Section, Way, by_clock, in_turn, number, paired
-from spreeze_zmq.bench.trial import Step, Trial, is_tuned, make_trial, random_batch, timed
+from spreeze_zmq.bench.trial import Step, Trial, make_trial, random_batch, timed
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
 
@@ -36,6 +37,8 @@ WIDTH = 256
 #: Rows of larger batches are multiplied faster a part at a time: the limit is the better of the whole batch
 #: and this many.
 IN_CACHE = 1024
+#: What ours are compared with.
+LIMITS = {"autograd": "use_tuned = false", "torch": "no native layers", "fp32": "fp32"}
 #: Rows and columns of the product that shows the peak of a GPU.
 PEAK_SIZE = 8192
 
@@ -152,11 +155,15 @@ def update_figures(
 def measure_beside_others(
     trial: Trial, kind: type[Algorithm], spec: EnvironmentSpec, seconds: float
 ) -> list[Figure]:
-    """All halves beside the same under autograd, where they are tuned, and beside the same in float32, each
-    in turn with it.
+    """All halves beside the same under autograd, where they are tuned, beside the same with torch's layers on
+    a CPU, where they are not, and beside the same in float32, each in turn with it.
     """
     options = {"batch_size": trial.options.batch_size, "precision": trial.precision}
-    others = {"autograd": {**options, "use_tuned": False}} if is_tuned(kind, trial.options) else {}
+    others: dict[str, dict[str, Any]] = {}
+    if algorithms.is_tuned(kind, trial.options):
+        others["autograd"] = {**options, "use_tuned": False}
+    elif trial.device == "cpu":
+        others["torch"] = {**options, "native": False}
     if trial.device == "cpu" and trial.precision != "fp32":
         others["fp32"] = {**options, "precision": "fp32"}
     trials = {name: make_trial(kind, spec, trial.device, **changed) for name, changed in others.items()}
@@ -171,8 +178,8 @@ def measure_beside_others(
     for name, other in trials.items():
         theirs = together(other, {part: rates[f"{name} {part}"] for part in other.steps})
         label = f"over {name}, {trial.precision} {trial.options.batch_size}"
-        limit = "use_tuned = false" if name == "autograd" else "fp32"
-        made.append(replace(paired(label, "transitions/s", theirs, ours), note=f"limit: {limit}"))
+        note = f"limit: {LIMITS[name]}"
+        made.append(replace(paired(label, "transitions/s", theirs, ours), note=note))
     return made
 
 

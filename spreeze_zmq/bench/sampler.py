@@ -64,12 +64,13 @@ def measure(job: Job) -> Section:
     return Section("sampler", about, figures(rates, env.backend))
 
 
-def bench_plan(env_id: str, algorithm: str) -> Plan:
-    """A topology of one sampler, with every other default."""
+def bench_plan(env_id: str, algorithm: str, use: str = "sampler") -> Plan:
+    """A topology of one sampler, with every other default; ``use`` is its component."""
     run = f"env = {json.dumps(env_id)}\nalgorithm = {json.dumps(algorithm)}"
     with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
         path = Path(folder) / "bench.toml"
-        path.write_text(f"[run]\n{run}\n[components.sampler]\ncount = 1\nenvs = {NUM_ENVS}\n")
+        sampler = f"use = {json.dumps(use)}\ncount = 1\nenvs = {NUM_ENVS}"
+        path.write_text(f"[run]\n{run}\n[components.sampler]\n{sampler}\n")
         return topology.load(path)
 
 

@@ -54,12 +54,22 @@ class Trial:
     flops: Mapping[str, float]
 
 
-def make_trial(kind: type[Algorithm], spec: EnvironmentSpec, device: str, **changed: Any) -> Trial:
-    """Both halves with default options but those ``changed``, their CUDA graphs recorded."""
+def make_trial(
+    kind: type[Algorithm], spec: EnvironmentSpec, device: str, *, native: bool = True, **changed: Any
+) -> Trial:
+    """Both halves with default options but those ``changed``, their CUDA graphs recorded.
+
+    Args:
+        kind: the algorithm.
+        spec: of an environment that it can act in.
+        device: ``"cpu"`` or ``"cuda:0"``.
+        native: whether layers may be native; otherwise torch computes them.
+        changed: options by name.
+    """
     options = dataclasses.replace(kind.Options(), **changed)
     if options.batch_size == "auto":
         options = dataclasses.replace(options, batch_size=options.reference_batch_size)
-    steps, transitions = make_steps(kind, spec, device, options)
+    steps, transitions = make_steps(kind, spec, device, options, native)
     for _ in range(WARM_UP_CALLS + 2 if device != "cpu" else 1):
         for step in steps.values():
             step()
@@ -76,11 +86,14 @@ def make_trial(kind: type[Algorithm], spec: EnvironmentSpec, device: str, **chan
 
 
 def make_steps(
-    kind: type[Algorithm], spec: EnvironmentSpec, device: str, options: Any
+    kind: type[Algorithm], spec: EnvironmentSpec, device: str, options: Any, native: bool = True
 ) -> tuple[dict[str, Step], int]:
     """By part what trains it once, and the transitions that this trains on."""
     parts = PARTS if kind.has_policy_loss() else PARTS[:1]
-    halves = {part: algorithms.make(part, kind, options, spec, device, 1) for part in parts}
+    halves: dict[str, Any] = {part: algorithms.make(part, kind, options, spec, device, 1) for part in parts}
+    if not native:
+        for half in halves.values():
+            half.leave_layers_to_torch()
     if kind.on_policy():
         size = math.lcm(NUM_ENVS, options.batch_size)
         made = random_round(spec, size * math.ceil(ROUND / size), device)
@@ -122,16 +135,11 @@ def flops_of(kind: type[Algorithm], spec: EnvironmentSpec, options: Any) -> dict
     return flops
 
 
-def is_tuned(kind: type[Algorithm], options: Any) -> bool:
-    """Whether its halves are hand-derived ones."""
-    return bool(vars(kind).get("tuned")) and getattr(options, "use_tuned", True)
-
-
 def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:
     """What ``"auto"`` stands for: hand-derived halves are known to gain by bf16."""
     if options.precision != "auto":
         return str(options.precision)
-    return "bf16" if is_tuned(kind, options) and has_bf16(torch.device(device)) else "fp32"
+    return "bf16" if algorithms.is_tuned(kind, options) and has_bf16(torch.device(device)) else "fp32"
 
 
 # --- data at hand ---------------------------------------------------------------------------------

@@ -7,10 +7,17 @@ from typing import Any, NoReturn
 
 from spreeze_zmq import topology
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.topology.mistakes import did_you_mean
+from spreeze_zmq.schema import did_you_mean
 
 #: Our option -> what others call it.
 NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-path --save-dir"}
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
+    """``--set``, of the commands that read a topology."""
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
+    )
 
 
 class Parser(argparse.ArgumentParser):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spreeze_zmq.learner.memory import check_memory
+from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 
@@ -20,6 +21,8 @@ def report(plan: Plan) -> str:
         "processes": ", ".join(_count(plan, role) for role in plan.components),
         "replay": replay(check_memory(plan)),
     }
+    if plan.environment.described:
+        rows["evaluation"] = "none by the shipped evaluator: no Python program makes this environment"
     return "\n".join(f"  {name:12} {text}" for name, text in rows.items())
 
 
@@ -36,14 +39,8 @@ def environment(plan: Plan) -> str:
 
 def ends(plan: Plan) -> str:
     """The stop conditions of a run."""
-    stop = plan.run.stop
-    named = {
-        "return": stop.mean_return,
-        "env_steps": stop.env_steps,
-        "trained_transitions": stop.trained_transitions,
-        "minutes": stop.minutes,
-    }
-    given = [f"{name} {value:,g}" for name, value in named.items() if value is not None]
+    stop = to_plain(plan.run.stop)
+    given = [f"{name} {value:,g}" for name, value in stop.items() if value is not None]
     return f"at {' or '.join(given)}" if given else "never, until Ctrl-C (--set run.stop.minutes=10 ends it)"
 
 
@@ -59,5 +56,6 @@ def _count(plan: Plan, role: str) -> str:
     component = plan.components[role]
     count = component.count
     number = f"{count.initial}" + f" to {count.maximum}" * (count.minimum < count.maximum)
-    envs = f" of {component.options['envs']} environments" if role == SAMPLER else ""
-    return f"{number} {role}{envs}" if component.launched else f"{role} by hand"
+    envs = component.options.get("envs") if role == SAMPLER else None
+    of = f" of {envs} environments" if envs else ""
+    return f"{number} {role}{of}" if component.launched else f"{role} by hand"

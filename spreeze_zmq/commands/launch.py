@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import __version__, envs, topology
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.commands import table
-from spreeze_zmq.commands.arguments import Parser
+from spreeze_zmq.commands.arguments import Parser, add_set
 from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError
+from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
-from spreeze_zmq.plan.plan import Plan, StopPlan
+from spreeze_zmq.native import library as native
+from spreeze_zmq.plan.parts import Count, StopPlan
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
 from spreeze_zmq.run.resume import check_fit
-from spreeze_zmq.status import StatusView, program
+from spreeze_zmq.schema import suggestion
+from spreeze_zmq.status import StatusView
+from spreeze_zmq.topology.source import shipped_topologies
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Launch one topology; returns 0 when a stop condition or the user ended the run, 1 when it failed, 2 for
     bad input.
     """
+    argv = sys.argv[1:] if argv is None else argv
     arguments = _parser().parse_args(argv)
     try:
+        if arguments.resume and arguments.topology is None and arguments.env is None:
+            arguments = _parser().parse_args([*_command_of(Path(arguments.resume)), *argv])
         if arguments.list:
             rows = [(found.name, found.env, found.algorithm, found.about) for found in topology.shipped()]
             table.show(("topology", "environment", "algorithm", "what it is"), rows)
@@ -42,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if arguments.resume:
             plan = plan.resuming(_checkpoint(plan, Path(arguments.resume)).path)
-        envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
+        if not plan.environment.described:
+            envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
         if arguments.check:
             from spreeze_zmq.commands import check  # imports torch, which a launcher has no use for
 
@@ -63,9 +73,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--env", metavar="ID", help="train in this environment, without a topology file")
     parser.add_argument("--algorithm", metavar="NAME", help="instead of the topology's, or of the usual one")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
-    )
+    add_set(parser)
     parser.add_argument(
         "--without",
         action="append",
@@ -80,7 +88,29 @@ def _parser() -> Parser:
     parser.add_argument("--graph", action="store_true", help="print processes and channels; start nothing")
     parser.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/NAME-TIME)")
     parser.add_argument(
-        "--resume", metavar="RUN", help="go on from the last complete checkpoint of that run's folder"
+        "--resume",
+        metavar="RUN",
+        help="go on from the last complete checkpoint of that run's folder, as it was begun where neither "
+        "TOPOLOGY nor --env is given",
+    )
+    parser.add_argument(
+        "--record",
+        action="append",
+        default=[],
+        metavar="PROCESS",
+        help="keep every message of this role, or of one process such as sampler-0, for spreeze replay",
+    )
+    parser.add_argument(
+        "--record-mb",
+        type=float,
+        default=1000.0,
+        metavar="N",
+        help="largest size of each recording in 10^6 bytes; the rest is left out (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--inproc",
+        action="store_true",
+        help="run the components as threads of this one process, for one debugger; slower",
     )
     parser.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
     parser.add_argument("--version", action="version", version=__version__)
@@ -98,31 +128,79 @@ def _load(arguments: argparse.Namespace, overrides: Sequence[str] = ()) -> Plan:
         raise InputError(f"expected a TOPOLOGY or --env ID, got {got} (--list prints the shipped topologies)")
     source: str | Mapping[str, Any] = arguments.topology or {"run": {"env": arguments.env}}
     chosen = [f"run.algorithm={json.dumps(arguments.algorithm)}"] if arguments.algorithm else []
-    return topology.load(source, [*chosen, *arguments.set, *overrides], without=arguments.without)
+    plan = topology.load(source, [*chosen, *arguments.set, *overrides], without=arguments.without)
+    for name in arguments.record:
+        _check_recorded(plan, name, arguments.record_mb)
+    if arguments.inproc:
+        plan = _at_fixed_counts(plan)
+    recording = dict.fromkeys(arguments.record, arguments.record_mb)
+    return replace(plan, recording=recording, command=_command(arguments, plan))
 
 
-def _launch(plan: Plan, arguments: argparse.Namespace, folder: str | None = None) -> int:
+def _at_fixed_counts(plan: Plan) -> Plan:
+    """The plan with the counts that it begins with: the rates of threads, which share one interpreter, say
+    nothing of how many there should be.
+    """
+    components = {
+        role: replace(component, count=Count(*(component.count.initial,) * 3))
+        for role, component in plan.components.items()
+    }
+    return replace(plan, components=components)
+
+
+def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:
+    """Refuse a ``--record`` that names no process of the plan, or that may write nothing."""
+    role, dash, index = name.rpartition("-")
+    if name not in plan.components and not (dash and role in plan.components and index.isdecimal()):
+        expected = f"a role or a process such as {SAMPLER}-0"
+        raise InputError(f"--record {name}: expected {expected} ({suggestion(name, plan.components)})")
+    if name not in plan.components and int(index) >= plan.components[role].count.maximum:
+        most = plan.components[role].count.maximum
+        raise InputError(f"--record {name}: this run has at most {most} of {role}, numbered from 0")
+    if not limit_mb > 0:
+        raise InputError(f"--record-mb {limit_mb:g}: a size above 0 is expected")
+
+
+def _launch(plan: Plan, arguments: argparse.Namespace, chosen: str | None = None) -> int:
     """One run, to its end; returns its exit code."""
-    view = StatusView()
+    view = StatusView(plain=arguments.inproc)
     if plan.run.stop == StopPlan():
         view.note("nothing ends this run but Ctrl-C; --set run.stop.minutes=10 would")
+    build_all(plan, view.note)
+    native.prepare(view.note)
     plan = sizing.settle(plan, say=view.note)
-    launch = Launch(plan, RunFolder.create(plan.name, folder or arguments.run_dir), view)
+    folder = RunFolder.create(plan.name, chosen or arguments.run_dir)
+    launch = Launch(plan, folder, view, threads=arguments.inproc)
     try:
         return launch.run()
     finally:
-        launch.report_end(_command(arguments, plan))
+        launch.report_end()
 
 
-def _command(arguments: argparse.Namespace, plan: Plan) -> str:
-    """The command of one run of this plan, to go on with."""
-    words = [arguments.topology or f"--env={arguments.env}"]
-    words += ["--algorithm", arguments.algorithm] if arguments.algorithm else []
+def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:
+    """The words that make this plan again from any folder, without what is said of one run alone."""
+    words = [f"--env={arguments.env}"]
+    if arguments.topology is not None:
+        shipped = arguments.topology in shipped_topologies() and not Path(arguments.topology).exists()
+        words = [arguments.topology if shipped else plan.topology_file]
+    words += [f"--algorithm={arguments.algorithm}"] if arguments.algorithm else []
     for name in ("set", "without"):
-        words += [word for value in getattr(arguments, name) for word in (f"--{name}", value)]
-    if arguments.seeds is not None:
-        words += ["--set", f"run.seed={plan.run.seed}"]
-    return f"{program('spreeze-launch')} {shlex.join(words)}"
+        words += [f"--{name}={value}" for value in getattr(arguments, name)]
+    return (*words, f"--set=run.seed={plan.run.seed}")
+
+
+def _command_of(run: Path) -> list[str]:
+    """The words that began a run.
+
+    Raises:
+        InputError: it is no run's folder, or another program began it.
+    """
+    command = read_run(run).plan.get("command")
+    if not command:
+        raise InputError(
+            f"--resume {run}: spreeze-launch did not begin it; write its TOPOLOGY or --env ID beside --resume"
+        )
+    return list(command)
 
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:

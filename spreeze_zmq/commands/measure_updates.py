@@ -36,12 +36,12 @@ SMALLEST = 64
 TURN_S = 0.02
 #: Seconds after which no further measurement is begun, for batch sizes and for threads.
 BATCH_BUDGET_S, THREADS_BUDGET_S = 2.5, 1.0
-#: On a GPU each change of the batch records a CUDA graph anew, after calls that prepare it. None of that is
+#: On a GPU each change of the batch records a new CUDA graph, after calls that prepare it. None of that is
 #: in the rates, but it takes time.
 CUDA_BUDGET_S = 10.0
 #: Updates after which that graph is there.
 CUDA_WARM_UP = WARM_UP_CALLS + 2
-#: The random replay holds at most so many transitions and bytes, in rollouts of so many steps.
+#: Upper bounds of the random replay, in transitions and bytes, and the steps of its rollouts.
 ROWS, ROWS_BYTES, STEPS = 16_384, 1 << 26, 16
 
 
@@ -69,7 +69,7 @@ class Trial:
         self._batch_size = 0
 
     def update(self, batch_size: int, updates: int) -> None:
-        """So many updates, drawn from the replay as a learner draws them; done when this returns."""
+        """Make ``updates`` updates with batches drawn as a learner draws them; done when this returns."""
         for _ in range(updates):
             self.half.update(self.replay.sample(batch_size))
             if self.replay.prioritized:
@@ -90,7 +90,7 @@ class Trial:
         return batch_size * updates / self.seconds(batch_size, updates)
 
     def seconds(self, batch_size: int, updates: int) -> float:
-        """How long so many updates take."""
+        """Seconds that a number of updates takes."""
         began_s = self.clock()
         self.update(batch_size, updates)
         return self.clock() - began_s
@@ -174,7 +174,7 @@ def measure_batches(trial: Trial, largest: int, threads: int) -> tuple[dict[int,
 
 
 def threaded(trial: Trial, batch_size: int, threads: int) -> float:
-    """The rate with so many threads."""
+    """The rate with a number of threads."""
     torch.set_num_threads(threads)
     return trial.rate(batch_size)
 

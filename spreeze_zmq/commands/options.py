@@ -9,7 +9,7 @@ from typing import Any
 
 from spreeze_zmq import topology
 from spreeze_zmq.commands import table
-from spreeze_zmq.plan.option import show
+from spreeze_zmq.schema import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

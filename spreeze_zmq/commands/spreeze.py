@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 
 from spreeze_zmq import __version__
 from spreeze_zmq.bench import bench
-from spreeze_zmq.commands import compare, evaluate, export, options, play, runs, tune, view
+from spreeze_zmq.commands import (
+    compare,
+    conform,
+    evaluate,
+    export,
+    keys,
+    new,
+    options,
+    play,
+    replay,
+    runs,
+    tune,
+    view,
+)
 from spreeze_zmq.commands.arguments import Parser
 from spreeze_zmq.errors import InputError, SpreezeError
 
@@ -22,17 +36,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("eval", evaluate, "play the best policy of a run again"),
         ("play", play, "the best policy of a run at work, in a window or as a video"),
         ("export", export, "the best policy of a run as ONNX or TorchScript"),
+        ("keys", keys, "make the keys of tcp channels, and say where they are"),
+        ("replay", replay, "one process alone, fed with a recording of spreeze-launch --record"),
         ("view", view, "open the page of a run that is over"),
         ("runs", runs, "a table of past and live runs"),
         ("compare", compare, "learning curves of runs, several seeds joined"),
+        ("conform", conform, "check a component in any language against PROTOCOL.md"),
         ("options", options, "list every key of a topology"),
+        ("new", new, "a folder with a component of your own, in Python, C++ or JavaScript"),
         ("tune", tune, "measure what this machine needs for a topology"),
         ("bench", bench, "this machine's limits beside what we reach"),
     ):
         subparser = commands.add_parser(name, help=text, description=module.__doc__)
         module.add_arguments(subparser)
         subparser.set_defaults(main=module.main)
-    arguments = parser.parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    # argparse loses a list of words that comes after options
+    at = words.index("--") if words[:1] == ["replay"] and "--" in words else len(words)
+    arguments = parser.parse_args(words[:at], argparse.Namespace(program=words[at + 1 :]))
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return InputError.exit_code

@@ -16,7 +16,9 @@ from typing import Any
 
 from spreeze_zmq import topology
 from spreeze_zmq.autoscale import machine_cache, sizing, tuning
+from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.errors import ComponentFailed, InputError
+from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.metrics import read_journal, write_json
 from spreeze_zmq.plan.plan import Plan
@@ -30,15 +32,13 @@ SETTLED_S = 3.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("topology", metavar="TOPOLOGY", help="a .toml file, or the name of a shipped one")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
-    )
+    add_set(parser)
     parser.add_argument(
         "--seconds",
         type=float,
         default=45.0,
         metavar="N",
-        help="measure at most so long; it ends as soon as the count has settled (default: %(default)g)",
+        help="measure at most this long; it ends as soon as the count has settled (default: %(default)g)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures to FILE as well")
 
@@ -77,7 +77,8 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"--json {arguments.json}: there is no folder {arguments.json.absolute().parent}")
     only = [f"run.stop={{minutes={arguments.seconds / 60}}}", "run.checkpoint_minutes=1e6"]
     plan = topology.load(arguments.topology, [*arguments.set, *only])
-    plan = sizing.settle(plan, anew=True, say=print)
+    build_all(plan, print)
+    plan = sizing.settle(plan, remeasure=True, say=print)
     found = measure(plan)
     print(report(plan, found))
     if arguments.json is not None:
@@ -94,7 +95,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     """
     watch = Watch()
     with tempfile.TemporaryDirectory(prefix="spreeze-tune-") as folder:
-        launch = Launch(plan, RunFolder.create(plan.name, f"{folder}/run"), watch, anew=True)
+        launch = Launch(plan, RunFolder.create(plan.name, f"{folder}/run"), watch, remeasure=True)
         watch.launch = launch
         failed = launch.run()
         lines = [line for line in read_journal(launch.folder.metrics) if line["kind"] == "balance"]

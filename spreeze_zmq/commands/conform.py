@@ -1,0 +1,90 @@
+"""``spreeze conform ROLE -- COMMAND``: check one component, in any language, against PROTOCOL.md.
+
+The command is started as the launcher would start it, with every other process of the run played over real
+sockets. Each numbered clause of components/PROTOCOL.md that can be seen from outside is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from spreeze_zmq import topology
+from spreeze_zmq.commands import table
+from spreeze_zmq.errors import InputError
+
+MARKS = {"kept": "ok", "broken": "BROKEN", "not seen": "-"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("role", metavar="ROLE", help="the job of the program: sampler, ...")
+    parser.add_argument("program", metavar="COMMAND", nargs="+", help="after --; RUN_FILE INDEX are appended")
+    parser.add_argument("--topology", default="pendulum", metavar="T", help="the run that it is shown")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a key of it")
+    parser.add_argument(
+        "--tier", default="must", choices=("fast", "must", "should"), help="which clauses (default: must)"
+    )
+    parser.add_argument("--only", default="", metavar="X1,L2", help="the acts in which these are seen")
+    parser.add_argument(
+        "--patience", type=float, default=10.0, metavar="S", help="wait so long for what must come (10)"
+    )
+    parser.add_argument("--html", metavar="FILE", help="write a report with what was seen and expected")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print a table of clauses; 0 where none is broken, else 1."""
+    from spreeze_zmq import conform  # imports the replay of environments
+
+    if arguments.role not in conform.ROLES:
+        raise InputError(f"{arguments.role}: expected one of {', '.join(conform.ROLES)}")
+    only = frozenset(filter(None, arguments.only.split(",")))
+    unknown = only - {clause.number for clause in conform.clauses_of(arguments.role)}
+    if unknown:
+        raise InputError(f"--only {','.join(sorted(unknown))}: no clause of this number is checked")
+    plan = topology.load(arguments.topology, [*shape(arguments), *arguments.set])
+    began_s = time.monotonic()
+    how = (arguments.tier, only, arguments.patience)
+    results = list(conform.run(arguments.role, arguments.program, plan, *how))
+    rows = [(r.clause.number, r.clause.tier, MARKS[r.verdict], r.clause.expected, r.seen) for r in results]
+    table.show(("clause", "tier", "", "expected", "seen"), rows, wrapping=2)
+    counts = Counter(result.verdict for result in results)
+    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in MARKS)
+    took_s = time.monotonic() - began_s
+    print(f"{arguments.role}: {words}, in {took_s:.1f} s; the clauses stand in components/PROTOCOL.md")
+    if arguments.html:
+        Path(arguments.html).write_text(page(arguments, rows, words), encoding="utf-8")
+    return 1 if counts["broken"] else 0
+
+
+def shape(arguments: argparse.Namespace) -> list[str]:
+    """Small rollouts where the sampler of the topology has options for that, and nothing left to measure."""
+    plan = topology.load(arguments.topology, arguments.set)
+    options, small = plan.components["sampler"].options, {"envs": 4, "rollout_steps": 24}
+    chosen = [f"components.sampler.{name}={value}" for name, value in small.items() if name in options]
+    return chosen + [f"{key}={1 if key.endswith('threads') else 256}" for key in plan.to_measure]
+
+
+def page(arguments: argparse.Namespace, rows: Sequence[Sequence[str]], words: str) -> str:
+    """The report as one HTML file."""
+    cells = "\n".join(
+        f"<tr class={'bad' if row[2] == 'BROKEN' else 'good' if row[2] == 'ok' else 'none'}>"
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+        + "</tr>"
+        for row in rows
+    )
+    title = html.escape(f"{arguments.role}: {' '.join(arguments.program)}")
+    return f"""<!doctype html><meta charset="utf-8"><title>{title}</title>
+<style>body {{ font: 15px/1.4 sans-serif; margin: 2em auto; max-width: 70em }} td, th {{ text-align: left;
+padding: .3em .8em; border-bottom: 1px solid #ddd; vertical-align: top }} .bad {{ background: #fdd }}
+.none {{ color: #777 }}</style>
+<h1>{title}</h1><p>{html.escape(words)}; clauses of components/PROTOCOL.md, tier {arguments.tier},
+topology {html.escape(arguments.topology)}.</p>
+<table><tr><th>clause<th>tier<th><th>expected<th>seen</tr>
+{cells}
+</table>
+"""

@@ -1,0 +1,49 @@
+"""``spreeze new NAME``: a folder with a component of your own to begin with, copied from a shipped one."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+from pathlib import Path
+
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.launcher.building import build
+from spreeze_zmq.topology.source import shipped_folder
+
+#: Kind and language -> the folder below ``components`` that is copied.
+EXAMPLES = {
+    "sampler": {"python": "sampler", "cpp": "sampler_cpp", "javascript": "examples/sampler_node"},
+}
+#: What is made of sources and belongs to its own folder alone.
+_MADE = ("__pycache__", "node_modules", "package-lock.json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("name", metavar="NAME", help="the folder to write")
+    parser.add_argument("--kind", choices=EXAMPLES, default="sampler", help="the role (default: %(default)s)")
+    languages = sorted({language for kind in EXAMPLES.values() for language in kind})
+    parser.add_argument("--language", choices=languages, default="python", help="default: %(default)s")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Write and build the folder, and say how it is used.
+
+    Raises:
+        InputError: the folder is there already or cannot be written, or its build failed.
+    """
+    folder = Path(arguments.name)
+    example = EXAMPLES[arguments.kind][arguments.language]
+    source = shipped_folder("components") / example
+    try:
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns(*_MADE))
+    except FileExistsError:
+        raise InputError(f"{folder}: it is there already; choose another name") from None
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error}") from None
+    print(f"{folder}: a copy of components/{example}, yours to change")
+    command = shlex.join(build(folder.absolute(), print).command)
+    print(f'use it:   [components.{arguments.kind}]\n          use = "./{folder.name}"')
+    print(f"check it: spreeze conform {arguments.kind} -- {command}")
+    return 0

@@ -1,0 +1,181 @@
+"""``spreeze replay FILE``: one process alone, fed with a recording of ``spreeze-launch --record``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from spreeze_zmq import topology
+from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
+from spreeze_zmq.channels import Recording
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.launcher.outputs import Outputs
+from spreeze_zmq.launcher.playback import Pace, Playback, in_fixed_order
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import LEARNERS
+from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.supervisor.process import THREAD_VARIABLES
+from spreeze_zmq.topology.component_file import find_component
+
+#: Longest wait for a message that the process owes, where no COMMAND of the user's is under test.
+TIMEOUT_S = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="RUN/recordings/PROCESS.recording")
+    parser.epilog = (
+        "After -- the COMMAND of the program to feed, as in -- python -m pdb -m "
+        "spreeze_zmq.components.sampler; RUN_FILE and INDEX are added (default: the shipped component)."
+    )
+    parser.add_argument(
+        "--pace",
+        choices=("recorded", "full", "step"),
+        help="feed with the recorded times, as fast as the process takes it, or one message at each Enter "
+        "(default: full where the order is fixed, else recorded)",
+    )
+    parser.add_argument(
+        "--by-hand", action="store_true", help="print the command, to be started in another terminal"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="largest absolute and relative difference of numbers (default: 0, every bit is compared)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help=f"longest wait for one message of the process (default: {TIMEOUT_S:g}; for ever with COMMAND)",
+    )
+    parser.add_argument(
+        "--run-dir", metavar="DIR", help="the folder of the replay (default: runs/replay-...)"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Feed the process to its end, and print what it sent beside what was recorded; returns 1 where it fails,
+    or where the order is fixed and they differ.
+    """
+    recording = Recording(arguments.file)
+    plan = _plan_of(recording)
+    about = recording.about
+    command = arguments.program or _shipped(plan, about["role"])
+    fixed = in_fixed_order(plan, about["role"])
+    pace: Pace = arguments.pace or ("full" if fixed else "recorded")
+    folder = RunFolder.create(f"replay-{about['name']}", arguments.run_dir)
+    plan, sockets = settle(plan, folder)
+    words = [*command, str(folder.run_file), str(about["index"])]
+    under_test = bool(arguments.program) or arguments.by_hand
+    timeout_s = arguments.timeout or (math.inf if under_test else TIMEOUT_S)
+    playback = Playback(recording, plan, pace, Outputs(arguments.tolerance), timeout_s)
+    process = None
+    try:
+        _say(f"{about['name']} of {about['plan']['run_dir']}, replayed in {folder.shown}")
+        if arguments.by_hand:
+            _say(f"start it in another terminal: {shlex.join(words)}")
+        else:
+            process = _started(words, plan, about["role"], shares_terminal=pace != "step")
+            playback.alive = lambda: process.poll() is None
+        _heed_signals(playback, alone=process is None or pace == "step")
+        playback.run()
+        _see_off(playback, process, math.inf if under_test else plan.components[about["role"]].stop_grace_s)
+    finally:
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.wait()
+        playback.close()
+        sockets.remove()
+    return _end(playback, None if process is None else process.returncode)
+
+
+def _plan_of(recording: Recording) -> Plan:
+    """The plan of a recording, with sockets of its own wherever the recorded run had its.
+
+    Raises:
+        InputError: the header holds no plan of this version, or not the process's role.
+    """
+    try:
+        plan = Plan.from_json(json.dumps(recording.about["plan"]))
+        plan.components[recording.about["role"]]
+    except InputError as error:
+        raise InputError(f"{recording.path}: {error}") from None
+    except KeyError as error:
+        raise InputError(f"{recording.path}: its header has no {error}") from None
+    places = {name: replace(channel, endpoint=None) for name, channel in plan.channels.items()}
+    topology.make_importable(Path(plan.topology_file).parent)
+    return replace(plan, channels=places, recording={})
+
+
+def _shipped(plan: Plan, role: str) -> Sequence[str]:
+    """The command of the shipped component. What a file names is not started: it may be a stranger's."""
+    use = plan.components[role].use
+    folder = None if "/" in use else find_component(use, Path.cwd())
+    if folder is None:
+        raise InputError(f"{role} was {use}, which is not shipped: give its command after --")
+    return [sys.executable, str(folder)]
+
+
+def _started(
+    words: Sequence[str], plan: Plan, role: str, *, shares_terminal: bool
+) -> subprocess.Popen[bytes]:
+    """The process, with the variables that a launcher gives it."""
+    threads = dict.fromkeys(THREAD_VARIABLES, str(plan.components[role].threads))
+    memory = KEEP_FREED_MEMORY if role in LEARNERS else {}
+    environment = {**os.environ, **threads, **memory, "PYTHONUNBUFFERED": "1"}
+    try:
+        return subprocess.Popen(words, env=environment, stdin=None if shares_terminal else subprocess.DEVNULL)
+    except OSError as error:
+        raise InputError(f"{words[0]} cannot be started: {error.strerror}") from error
+
+
+def _heed_signals(playback: Playback, *, alone: bool) -> None:
+    """Ctrl-C belongs to the process, which has the terminal, unless this program reads it ``alone``."""
+
+    def end(*_: object) -> None:
+        playback.interrupted = True
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end if alone else lambda *_: None)
+
+
+def _see_off(playback: Playback, process: subprocess.Popen[bytes] | None, grace_s: float) -> None:
+    """Wait for the process's end; SIGTERM after ``grace_s``, or at once where no message can ask for it."""
+    until_s = time.monotonic() + (grace_s if playback.hears_control else 0.0)
+    while not playback.over or (process is not None and process.poll() is None):
+        playback.pump(0.1)
+        if playback.interrupted:
+            return
+        if process is not None and time.monotonic() > until_s:
+            process.terminate()
+            until_s = math.inf
+
+
+def _end(playback: Playback, code: int | None) -> int:
+    """Print the comparison; the exit code."""
+    fed = f"{playback.num_fed} messages fed"
+    left = f", {playback.num_left} not, since it ended before" if playback.num_left else ""
+    torn = playback.recording.torn_bytes
+    _say(f"{playback.name}: {fed}{left}" + (f"; the last {torn} bytes are torn" if torn else ""))
+    for line in playback.outputs.lines():
+        _say(line)
+    _say(f"kept: {playback.kept.path}")
+    if code:
+        _say(f"{playback.name} ended with {code}")
+    return int(bool(code) or playback.interrupted or (playback.fixed and not playback.outputs.equal))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
