@@ -8,6 +8,7 @@ from spreeze_zmq.balance import DelayGate
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
+from spreeze_zmq.errors import WireError
 from spreeze_zmq.learner import (
     CollectionLimits,
     Intake,
@@ -15,6 +16,7 @@ from spreeze_zmq.learner import (
     LiveBatch,
     PolicyOutlet,
     RoundLearner,
+    keep,
     learn,
 )
 from spreeze_zmq.plan.roles import CRITIC, CRITIC_LEARNER, SAMPLER
@@ -38,6 +40,7 @@ class ActorLearner(Learner):
         self.critics = Weights(component.open(CRITIC), in_turn=plan.balance.in_order)
         fields, environment = self.intake.fields, component.environment
         self.replay = replay_of(fields, environment, options, self.device, plan.run.seed)
+        keep(self.replay)
         self.batch = LiveBatch(component, self.half)
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
         self.policy = PolicyOutlet(component, self.half, self.cadence, self.device)
@@ -91,7 +94,11 @@ class ActorLearner(Learner):
         message = self.critics.take() if self.takes_critics else None
         if message is None:
             return
-        self.half.load_critic(message.arrays["parameters"])
+        try:
+            self.half.load_critic(message.arrays["parameters"])
+        except WireError as error:
+            self.critics.refuse(message, error)
+            return
         updates, env_steps = message.fields["critic_updates"], message.fields["env_steps"]
         if message.incarnation != self.critics_from:
             self.critics_from = message.incarnation

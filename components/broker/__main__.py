@@ -3,14 +3,10 @@
 import json
 import logging
 import os
-import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.balancer import Balancer
@@ -18,10 +14,14 @@ from spreeze_zmq.autoscale.rule import Change
 from spreeze_zmq.channels import Publisher, Puller
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.metrics import Journal, TensorBoard, write_json
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.metrics import write_json
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
-from spreeze_zmq.run.checkpoint import Part, complete, prune
+from spreeze_zmq.run.collecting import Checkpoints
+from spreeze_zmq.run.hearing import believed
+from spreeze_zmq.run.notes import Notes
 from spreeze_zmq.run.record import RunRecord
+from spreeze_zmq.run.refusals import Refused
 from spreeze_zmq.wire import Message
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ log = logging.getLogger("spreeze")
 RECORD_INTERVAL_S = 1.0
 #: How long the end of a run waits for its last checkpoint.
 LAST_CHECKPOINT_S = 5.0
-CHECKPOINTS_KEPT = 2
-#: Characters of a traceback that are noted: they must fit in the header of a message.
-LONGEST_WORDS = 8000
+#: Longest time that a stopping broker enters reports.
+DRAIN_S = 2.0
+#: Longest time that reports are entered before the broker does its other work.
+LISTEN_AT_MOST_S = 0.1
 #: How often the balance is looked at.
 BALANCE_INTERVAL_S = 1.0
 
@@ -48,24 +49,23 @@ class Broker:
         self.plan = component.plan
         self.reports: Puller = component.open("report")
         self.control: Publisher = component.open("control")
-        self.feed: Publisher = component.open("feed")
-        self.began_s = time.monotonic() - (time.time() - component.folder.run_file.stat().st_mtime)
+        self.began_s = time.monotonic() - component.uptime_s
         self.record = RunRecord(self.plan)
         self.balancer = Balancer(self.plan)
         self.next_balance_s = 0.0
-        self.ended: list[NDArray[np.float32]] = []
-        self.journal = Journal(component.folder.metrics)
-        self.tensorboard = TensorBoard(component.folder.path)
-        self.state = "starting"
-        self.exit_reason = ""
-        self.parts: dict[str, dict[str, Any]] = {}
-        self.next_checkpoint_s = self.checkpoint_interval_s
+        self.notes = Notes(component.folder, component.open("feed"))
+        self.state, self.exit_reason = "starting", ""
+        interval_s = 60 * self.plan.run.checkpoint_minutes
+        self.checkpoints = Checkpoints(
+            component.folder.checkpoints, len(self.plan.learning.learners), interval_s
+        )
         self.last_checkpoint, self.stop_by_s = "", 0.0
         self.stop_published = False
         self.launcher = os.getppid()
         self.goes_on_from = component.folder.broker_state
         if self.goes_on_from.exists():
             earlier = json.loads(self.goes_on_from.read_text())
+            self.began_s = earlier["began_s"]  # of a clock that all processes of a machine share
             self.record.restore(earlier["record"], self.now_s)
             self.exit_reason = earlier["exit_reason"]
             if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
@@ -79,35 +79,29 @@ class Broker:
         """Seconds since the run began."""
         return time.monotonic() - self.began_s
 
-    @property
-    def checkpoint_interval_s(self) -> float:
-        """Seconds between two checkpoints."""
-        return 60 * self.plan.run.checkpoint_minutes
-
     def say(self, kind: str, **fields: Any) -> None:
-        """Tell everybody."""
+        """Publish a control message to everybody."""
         self.control.publish(Message(kind, fields))
-
-    def tell_observers(self, topic: str, about: Mapping[str, Any], t_s: float) -> None:
-        """Publish one entry on the feed."""
-        self.feed.publish(Message("entry", {"topic": topic, "t_s": round(t_s, 3), "about": dict(about)}))
 
     def note(self, topic: str, about: Mapping[str, Any]) -> None:
         """Write one line of the journal, and publish it on the feed."""
-        t_s = self.now_s
-        self.journal.write(topic, t_s, about)
-        self.tell_observers(topic, about, t_s)
+        self.notes.note(topic, about, self.now_s)
 
     # --- what comes in
 
     def listen(self) -> None:
-        """Enter every report that waits."""
-        while (message := self.reports.pull()) is not None:
+        """Enter the reports that wait; those of a flood are left for later, so that the run goes on."""
+        until_s = time.monotonic() + LISTEN_AT_MOST_S
+        while time.monotonic() < until_s and (message := self.reports.pull()) is not None:
             self.hear(message)
 
     def hear(self, message: Message) -> None:
-        """Enter one report."""
-        getattr(self, f"on_{message.kind}")(message)
+        """Enter one report, or refuse it."""
+        try:
+            message = message._replace(fields=believed(message, self.plan))
+            getattr(self, f"on_{message.kind}")(message)
+        except WireError as error:
+            self.reports.refuse(error, message.sender, message.kind)
 
     def on_hello(self, message: Message) -> None:
         """A process is set up."""
@@ -117,6 +111,7 @@ class Broker:
     def on_report(self, message: Message) -> None:
         """Figures of a process."""
         self.record.take_report(message.sender, message.incarnation, message.fields, self.now_s)
+        self.tell_refusals(self.record.take_refused(message.sender, message.fields, self.now_s))
         self.balancer.take(message.sender, message.incarnation, message.fields, self.now_s)
 
     def on_bye(self, message: Message) -> None:
@@ -126,19 +121,21 @@ class Broker:
 
     def on_episodes(self, message: Message) -> None:
         """Episodes have ended."""
-        self.record.take_episodes(message.arrays["returns"], message.arrays["lengths"])
-        self.ended.append(message.arrays["returns"])
+        self.record.episodes.take(message.arrays["returns"], message.arrays["lengths"])
+        self.notes.episodes_ended(message.arrays["returns"])
 
     def on_evaluation(self, message: Message) -> None:
         """A policy has been evaluated."""
-        self.record.take_evaluation(message.fields, self.now_s)
+        self.record.evaluations.take(message.fields, self.now_s)
         self.note("evaluation", message.fields)
-        self.tensorboard.evaluation(message.fields)
+        self.notes.tensorboard.evaluation(message.fields)
 
     def on_failure(self, message: Message) -> None:
         """Something failed."""
         self.record.take_failure(message.fields, self.now_s)
-        self.note("failure", {**message.fields, "traceback": message.fields["traceback"][-LONGEST_WORDS:]})
+        self.note("failure", message.fields)
+        if (went_back := self.record.take_return(message.fields, self.now_s)) is not None:
+            self.notes.tensorboard.went_back(went_back)
 
     def on_exited(self, message: Message) -> None:
         """The launcher saw a process end."""
@@ -165,26 +162,26 @@ class Broker:
 
     def on_part(self, message: Message) -> None:
         """A learner has written its part of a checkpoint; with the last one it is complete."""
-        folder = message.fields["folder"]
-        parts = self.parts.setdefault(folder, {})
-        parts[message.sender] = message.fields["part"].values()
-        if len(parts) == len(self.plan.learning.learners):
-            state = {"t_s": self.now_s, "counts": self.record.counts, "best_return": self.record.best_return}
-            path = self.component.folder.checkpoints / folder
-            complete(path, [Part.from_dict(file) for part in parts.values() for file in part], state)
-            prune(self.component.folder.checkpoints, keep=CHECKPOINTS_KEPT)
-            del self.parts[folder]
-            if folder == self.last_checkpoint:
-                self.last_checkpoint = ""
+        best_return = self.record.evaluations.best_return
+        state = {"t_s": self.now_s, "counts": self.record.learning.counts, "best_return": best_return}
+        is_complete = self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state)
+        if is_complete and message.fields["folder"] == self.last_checkpoint:
+            self.last_checkpoint = ""
+
+    def tell_refusals(self, news: Iterable[Refused]) -> None:
+        """Note what has been refused, also in the log of the process that sent it."""
+        for refused in news:
+            row = refused.row(self.now_s)
+            log.warning("%s", row["line"])
+            self.notes.refused(refused.sender, row, self.now_s)
 
     # --- what follows
 
     def checkpoint(self) -> str:
         """Ask the learners for a checkpoint; returns its folder's name."""
-        folder = f"{int(self.record.counts['env_steps']):012d}-{int(self.now_s * 1000):09d}"
-        self.next_checkpoint_s = self.now_s + self.checkpoint_interval_s
-        self.parts.clear()
-        self.say("checkpoint", folder=folder, env_steps=int(self.record.counts["env_steps"]))
+        env_steps = int(self.record.learning.counts["env_steps"])
+        folder = self.checkpoints.begin(env_steps, self.now_s)
+        self.say("checkpoint", folder=folder, env_steps=env_steps)
         return folder
 
     def decide(self) -> None:
@@ -196,11 +193,11 @@ class Broker:
                     "stop", roles=["launcher"] if self.record.workers else ["*"], reason=self.exit_reason
                 )
             return
-        if self.record.counts["critic_updates"] > 0:
+        if self.record.learning.counts["critic_updates"] > 0:
             self.state = "training"
-        elif self.record.counts["env_steps"] > 0:
+        elif self.record.learning.counts["env_steps"] > 0:
             self.state = "warming up"
-        if self.state == "training" and self.now_s >= self.next_checkpoint_s:
+        if self.state == "training" and self.now_s >= self.checkpoints.next_s:
             self.checkpoint()
         if self.now_s >= self.next_balance_s:
             self.balance()
@@ -212,7 +209,7 @@ class Broker:
         change = self.balancer.step(
             self.record.num_workers(SAMPLER), self.now_s, training=self.state == "training"
         )
-        self.journal.write("balance", self.now_s, self.balancer.figures(self.now_s))
+        self.notes.journal.write("balance", self.now_s, self.balancer.figures(self.now_s))
         if change is not None:
             log.info("%s", change.reason)
             self.carry_out(change)
@@ -248,41 +245,34 @@ class Broker:
 
     def show(self) -> None:
         """Publish the status."""
+        self.tell_refusals(self.record.silent(self.now_s))
         status = self.status()
         self.say("status", **status)
-        self.tell_observers("status", status, status["t_s"])
-
-    def note_episodes(self) -> None:
-        """Note the training episodes that have ended since the last call."""
-        if not self.ended:
-            return
-        returns, self.ended = np.concatenate(self.ended), []
-        figures = {"mean": returns.mean(), "std": returns.std(), "min": returns.min(), "max": returns.max()}
-        self.note(
-            "episodes", {"count": returns.size, **{name: float(value) for name, value in figures.items()}}
-        )
+        self.notes.publish("status", status, status["t_s"])
 
     def write(self, *, final: bool = False) -> None:
         """Bring the run's files up to date."""
-        self.note_episodes()
+        self.notes.note_episodes(self.now_s)
         status = self.status()
-        self.journal.write("status", self.now_s, status)
-        self.tensorboard.status(status, self.record.gauges)
+        self.notes.journal.write("status", self.now_s, status)
+        self.notes.tensorboard.status(status, self.record.learning.gauges)
         reason = self.exit_reason or self.component.stop_reason
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
-        write_json(self.goes_on_from, {"record": self.record.to_dict(), "exit_reason": self.exit_reason})
+        state = {"began_s": self.began_s, "record": self.record.to_dict(), "exit_reason": self.exit_reason}
+        write_json(self.goes_on_from, state)
 
     def finish(self) -> None:
-        """The last summary. A launcher that was killed cannot remove the run's sockets: then this does."""
-        if os.getppid() != self.launcher:
+        """The last summary. The launcher removes the state to go on from: it may start this broker again."""
+        if launcher_is_gone := os.getppid() != self.launcher:
             self.exit_reason = self.exit_reason or "the launcher was killed"
-            shutil.rmtree(self.plan.socket_dir or "", ignore_errors=True)
         self.write(final=True)
-        if (found := self.balancer.found()) is not None:
+        sound = not (self.record.num_failures or self.record.restarts or self.record.refusals.mistakes)
+        if sound and (found := self.balancer.found()) is not None:
             tuning.remember(self.plan, found)
-        self.goes_on_from.unlink()
-        self.journal.close()
-        self.tensorboard.close()
+        if launcher_is_gone or not self.record.workers:
+            self.goes_on_from.unlink()
+            self.component.folder.tidy()
+        self.notes.close()
 
 
 def main(component: Component) -> None:
@@ -300,7 +290,8 @@ def main(component: Component) -> None:
         if broker.now_s >= write_s:
             write_s = broker.now_s + RECORD_INTERVAL_S
             broker.write()
-    while component.poll([broker.reports], timeout_s=0.1, draining=True):
+    until_s = time.monotonic() + DRAIN_S  # a broker that leaves a live run would hear reports for ever
+    while component.poll([broker.reports], timeout_s=0.1, draining=True) and time.monotonic() < until_s:
         broker.listen()
     broker.finish()
 

@@ -3,6 +3,7 @@
 Where the algorithm has no actor-learner, the critics define the policy, and this learner publishes it.
 """
 
+import logging
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
+from spreeze_zmq.errors import WireError
 from spreeze_zmq.learner import (
     CollectionLimits,
     Intake,
@@ -19,11 +21,17 @@ from spreeze_zmq.learner import (
     PolicyOutlet,
     RoundLearner,
     Staleness,
+    keep,
     learn,
 )
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, POLICY, SAMPLER, publisher_of_policy
 from spreeze_zmq.replay import Replay, transition_replay
 from spreeze_zmq.rollout import Rollout
+
+#: Share of a lost replay that comes again before the first update.
+REFILL_SHARE = 0.1
+
+log = logging.getLogger("spreeze")
 
 
 class CriticLearner(Learner):
@@ -48,10 +56,12 @@ class CriticLearner(Learner):
         self.intake = Intake(component, self.options.frame_stack, self.staleness.too_stale)
         seed = self.plan.run.seed
         self.replay = transition_replay(component.environment, self.options, self.device, seed)
+        keep(self.replay)
         starts: int = self.options.learning_starts
         if self.balance.in_order and self.limits.schedule is not None:
             starts = self.limits.schedule.first_update_at
         self.gate = RatioGate(self.balance.replay_ratio, self.options.batch_size, starts, slack=0)
+        self.go_on_with_replay()
         self.batch = LiveBatch(component, self.half)
         self.version = self.trained = self.updates_before = self.updates_published = 0
         component.figures["policy_lag"] = self.policy_lag
@@ -117,7 +127,11 @@ class CriticLearner(Learner):
         if (message := policies.take()) is None:
             return
         extras = message.fields["extras"]
-        self.half.load_policy(message.arrays, extras)
+        try:
+            self.half.load_policy(message.arrays, extras)
+        except WireError as error:
+            policies.refuse(message, error)
+            return
         if policies.num_taken == 1:
             self.first_policy = policies.version
             # After a restart from an older checkpoint the actor-learner knows better how many were received.
@@ -210,18 +224,26 @@ class CriticLearner(Learner):
             counters["policy_version"] = self.own_policy.versions.newest
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state`. The ratio counts the replay's content as trained on already; a run in
-        order counts from 0, as its samplers do.
-        """
+    def go_on_with_replay(self) -> None:
+        """Count the replay as trained on already; a run in order counts from 0, as its samplers do."""
         if not self.balance.in_order:
             self.gate.received = len(self.replay)
             self.gate.trained = int(self.gate.replay_ratio * self.gate.received)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state`. Without the replay, updates wait for a share of it to come again:
+        those of a trained network on a few fresh transitions would spoil it.
+        """
+        self.go_on_with_replay()
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
         counters = state["counters"]
         self.version, self.env_steps = counters["version"], counters["env_steps"]
         self.trained = counters["trained"]
+        if not len(self.replay) and not self.balance.in_order:
+            lost = min(self.env_steps, self.options.replay_capacity)
+            self.gate.learning_starts = max(self.gate.learning_starts, int(REFILL_SHARE * lost))
+            log.warning("without its replay: updates go on after %d transitions", self.gate.learning_starts)
         if self.own_policy is not None:
             self.own_policy.versions.restore(counters["policy_version"])
         self.updates_before = self.half.num_updates

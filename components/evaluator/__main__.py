@@ -5,15 +5,15 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.plan.roles import SAMPLER
-from spreeze_zmq.policy import Policy, read_file, usable
+from spreeze_zmq.policy import Policy, usable
 from spreeze_zmq.run.arena import Arena
+from spreeze_zmq.run.best import Best
 from spreeze_zmq.run.evaluation import Score, play
 from spreeze_zmq.run.looks import EvaluationBudget
 from spreeze_zmq.video.schedule import VideoSchedule
@@ -21,23 +21,6 @@ from spreeze_zmq.wire import Message
 
 #: The last policy is played until this long before the end of ``stop_grace_s``.
 LEAVE_S = 2.0
-
-
-@dataclass
-class Best:
-    """The policy in the run's file.
-
-    Attributes:
-        policy: acts.
-        mean_return: of the episodes that it was kept for.
-        timed_out: whether they were cut by time.
-        confirmed: whether they were ``confirm_episodes`` fresh ones.
-    """
-
-    policy: Policy
-    mean_return: float
-    timed_out: bool
-    confirmed: bool
 
 
 class Evaluator:
@@ -60,14 +43,21 @@ class Evaluator:
             num_workers=None if options["workers"] == "auto" else options["workers"],
             options={
                 "randomize": plan.run.randomize if options["randomize"] else None,
-                "step_timeout_s": plan.components[SAMPLER].options.get("step_timeout_s", 60.0),
+                **{
+                    name: value
+                    for name, value in plan.components[SAMPLER].options.items()
+                    if name in ("step_timeout_s", "max_failures")
+                },
             },
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
             on_tick=component.breathe,
         )
         self.policies: Subscriber = component.open("policy")
         self.seed = int(component.seed_sequence().generate_state(1)[0])
-        self.best = self.best_so_far()
+        self.best: Best | None = None
+        if component.folder.best_policy.exists():  # a restart keeps it
+            self.best, earlier_seed = Best.read(component.folder.best_policy, self.num_fresh)
+            self.seed = earlier_seed + 1_000_000  # the episodes of the earlier process are not fresh
         self.newest: Message | None = None
         self.looked_at = -1
         cores = len(os.sched_getaffinity(0)) * options["cost_share"]
@@ -80,24 +70,14 @@ class Evaluator:
         )
         component.on("status", self.on_status)
 
-    def best_so_far(self) -> Best | None:
-        """The policy that this run's folder holds already, so that a restart keeps it."""
-        path = self.component.folder.best_policy
-        if not path.exists():
-            return None
-        fields, arrays, about = read_file(path)
-        self.seed = int(about["evaluation_seed"]) + 1_000_000  # those of the former life are not fresh
-        timed_out, fresh = (about[name] == "True" for name in ("timed_out", "confirmed"))
-        confirmed = fresh and int(about["num_episodes"]) >= self.num_fresh
-        return Best(Policy(fields, arrays), float(about["mean_return"]), timed_out, confirmed)
-
     # --- what comes in
 
     def on_status(self, status: Mapping[str, Any]) -> None:
         """The broker says how the episodes of training go, and when the end of the run has begun."""
-        self.training_return = status["episodes"]["recent_return"]
-        self.ending = status["state"] == "stopping"
-        self.videos.reached(status["env_steps"])
+        recent = status.get("episodes", {}).get("recent_return")
+        self.training_return = recent if isinstance(recent, int | float) else None
+        self.ending = status.get("state") == "stopping"
+        self.videos.reached(status.get("env_steps", 0))
 
     def receive(self) -> None:
         """Take the newest policy that has come."""
@@ -209,11 +189,8 @@ class Evaluator:
         return self.goal is not None and not score.timed_out and score.mean_return >= self.goal
 
     def beats_best(self, score: Score) -> bool:
-        """Whether a score is better than the best policy's; one cut by time says less than a whole one."""
-        best = self.best
-        if best is None or best.timed_out != score.timed_out:
-            return best is None or best.timed_out
-        return score.mean_return > best.mean_return
+        """Whether a score is better than the best policy's."""
+        return self.best is None or self.best.is_beaten_by(score)
 
     def conclude(
         self, policy: Policy, score: Score, fields: dict[str, Any], *, keep: bool, fresh: bool = True
@@ -223,12 +200,7 @@ class Evaluator:
         if keep:
             confirmed = fresh and len(score.returns) >= self.num_fresh
             self.best = Best(policy, score.mean_return, score.timed_out, confirmed)
-            about = {name: str(value) for name, value in fields.items() if name not in ("version", "seed")}
-            about["info"] = json.dumps(fields["info"])
-            about["environment"] = json.dumps(self.arena.spec.to_dict())
-            about["evaluation_seed"] = str(fields["seed"])
-            about["step_cap"] = str(self.arena.step_cap or 0)
-            policy.save(self.component.folder.best_policy, about)
+            self.best.save(self.component.folder.best_policy, fields, self.arena)
         self.component.report("evaluation", fields)
 
     # --- the end
@@ -276,8 +248,24 @@ class Evaluator:
         return last if better and sure else None
 
 
+def keep_newest(component: Component) -> None:
+    """Where only the sampler makes the environment nothing is played: save the newest policy at the end."""
+    policies: Subscriber = component.open("policy")
+    newest: Message | None = None
+    component.ready()
+    while component.running:
+        newest = policies.newest() or newest
+        component.poll([policies], timeout_s=1.0)
+    if (newest := policies.newest() or newest) is not None:
+        about = {"environment": json.dumps(component.environment.to_dict())}
+        Policy.from_message(newest.fields, newest.arrays).save(component.folder.best_policy, about)
+
+
 def main(component: Component) -> None:
     """Look at the newest policy whenever the share of the machine allows; at the end at the last one."""
+    if component.environment.described:
+        keep_newest(component)
+        return
     evaluator = Evaluator(component)
     component.ready()
     while component.running:

@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.policy import FrameStack, Policy, usable
 from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.run.arena import workers_for
 from spreeze_zmq.wire import rollout_message
 
 #: Episodes are reported together this often.
@@ -24,6 +26,8 @@ EPISODES_INTERVAL_S = 0.5
 #: A puller whose queue is full loses what the kernel holds for it when the pusher hangs up: learners get this
 #: long to drain.
 SETTLE_S = 0.2
+#: Environments that take longer than this to be stepped or reset one after the other are given workers.
+SLOW_TOGETHER_S = 5.0
 
 
 class Collector:
@@ -37,7 +41,7 @@ class Collector:
         self.num_envs: int = component.options["envs"]
         self.place = self.places()
         seeds = component.seed_sequence()
-        self.envs = self.made(seeds)
+        self.envs = self.made(int(seeds.generate_state(1)[0]), self.num_envs, self.num_workers())
         self.rng = np.random.default_rng(seeds)
         self.obs_dtype = np.dtype(spec.obs_dtype)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
@@ -46,18 +50,29 @@ class Collector:
         self.returns: list[float] = []
         self.lengths: list[int] = []
 
-    def made(self, seeds: np.random.SeedSequence) -> Any:
-        """The batch of environments."""
+    def num_workers(self) -> int:
+        """Processes that step the environments: where it is left open, 0 unless they take long together."""
+        wanted: int | str = self.component.options["workers"]
+        if not isinstance(wanted, str):
+            return min(wanted, self.num_envs)
+        with closing(self.made(0, 1, 0)) as one:
+            each_s = SLOW_TOGETHER_S / self.num_envs
+            return workers_for(one, self.num_envs, each_s, each_s) if one.backend == "gymnasium" else 0
+
+    def made(self, seed: int, num_envs: int, num_workers: int) -> Any:
+        """A batch of environments."""
         component, spec = self.component, self.component.environment
         return envs.make(
             spec.id,
-            self.num_envs,
+            num_envs,
             backend=component.options["backend"],
-            num_workers=min(component.options["workers"], self.num_envs),
+            num_workers=num_workers,
             step_timeout_s=component.options["step_timeout_s"],
+            max_failures=component.options["max_failures"],
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
+            on_tick=component.breathe,
             step_info=False,
-            seed=int(seeds.generate_state(1)[0]),
+            seed=seed,
             randomize=component.plan.run.randomize,
             **spec.kwargs,
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.errors import InputError, WireError
 from spreeze_zmq.metrics import plain
 from spreeze_zmq.page import address, story
 
@@ -42,9 +42,14 @@ def main(component: Component) -> None:
     while component.running:
         component.poll([feed], timeout_s=1.0)
         while (message := feed.receive()) is not None:
-            if server.num_visitors:
-                fields = message.fields
+            if not server.num_visitors:
+                continue
+            fields = message.fields
+            try:
                 server.tell(plain(story.told(fields["topic"], fields["t_s"], fields["about"])))
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                what = f"{fields['topic']!r:.40} cannot be shown: {type(error).__name__}: {error}"
+                feed.refuse(WireError("bad_entry", what), message.sender, message.kind)
     server.tell({"topic": "over", "t_s": 0.0, "about": {"reason": component.stop_reason}})
     server.close()
 

@@ -1,0 +1,196 @@
+// A sampler with an environment of its own: node sampler.js RUN_FILE [INDEX]
+"use strict";
+
+const [crypto, fs, os] = ["crypto", "fs", "os"].map(require);
+const { spawnSync } = require("child_process");
+const { setTimeout: sleep } = require("timers/promises");
+const Environment = require("./pendulum.js");
+const { act, clamp } = require("./policy.js");
+
+/** Ends the process: code 2 says that the input is at fault, after code 1 it is started again. */
+const fail = (code, why) => (console.error(`sampler: ${why}`), process.exit(code));
+let zmq, msgpack;
+try {
+  [zmq, msgpack] = ["zeromq", "@msgpack/msgpack"].map(require);
+} catch (error) {
+  fail(2, `npm packages are missing: npm install --prefix ${__dirname} (${error.message.split("\n")[0]})`);
+}
+if (!fs.existsSync(process.argv[2] ?? "")) fail(2, "usage: node sampler.js RUN_FILE [INDEX]");
+const plan = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
+if (plan.format !== 2) fail(2, `${process.argv[2]} is not a run file of format 2`);
+const { environment, components: { sampler: mine } } = plan;
+const { envs: N, rollout_steps: T } = mine.options;
+if (`${environment.obs_shape}/${environment.action_shape}` !== `${Environment.obsSize}/${Environment.actionSize}`)
+  fail(2, `${environment.id} has other observations or actions than the environment here`);
+
+/** Holds a name: the program flock locks the open file, which is ours and stays open. */
+function claim(index) {
+  const file = fs.openSync(`${plan.socket_dir}/sampler-${index}.lock`, "a+", 0o600);
+  if (spawnSync("flock", ["-xn", "3"], { stdio: ["ignore", "ignore", "ignore", file] }).status !== 0) return false;
+  fs.ftruncateSync(file);
+  return fs.writeSync(file, `${process.pid}\n`) > 0;
+}
+
+let index = Number(process.argv[3] ?? 0);
+while (!claim(index)) process.argv[3] ? fail(1, `sampler-${index} is taken`) : index++;
+const [name, incarnation] = [`sampler-${index}`, 1 + crypto.randomInt(2 ** 47)];
+const clock_s = { busy: 0, blocked: 0, starved: 0, idle: 0 };
+let [stopping, waiting_for, state] = [false, "", (1000 * plan.run.seed + index + 1) | 0 || 1];
+const shifted = (by) => (state ^= by > 0 ? state << by : state >>> -by); // xorshift (Marsaglia 2003)
+const random = {
+  uniform: () => ([13, -17, 5].map(shifted)[2] >>> 0) / 2 ** 32,
+  normal: () => Math.sqrt(-2 * Math.log(1 - random.uniform())) * Math.cos(2 * Math.PI * random.uniform()),
+};
+
+/** An array of a message. */
+const types = { float32: Float32Array, int32: Int32Array, bool: Uint8Array };
+const array = (dtype, shape, values) => ({ dtype, shape, bytes: Buffer.from(types[dtype].from(values).buffer) });
+
+/** One connecting end of a channel. */
+class Channel {
+  constructor(channel, Socket) {
+    [this.about, this.sequence, this.produced, this.had] = [plan.channels[channel], 0, 0, {}];
+    this.socket = new Socket({ linger: 1000, reconnectMaxInterval: 200 });
+    this.socket[Socket === zmq.Push ? "sendHighWaterMark" : "receiveHighWaterMark"] = this.about.high_water_mark;
+    if (Socket === zmq.Subscriber) this.socket.subscribe();
+    this.socket.connect(this.about.endpoint);
+    this.wait = `${this.about.binds} to take a rollout (${this.about.endpoint})`;
+  }
+
+  /** Whether there was a place. */
+  send(kind, fields, arrays = {}) {
+    if (!this.socket.writable) return false;
+    const described = Object.entries(arrays).map(([key, { dtype, shape }]) => [key, dtype, shape]);
+    const header = { protocol: 1, kind, sender: name, incarnation, arrays: described, fields };
+    header.sequence = this.sequence++;
+    const frames = [Buffer.from(msgpack.encode(header)), ...Object.values(arrays).map(({ bytes }) => bytes)];
+    this.socket.send(frames).catch((error) => fail(1, error.message));
+    return true;
+  }
+
+  /** Calls `take(kind, fields, arrays)` for each message that is news. */
+  async listen(take) {
+    for await (const [head, ...frames] of this.socket)
+      try {
+        const { protocol, kind, sender, incarnation: life, sequence, fields, arrays } = msgpack.decode(head);
+        if (protocol !== 1 || frames.length !== arrays.length) throw new Error("another protocol, or frames lost");
+        if (sequence <= (this.had[`${kind}/${sender}/${life}`] ?? -1)) continue; // for somebody who joined late
+        this.had[`${kind}/${sender}/${life}`] = sequence;
+        const floats = ([key, dtype, shape], i) => {
+          const { buffer, byteOffset: at, length } = frames[i];
+          const size = shape.reduce((product, side) => product * side, 4);
+          if (dtype !== "float32" || length !== size) throw new Error(`${key}: ${dtype} [${shape}], ${length} bytes`);
+          return [key, new Float32Array(buffer.slice(at, at + length))];
+        };
+        take(kind, fields, Object.fromEntries(arrays.map(floats)));
+      } catch (error) {
+        console.error(`${this.about.endpoint} refused a message: ${error.message}`);
+      }
+  }
+}
+
+const [control, policies] = ["control", "policy"].map((key) => new Channel(key, zmq.Subscriber));
+const experience = Object.keys(mine.channels).filter((key) => key.startsWith("experience."));
+const [report, ...outlets] = ["report", ...experience].map((key) => new Channel(key, zmq.Push));
+const about = () => ({
+  ...{ role: "sampler", name, pid: process.pid, time_s: Date.now() / 1000, uptime_s: process.uptime() },
+  ...{ clock_s, counters: {}, gauges: {}, waiting_for, rss_bytes: process.memoryUsage.rss() },
+  cpu_s: (process.cpuUsage().user + process.cpuUsage().system) / 1e6,
+  pushed: Object.fromEntries(outlets.map((outlet) => [outlet.about.binds, outlet.produced])),
+});
+
+/** Waits until it is so or the process must stop; the time is charged to a clock. */
+async function until(isSo, clock, what) {
+  const began = performance.now();
+  while (!isSo() && !stopping) {
+    await sleep(1); // the package has no wait for a place
+    waiting_for = performance.now() - began > 1000 ? what : "";
+  }
+  waiting_for = "";
+  clock_s[clock] += (performance.now() - began) / 1000;
+}
+
+const last = Math.max(mine.count.initial * N - 1, 1);
+const batch = Array.from({ length: N }, (_, n) => ({ env: new Environment(), place: Math.min((index * N + n) / last, 1) }));
+const begin = (one) => Object.assign(one, { obs: one.env.reset(random.uniform), reward: 0, steps: 0 });
+batch.forEach(begin);
+let ended = []; // episodes that are not reported yet
+
+/** T steps of N environments: the arrays of a rollout. */
+function collect({ fields, arrays }) {
+  const { action_low: low, action_high: high } = arrays;
+  const [obs, action, reward, log_prob, terminated, truncated] = [[], [], [], [], [], []];
+  const [final_obs, final_index] = [[], []];
+  for (let t = 0; t < T; t++)
+    for (const [n, one] of batch.entries()) {
+      const drawn = act(fields, arrays, one.obs, random, one.place);
+      const step = one.env.step(low ? drawn.action.map((a, i) => clamp(a, low[i], high[i])) : drawn.action);
+      const isCut = (one.steps += 1) >= (environment.max_episode_steps ?? Infinity);
+      obs.push(...one.obs), action.push(...drawn.action), reward.push(step.reward), log_prob.push(drawn.logProb);
+      terminated.push(step.terminated), truncated.push(isCut);
+      [one.obs, one.reward] = [step.obs, one.reward + step.reward];
+      if (!step.terminated && !isCut) continue;
+      final_obs.push(...step.obs), final_index.push(t, n), ended.push([one.reward, one.steps]);
+      begin(one);
+    }
+  for (const one of batch) obs.push(...one.obs);
+  const [K, one, taken] = [final_index.length / 2, environment.obs_shape, environment.action_shape];
+  return {
+    ...{ obs: array("float32", [T + 1, N, ...one], obs), action: array("float32", [T, N, ...taken], action) },
+    ...{ reward: array("float32", [T, N], reward), log_prob: array("float32", [T, N], log_prob) },
+    ...{ terminated: array("bool", [T, N], terminated), truncated: array("bool", [T, N], truncated) },
+    ...{ final_obs: array("float32", [K, ...one], final_obs), final_index: array("int32", [K, 2], final_index) },
+  };
+}
+
+async function main() {
+  let [policy, limit, news] = [null, -1, []];
+  for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => (stopping = true));
+  control.listen((kind, { roles, reason }) => {
+    if (kind === "stop" && !(Array.isArray(roles) && reason?.length >= 0)) throw new Error("a stop of nobody");
+    stopping ||= kind === "stop" && ["sampler", "*"].some((role) => roles.includes(role));
+  });
+  policies.listen((kind, fields, arrays) => {
+    const isPolicy = kind === "policy" && fields.version >= 0 && fields.description && arrays.parameters;
+    if (!isPolicy) throw new Error(`a ${kind} without what a policy needs`);
+    news.push({ fields, arrays });
+  });
+  report.send("hello", { role: "sampler", name, pid: process.pid, protocol: 1, host: os.hostname() });
+  const timer = setInterval(() => {
+    report.send("report", about());
+    const column = (dtype, k) => array(dtype, [ended.length], ended.map((episode) => episode[k]));
+    const [returns, lengths] = [column("float32", 0), column("int32", 1)];
+    if (ended.length && report.send("episodes", {}, { returns, lengths })) ended = [];
+  }, 500);
+  const isFresh = () => outlets.every(({ produced }) => produced < limit);
+  const adopt = () => {
+    if (news.length && !(plan.balance.in_order && isFresh())) {
+      policy = plan.balance.in_order ? news.shift() : news.splice(0).pop();
+      const limits = policy.fields.collect_until ?? {};
+      limit = limits[`${name}/${incarnation}`] ?? limits["*"] ?? Infinity;
+    }
+    return isFresh();
+  };
+  while (!stopping) {
+    for (const outlet of outlets) await until(() => outlet.socket.writable, "blocked", outlet.wait);
+    await until(adopt, "starved", `a policy (${policies.about.endpoint})`);
+    if (stopping) break;
+    const began = performance.now();
+    const arrays = collect(policy);
+    clock_s.busy += (performance.now() - began) / 1000;
+    for (const outlet of outlets) {
+      const produced = outlet.produced + T * N;
+      const fields = { produced, policy_version: policy.fields.version, num_steps: T, num_envs: N };
+      const asked = Object.fromEntries(outlet.about.fields.map((key) => [key, arrays[key] ?? fail(2, `no ${key} here`)]));
+      const push = () => outlet.send("rollout", fields, asked) && (outlet.produced = produced);
+      await until(push, "blocked", outlet.wait);
+    }
+    await sleep(0); // messages and reports have their turn
+  }
+  clearInterval(timer);
+  await sleep(200);
+  report.send("bye", { ...about(), reason: "told to stop" });
+  for (const { socket } of [control, report, policies, ...outlets]) socket.close();
+}
+
+main().then(() => (process.exitCode = 0), (error) => fail(2, error.message));

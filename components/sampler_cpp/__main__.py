@@ -1,0 +1,109 @@
+"""Sampler in C++: builds the program where this machine has not got it yet, and becomes it."""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+HERE = Path(__file__).absolute().parent
+
+
+class NotBuilt(Exception):
+    """Why there is no program, in one line."""
+
+
+def sources() -> list[Path]:
+    """What the program is made of."""
+    return [HERE / "CMakeLists.txt", *sorted((HERE / "src").iterdir())]
+
+
+def package(name: str) -> str:
+    """The folder of an installed Python package; importing it would take longer than the rest."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise NotBuilt(f"missing: the Python package {name} (pip install {name})")
+    return str(Path(spec.origin).parent)
+
+
+def cpu() -> str:
+    """The CPU that the program is compiled for."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
+def digest(*parts: str | bytes) -> str:
+    """A name for what is made of these parts."""
+    made = hashlib.sha256()
+    for part in parts:
+        made.update(part if isinstance(part, bytes) else part.encode())
+        made.update(b"\0")
+    return made.hexdigest()[:16]
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One process builds while the others wait for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def compile_in(folder: Path, definitions: list[str]) -> None:
+    """Run CMake and the compiler. Raises NotBuilt."""
+    for program, packaged in (("cmake", "cmake"), (os.environ.get("CXX", "c++"), "g++")):
+        if shutil.which(program) is None:
+            raise NotBuilt(f"missing: {program} (apt install {packaged})")
+    configure = ["cmake", "-S", str(HERE), "-B", str(folder), *(f"-D{name}" for name in definitions)]
+    for command in (configure, ["cmake", "--build", str(folder), "--parallel"]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            log = folder / "build.log"
+            log.write_text(done.stdout + done.stderr)
+            missing = re.search(r"missing: .*", done.stderr)
+            raise NotBuilt(missing[0] if missing else f"{' '.join(command[:2])} failed, see {log}")
+
+
+def built() -> Path:
+    """The program for these sources, this machine and these libraries; built first where there is none.
+
+    Raises:
+        NotBuilt: something is missing, or the compiler refused it.
+        OSError: the cache cannot be written.
+    """
+    definitions = [f"MUJOCO={package('mujoco')}", f"GYMNASIUM={package('gymnasium')}"]
+    machine = (*definitions, cpu(), os.environ.get("CXX", ""))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spreeze_zmq"
+    program = cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}"
+    folder = cache / f"build-{HERE.name}-{digest(*machine, str(HERE))}"
+    if not program.exists():
+        with alone(folder):
+            if not program.exists():
+                compile_in(folder, definitions)
+                made = folder / "sampler_cpp"
+                os.replace(shutil.copy2(made, folder / "made"), program)
+    return program
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Become the program; with ``--build`` only build it. Ends with 2 where it cannot be built."""
+    try:
+        program = built()
+    except (NotBuilt, OSError) as error:
+        print(f"sampler: cannot be built: {error}", file=sys.stderr)
+        sys.exit(2)
+    if arguments == ["--build"]:
+        sys.exit()
+    os.execv(program, [str(program), *arguments])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,199 @@
+#include "component.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <ctime>
+#include <fstream>
+#include <random>
+
+namespace {
+
+constexpr double REPORT_INTERVAL_S = 0.5, REPORTED_WAIT_S = 1.0, PATIENCE_S = 5.0;
+constexpr const char* CLOCKS[] = {"busy", "blocked", "starved", "idle"};
+
+volatile std::sig_atomic_t signalled = 0;
+
+void on_signal(int number) { signalled = number; }
+
+double unix_time_s() {
+    timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+}
+
+double cpu_s() {
+    rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    const timeval &user = usage.ru_utime, &system = usage.ru_stime;
+    return double(user.tv_sec + system.tv_sec) + 1e-6 * double(user.tv_usec + system.tv_usec);
+}
+
+int64_t resident_bytes() {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages >> pages;
+    return pages * sysconf(_SC_PAGE_SIZE);
+}
+
+Json read_plan(std::string path) {
+    struct stat about;
+    if (stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) path += "/run.json";
+    std::ifstream file(path);
+    if (!file) throw InputError(path + ": there is no such run file");
+    const Json plan = Json::parse(file, nullptr, false);
+    const Json format = plan.is_object() ? plan.value("format", Json()) : Json();
+    if (format != 2) throw InputError(path + ": not a run file of format 2: format is " + format.dump());
+    return plan;
+}
+
+uint64_t random_incarnation() {
+    std::random_device device;
+    return ((uint64_t(device()) << 32 | device()) & ((uint64_t(1) << 53) - 2)) + 1;
+}
+
+}  // namespace
+
+Component::Component(const std::string& role_, std::string run_file, std::optional<int> wanted)
+    : plan(read_plan(run_file)), role(role_), context_(zmq_ctx_new()), began_s_(now_s()) {
+    claim_name(wanted);
+    identity = {role + "-" + std::to_string(index), random_incarnation()};
+    awake_s_ = began_s_;
+    next_report_s_ = began_s_ + REPORT_INTERVAL_S;
+    control_.emplace(context_, channel("control"));
+    outbox_.emplace(context_, channel("report"), identity);
+    struct sigaction action = {};  // without SA_RESTART: a signal ends the wait under way
+    action.sa_handler = on_signal;
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
+}
+
+Component::~Component() {
+    control_.reset();
+    outbox_.reset();
+    zmq_ctx_term(context_);
+}
+
+void Component::claim_name(std::optional<int> wanted) {
+    const std::string sockets = plan.at("socket_dir");
+    struct stat about;
+    if (stat(sockets.c_str(), &about) != 0)
+        throw InputError("the run is over: its socket folder " + sockets + " is gone; start it again");
+    index = wanted.value_or(0);
+    while (!lock(index)) {
+        if (wanted) throw std::runtime_error(role + "-" + std::to_string(index) + " is taken by another process");
+        ++index;
+    }
+}
+
+/// Holds SOCKET_DIR/ROLE-INDEX.lock until this process ends; false where another one does.
+bool Component::lock(int number) {
+    const std::string path =
+        plan.at("socket_dir").get<std::string>() + "/" + role + "-" + std::to_string(number) + ".lock";
+    const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (descriptor < 0) throw std::runtime_error(path + ": cannot be opened: " + std::strerror(errno));
+    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+        close(descriptor);
+        return false;
+    }
+    if (ftruncate(descriptor, 0) != 0 || dprintf(descriptor, "%d\n", getpid()) < 0)
+        throw std::runtime_error(path + ": cannot be written: " + std::strerror(errno));
+    return true;
+}
+
+bool Component::running() const { return stop_reason_.empty() && !signalled; }
+
+void Component::ready() {
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    std::fprintf(stderr, "%s is ready (pid %d)\n", identity.name.c_str(), getpid());
+    report("hello",
+           {{"role", role}, {"name", identity.name}, {"pid", getpid()}, {"protocol", 1}, {"host", std::string(host)}});
+    send_report();
+}
+
+bool Component::poll(const Wait& wait) {
+    const double began_s = now_s();
+    clock_s_[int(Clock::busy)] += began_s - awake_s_;
+    bool is_ready = false;
+    for (double time_s = began_s;;) {
+        const double left_s = std::max(0.0, std::min(began_s + wait.timeout_s, next_report_s_) - time_s);
+        zmq_pollitem_t items[] = {{control_->socket(), 0, ZMQ_POLLIN, 0},
+                                  {wait.channel ? wait.channel->socket() : nullptr, 0, wait.events, 0}};
+        const int count = zmq_poll(items, wait.channel ? 2 : 1, long(std::ceil(1000 * left_s)));
+        if (count > 0) {
+            is_ready = wait.channel && items[1].revents != 0;
+            hear();
+        }
+        time_s = now_s();
+        if (time_s >= next_report_s_) send_report();
+        if (is_ready || time_s >= began_s + wait.timeout_s || (!running() && !wait.draining)) break;
+    }
+    awake_s_ = now_s();
+    clock_s_[int(wait.clock)] += awake_s_ - began_s;
+    if (!wait.waiting_for.empty()) note_wait(is_ready ? "" : wait.waiting_for, began_s);
+    return is_ready;
+}
+
+void Component::breathe() {
+    if (now_s() >= next_report_s_) poll({});
+}
+
+void Component::hear() {
+    while (auto message = control_->receive()) {
+        if (message->kind != "stop") continue;
+        const Json& roles = message->fields["roles"];
+        const bool is_meant = std::any_of(roles.begin(), roles.end(), [&](const Json& r) { return r == role || r == "*"; });
+        if (is_meant && stop_reason_.empty()) stop_reason_ = "told to stop: " + message->fields["reason"].get<std::string>();
+    }
+}
+
+void Component::report(const std::string& kind, Json fields, Arrays arrays) {
+    if (!outbox_->try_push({kind, std::move(fields), std::move(arrays)})) ++reports_dropped_;
+}
+
+Json Component::own_report() const {
+    Json clock = Json::object();
+    for (int i = 0; i < 4; ++i) clock[CLOCKS[i]] = clock_s_[i];
+    const bool waits_long = !waiting_for_.empty() && now_s() - waiting_since_s_ > REPORTED_WAIT_S;
+    return {{"role", role},
+            {"name", identity.name},
+            {"pid", getpid()},
+            {"time_s", unix_time_s()},
+            {"uptime_s", now_s() - began_s_},
+            {"cpu_s", cpu_s()},
+            {"rss_bytes", resident_bytes()},
+            {"clock_s", clock},
+            {"counters", {{"reports_dropped", reports_dropped_}}},
+            {"gauges", Json::object()},
+            {"pushed", pushed ? pushed() : Json::object()},
+            {"waiting_for", waits_long ? waiting_for_ : ""}};
+}
+
+void Component::send_report() {
+    next_report_s_ = now_s() + REPORT_INTERVAL_S;
+    report("report", own_report());
+}
+
+void Component::leave(const std::string& reason) {
+    Json fields = own_report();
+    fields["reason"] = reason;
+    report("bye", fields);
+}
+
+void Component::note_wait(const std::string& waiting_for, double began_s) {
+    if (waiting_for != waiting_for_) {
+        if (complained_) std::fprintf(stderr, "no longer waiting for %s\n", waiting_for_.c_str());
+        waiting_for_ = waiting_for;
+        waiting_since_s_ = began_s;
+        complained_ = false;
+    } else if (!waiting_for.empty() && !complained_ && now_s() - waiting_since_s_ > PATIENCE_S) {
+        complained_ = true;
+        std::fprintf(stderr, "%s has waited %.0f s for %s\n", identity.name.c_str(), PATIENCE_S, waiting_for.c_str());
+    }
+}

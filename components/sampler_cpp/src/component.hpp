@@ -1,0 +1,72 @@
+// One process of a run: its plan, its name, what it reports, and whether it should go on.
+#pragma once
+
+#include <functional>
+
+#include "channel.hpp"
+
+/// What a wait is charged to.
+enum class Clock { busy, blocked, starved, idle };
+
+/// A wait on one channel, or on none.
+struct Wait {
+    const Channel* channel = nullptr;
+    short events = 0;
+    double timeout_s = 0;
+    Clock clock = Clock::idle;
+    std::string waiting_for{};  // which peer owes what; logged and reported when the wait is long
+    bool draining = false;      // wait although the process has been told to stop
+};
+
+class Component {
+  public:
+    /// Joins the run of `run_file` (or of the folder that holds it) under the first free index, or under `index`.
+    Component(const std::string& role, std::string run_file, std::optional<int> index);
+    ~Component();
+
+    bool running() const;
+    const std::string& stop_reason() const { return stop_reason_; }
+    std::string stream() const { return identity.name + "/" + std::to_string(identity.incarnation); }
+    void* context() const { return context_; }
+    const Json& channel(const std::string& name) const { return plan.at("channels").at(name); }
+
+    /// Tells the broker that this process is set up.
+    void ready();
+
+    /// Whether the channel is ready before the timeout; hears the broker and reports meanwhile.
+    bool poll(const Wait& wait);
+
+    /// Reports if a report is due; cheap enough to call between two steps.
+    void breathe();
+
+    /// Sends one message to the broker, or drops and counts it.
+    void report(const std::string& kind, Json fields, Arrays arrays = {});
+
+    /// Sends `bye`.
+    void leave(const std::string& reason);
+
+    Json plan;
+    std::string role;
+    int index = 0;
+    Identity identity;
+    std::function<Json()> pushed;  // learner -> transitions pushed to it
+
+  private:
+    void claim_name(std::optional<int> index);
+    bool lock(int index);
+    void hear();
+    Json own_report() const;
+    void send_report();
+    void note_wait(const std::string& waiting_for, double began_s);
+
+    void* context_;
+    std::optional<Subscriber> control_;
+    std::optional<Pusher> outbox_;
+    std::string stop_reason_;
+    double began_s_, awake_s_, next_report_s_;
+    double clock_s_[4] = {};
+    std::string waiting_for_;
+    double waiting_since_s_ = 0;
+    bool complained_ = false;
+    int64_t reports_dropped_ = 0;
+};

@@ -1,0 +1,97 @@
+#include "policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace {
+
+/// A float32 array, all of it finite; empty where it did not come.
+std::vector<float> floats(const Arrays& arrays, const std::string& name) {
+    const auto found = arrays.find(name);
+    if (found == arrays.end()) return {};
+    if (found->second.dtype != "float32") throw InputError(name + " is " + found->second.dtype + ", expected float32");
+    std::vector<float> values = found->second.floats();
+    if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
+        throw InputError(name + " holds NaN or infinity");
+    return values;
+}
+
+}  // namespace
+
+Policy::Policy(const Json& fields, const Arrays& arrays) : version(fields.value("version", int64_t(-1))) {
+    const std::string name = "policy version " + std::to_string(version) + " cannot be used: ";
+    try {
+        read(fields.at("description"), arrays);
+    } catch (const InputError& error) {
+        throw InputError(name + error.what());
+    } catch (const Json::exception& error) {
+        throw InputError(name + error.what());
+    }
+}
+
+void Policy::read(const Json& description, const Arrays& arrays) {
+    if (description.contains("class"))
+        throw InputError("it is the Python class " + description["class"].dump() + "; use = \"sampler\" plays it");
+    const Json& observation = description.at("observation");
+    if (observation.value("stack", 1) != 1 || observation.value("channels_last", false))
+        throw InputError("it takes stacks of images; use = \"sampler\" plays it");
+    for (const int size : observation.at("shape").get<std::vector<int>>()) {
+        if (size < 1 || size > (1 << 24) / num_obs_) throw InputError("it observes " + observation["shape"].dump());
+        num_obs_ *= size;
+    }
+    if (observation.at("normalize")) {
+        clip_ = observation.at("clip");
+        mean_ = floats(arrays, "observation_mean");
+        std_ = floats(arrays, "observation_std");
+        if (int(mean_.size()) != num_obs_ || int(std_.size()) != num_obs_ ||
+            *std::min_element(std_.begin(), std_.end()) <= 0)
+            throw InputError("mean and positive standard deviation of each observation are missing");
+    }
+    layers_ = read_layers(description.at("layers"), floats(arrays, "parameters"), num_obs_);
+    Box box = {floats(arrays, "action_low"), floats(arrays, "action_high")};
+    if (box.low.size() != box.high.size()) throw InputError("action_low and action_high differ in size");
+    head_ = make_head(description.at("distribution"), std::move(box), layers_.back()->num_out);
+}
+
+const float* Policy::scaled(const float* obs, int n) {
+    if (mean_.empty()) return obs;
+    scaled_.resize(size_t(n) * num_obs_);
+    for (int row = 0; row < n; ++row)
+        for (int i = 0; i < num_obs_; ++i) {
+            const size_t at = size_t(row) * num_obs_ + i;
+            scaled_[at] = std::min(std::max((obs[at] - mean_[i]) / std_[i], -clip_), clip_);
+        }
+    return scaled_.data();
+}
+
+const float* Policy::output(const float* obs, int n) {
+    const float* x = scaled(obs, n);
+    for (const auto& layer : layers_) {
+        out_.resize(std::max(out_.size(), size_t(n) * layer->num_out));
+        layer->apply(x, n, out_.data());
+        std::swap(in_, out_);
+        x = in_.data();
+    }
+    return x;
+}
+
+void Policy::act(const float* obs, int n, Random& random, const float* places, double* action, float* log_prob) {
+    if (log_prob != nullptr && !head_->has_log_prob())
+        throw InputError("policy version " + std::to_string(version) +
+                         " cannot be used: a deterministic policy has no log_prob, but it is asked for");
+    const int size = head_->num_actions, num_outputs = head_->num_outputs;
+    const auto log_prob_of = [&](int row) { return log_prob == nullptr ? nullptr : log_prob + row; };
+    if (version == 0 && head_->uniform(random, action, log_prob_of(0))) {
+        for (int row = 1; row < n; ++row) head_->uniform(random, action + row * size, log_prob_of(row));
+        return;
+    }
+    const float* out = output(obs, n);
+    for (int row = 0; row < n; ++row)
+        head_->draw(out + size_t(row) * num_outputs, random, places[row], action + row * size, log_prob_of(row));
+}
+
+void Policy::mode(const float* obs, int n, double* action) {
+    const float* out = output(obs, n);
+    for (int row = 0; row < n; ++row)
+        head_->mode(out + size_t(row) * head_->num_outputs, action + row * head_->num_actions);
+}

@@ -1,0 +1,35 @@
+// The policy of a policy message: observations to actions.
+#pragma once
+
+#include "heads.hpp"
+#include "layers.hpp"
+
+class Policy {
+  public:
+    /// Throws InputError, which names the version, where fields and arrays make no policy that can act.
+    Policy(const Json& fields, const Arrays& arrays);
+
+    /// Draws the actions [n, num_actions] for n observations, and their log densities [n] unless `log_prob` is null.
+    /// Version 0 draws uniformly where it can.
+    void act(const float* obs, int n, Random& random, const float* places, double* action, float* log_prob);
+
+    /// The deterministic actions, within their bounds.
+    void mode(const float* obs, int n, double* action);
+
+    int num_obs() const { return num_obs_; }
+    const Head& head() const { return *head_; }
+
+    int64_t version;
+
+  private:
+    void read(const Json& description, const Arrays& arrays);
+    const float* output(const float* obs, int n);
+    const float* scaled(const float* obs, int n);
+
+    int num_obs_ = 1;
+    float clip_ = 0;
+    std::vector<float> mean_, std_;
+    std::vector<std::unique_ptr<Layer>> layers_;
+    std::unique_ptr<Head> head_;
+    std::vector<float> scaled_, in_, out_;
+};
