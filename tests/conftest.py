@@ -1,8 +1,25 @@
-"""What tests share: a cache that is not the user's, and torch in one thread where sums must repeat."""
+"""What tests share: a cache and keys that are not the user's, and one thread where sums must repeat."""
 
 import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
+#: A worker of pytest-xdist has the screen's size in these; programs in a terminal of a test's own ask that.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the tables that tests have recorded as their property ``table``."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "table" and report.when == "call":
+                terminalreporter.write_line(f"\n{value}")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,6 +33,14 @@ def cache_of_its_own(tmp_path_factory):
         os.environ["XDG_CACHE_HOME"] = before
 
 
+@pytest.fixture(scope="session", autouse=True)
+def keys_of_its_own(tmp_path_factory):
+    """Where keys are looked for, for this session and the processes that it starts; there are none."""
+    os.environ["SPREEZE_KEYS"] = str(tmp_path_factory.mktemp("keys") / "keys.json")
+    yield
+    os.environ.pop("SPREEZE_KEYS")
+
+
 @pytest.fixture
 def one_thread():
     """One thread of torch: sums are bit-identical only in one order."""
@@ -25,3 +50,40 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def built_cpp(cache_of_its_own):
+    """The folder in which the sampler in C++ was built, with its library."""
+    missing = [tool for tool in ("cmake", "c++") if shutil.which(tool) is None]
+    missing += [f for f in ("zmq.h", "nlohmann/json.hpp") if not (Path("/usr/include") / f).exists()]
+    if missing:
+        pytest.skip(f"no {', '.join(missing)}: apt install cmake g++ libzmq3-dev nlohmann-json3-dev")
+    command = [sys.executable, ROOT / "components" / "sampler_cpp", "--build"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (folder,) = (Path(os.environ["XDG_CACHE_HOME"]) / "spreeze_zmq").glob("build-sampler_cpp-*")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def new_node(cache_of_its_own, tmp_path_factory):
+    """A sampler in JavaScript as ``spreeze new`` writes it, with its packages."""
+    missing = [tool for tool in ("node", "npm", "flock") if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"no {', '.join(missing)}: apt install nodejs npm util-linux")
+    folder = tmp_path_factory.mktemp("new") / "pendulum_js"
+    command = [
+        sys.executable,
+        "-m",
+        "spreeze_zmq.commands.spreeze",
+        "new",
+        folder,
+        "--language",
+        "javascript",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and subprocess.run(["npm", "ping"], capture_output=True, check=False).returncode:
+        pytest.skip("npm reaches no registry to fetch zeromq and @msgpack/msgpack from")
+    assert done.returncode == 0, done.stderr
+    return folder

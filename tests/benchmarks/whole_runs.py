@@ -2,7 +2,7 @@
 compare them.
 
 Both sides are scored by one rule: the mean undiscounted return of ``EPISODES`` whole episodes, played with
-the mode of the policy, their starts drawn anew for each evaluation.
+the mode of the policy, their starts drawn again for each evaluation.
 
 A result holds, with names of summary.json: ``wall_s``, ``env_steps``, ``critic_updates``,
 ``trained_transitions`` (batch size x critic updates), ``best_return`` (None before the first evaluation),

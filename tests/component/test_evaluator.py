@@ -180,6 +180,7 @@ def test_a_slow_environment_is_played_in_workers_and_its_policy_is_saved_in_time
     """
     process = begin(peers)
     publish(peers, 1, seed=1)
+    peers.wait("report", "evaluator", "hello")
     reports = [peers.wait("report", "evaluator", "report").fields for _ in range(4)]
     assert reports[-1]["uptime_s"] - reports[0]["uptime_s"] < 5
     evaluations = end(peers, process)

@@ -30,7 +30,7 @@ def test_what_is_too_stale_on_arrival_is_dropped_and_counted(peers, halves):
     assert taken == {"sampler-0/1": {"first": 0, "last": 512, "received": 256, "refused": 256, "lost": 0}}
     assert report["policy_lag"] == {"p50": 0, "p99": 2, "max": 2, "stale": 256}
     assert report["counters"]["env_steps"] == 5000 + 256
-    assert "refused a message (1 so far): stale" in peers.logs()
+    assert "refused a rollout of sampler-0 (1 so far): stale" in peers.logs()
 
 
 @pytest.mark.parametrize("peers", [BOUNDED], indirect=True)
@@ -68,7 +68,7 @@ def test_samplers_that_wait_go_on_when_the_critic_learner_is_another(peers, halv
 
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
 def test_no_version_of_the_policy_is_given_twice(peers, halves):
-    """Killed before any checkpoint, the actor-learner begins to learn anew, and counts its versions on: what
+    """Killed before any checkpoint, the actor-learner begins to learn again, and counts its versions on: what
     its former life made is older than all that follows.
     """
     feed = Feed(peers, ACTOR, "actor_learner")

@@ -112,7 +112,7 @@ def test_a_rollout_of_another_environment_is_refused_and_counted(peers, halves):
     while taken["sampler-0/1"]["last"] < 256:
         taken = peers.wait("report", "critic_learner", "report").fields["taken"]
     assert taken == {"sampler-0/1": {"first": 0, "last": 256, "received": 128, "refused": 128, "lost": 0}}
-    assert "rollout of sampler-0: obs is (5,) for each step, expected (3,)" in peers.logs()
+    assert "rollout of sampler-0 (1 so far): misfit: obs is (5,) for each step, expected (3,)" in peers.logs()
 
 
 @pytest.mark.parametrize("peers", [[*OVERRIDES, "components.actor_learner.slack_updates=0"]], indirect=True)

@@ -93,6 +93,20 @@ def test_an_episode_ends_with_its_true_final_observation(peers, policy):
     assert np.abs(final[:, 2]).max() > 1.0
 
 
+def test_a_broker_that_is_started_again_is_greeted_again(peers, policy):
+    """It cannot know who is ready; while the same one goes on, once is enough."""
+    control = peers.peer("control", "sampler")
+    start(peers, policy)
+    peers.wait("report", "sampler", "hello")
+    aside = Message("stop", {"roles": ["visualizer"], "reason": "nobody looks"})
+    for control.incarnation in (1, 1, 2):
+        control.publish(aside)
+        peers.wait("report", "sampler", "report")
+        peers.wait("report", "sampler", "report")
+    peers.wait("report", "sampler", "report")
+    assert [message.kind for message in peers.seen].count("hello") == 2
+
+
 def test_the_newest_policy_acts(peers, policy):
     """Once version 3 is out, rollouts say so; versions before it are passed over."""
     start(peers, policy)

@@ -1,13 +1,15 @@
-"""One message of each kind, and the files that pin its bytes; running this file writes them anew."""
+"""One message of each kind, and the files that pin its bytes; running this file writes them again."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 
+from spreeze_zmq.conform import garbage
 from spreeze_zmq.wire import Message, decode, encode
 
 FOLDER = Path(__file__).parent / "golden"
+REFUSED = FOLDER / "refused"
 
 DESCRIPTION = {
     "layers": [
@@ -38,6 +40,16 @@ REPORT = {
     "publication": {"interval_s": 0.0625, "cost": 0.015625, "bytes": 573448},
     "device": {"busy": 0.9375, "memory_bytes": 2_147_483_648, "memory_free_bytes": 17_179_869_184},
     "waiting_for": "",
+    "refused": [
+        {
+            "sender": "sampler-0",
+            "kind": "rollout",
+            "word": "wrong_dtype",
+            "count": 3,
+            "first": "rollout.reward is float64, expected float32",
+            "good": 60,
+        }
+    ],
 }
 
 _FIELDS = {
@@ -193,9 +205,19 @@ def to_file(frames: list[bytes]) -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
+def refused_files() -> dict[str, str]:
+    """By the word of its refusal what is kept of a message that must be refused: its frames."""
+    vectors = garbage.refused(["*"]).items()
+    return {
+        word: json.dumps({"frames": [frame.hex() for frame in frames]}) + "\n" for word, frames in vectors
+    }
+
+
 def main() -> None:
-    """Write every file anew."""
-    FOLDER.mkdir(exist_ok=True)
+    """Write every file again."""
+    REFUSED.mkdir(parents=True, exist_ok=True)
+    for word, text in refused_files().items():
+        (REFUSED / f"{word}.json").write_text(text)
     for name, message in MESSAGES.items():
         (FOLDER / f"{name}.json").write_text(to_file([bytes(frame) for frame in encode(message)]))
 

@@ -33,6 +33,8 @@ def _observation(*shape, normalize=False, clip=10.0):
     return {"shape": list(shape), "normalize": normalize, "clip": clip}
 
 
+#: Of the environment that drew the actions in the files.
+PLACE = 0.25
 #: name -> layers, distribution, observation and what arrays there are besides the parameters.
 POLICIES = {
     "tanh_normal": (
@@ -188,6 +190,12 @@ def to_policy_file(name):
     content["distribution"] = {key: _rounded(value) for key, value in parameters_of(about, output).items()}
     actions = np.stack([act(policy.fields, policy.arrays, one)[0] for one in obs])
     content["deterministic_action"] = _rounded(actions)
+    drawn = [
+        act(policy.fields, policy.arrays, one, np.random.default_rng(k), PLACE) for k, one in enumerate(obs)
+    ]
+    content["drawn"] = {"place": PLACE, "action": _rounded(np.stack([action for action, _ in drawn]))}
+    if about["kind"] != "deterministic":
+        content["drawn"]["log_prob"] = _rounded(np.array([log_prob for _, log_prob in drawn]))
     return json.dumps(content, indent=1) + "\n"
 
 

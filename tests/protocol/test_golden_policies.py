@@ -62,6 +62,23 @@ def test_the_policy_takes_the_golden_actions(name):
 
 
 @pytest.mark.parametrize("name", POLICIES)
+def test_the_golden_draws_have_the_golden_densities(name):
+    """The policy draws the same with generators of the same seeds, one for each observation."""
+    content = golden(name)
+    drawn, policy, place = (
+        content["drawn"],
+        policy_of(content),
+        np.array([content["drawn"]["place"]], np.float32),
+    )
+    for k, obs in enumerate(content["observations"]):
+        rng = np.random.default_rng(k)
+        action, log_prob = policy.act(obs[None], rng, place=place, log_prob="log_prob" in drawn)
+        np.testing.assert_allclose(action[0], drawn["action"][k], rtol=1e-5, atol=1e-5)
+        if "log_prob" in drawn:
+            np.testing.assert_allclose(log_prob[0], drawn["log_prob"][k], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", POLICIES)
 def test_draws_follow_the_golden_distribution(name):
     """An action, and its log density, from the distribution's numbers and the noise of a generator."""
     content = golden(name)

@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from golden_messages import FOLDER, MESSAGES, to_file
+from golden_messages import FOLDER, MESSAGES, REFUSED, refused_files, to_file
 
+from spreeze_zmq.errors import WireError
 from spreeze_zmq.wire import KINDS, decode, encode
 
 
@@ -50,3 +51,13 @@ def test_the_words_beside_the_bytes_are_true(name):
     """A reader in another language can trust the decoded values in the file."""
     frames = [bytes.fromhex(frame) for frame in golden(name)["frames"]]
     assert to_file(frames) == (FOLDER / f"{name}.json").read_text()
+
+
+@pytest.mark.parametrize("word", sorted(path.stem for path in REFUSED.glob("*.json")))
+def test_a_golden_mistake_is_refused_by_its_word(word):
+    """From the bytes in the file, which are those that are made today."""
+    text = (REFUSED / f"{word}.json").read_text()
+    with pytest.raises(WireError) as refusal:
+        decode([bytes.fromhex(frame) for frame in json.loads(text)["frames"]])
+    assert refusal.value.reason == word
+    assert refused_files()[word] == text

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from golden_messages import MESSAGES
+from golden_messages import MESSAGES, REFUSED
 
 from spreeze_zmq import algorithms, channels, envs, topology, wire
 from spreeze_zmq.channels import Poller
@@ -98,21 +98,35 @@ def test_every_channel_stands_in_the_table_as_it_is(name):
     assert int(cells[4]) == spec.high_water_mark
 
 
-def test_every_word_of_refusal_is_documented():
-    """A stranger's decoder can refuse for the same reasons."""
-    wire_text = "".join(path.read_text() for path in (ROOT / "spreeze_zmq" / "wire").glob("*.py"))
+def words_in(*rooms):
+    """The words of refusal in the code of these folders."""
+    files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    text = "".join(path.read_text() for path in files)
     refusals = [r'WireError\(\s*"(\w+)"', r'reason = "(\w+)" if', r'reason = .* else "(\w+)"']
-    words = {word for refusal in refusals for word in re.findall(refusal, wire_text)}
-    words -= {"not_an_array"}  # a mistake that only a Python sender can make
+    words = {word for refusal in refusals for word in re.findall(refusal, text)}
+    # a mistake that only a Python sender can make, and what ends a process that cannot use a policy
+    return words - {"not_an_array", "bad_policy"}
+
+
+def test_every_word_of_refusal_is_documented():
+    """A stranger's decoder can refuse for the same reasons, and has a message that is refused for each."""
+    wire_words = words_in("spreeze_zmq/wire")
+    rooms = [f"spreeze_zmq/{room}" for room in ("channels", "learner", "run", "algorithms")]
+    words = wire_words | words_in(*rooms, "components")
+    intake = (ROOT / "spreeze_zmq" / "learner" / "intake.py").read_text()
+    words |= set(re.findall(r'\("(\w+)", self\.\w+(?:\.\w+)?\),', intake))
+    assert {"misfit", "not_finite", "unordered", "stale", "wrong_sender"} <= words
     table = rows(between("### What is refused", "## Experience"))
     assert set(re.findall(r"`(\w+)`", "".join(cells[0] for cells in table))) == words
-    assert {"bad_header", "unknown_dtype", "wrong_bytes", "ext_type"} <= words
+    assert {"bad_header", "unknown_dtype", "wrong_bytes", "ext_type"} <= wire_words
+    by_the_channel = {"wrong_kind"}  # what a kind is refused for depends on where it came
+    assert {path.stem for path in REFUSED.glob("*.json")} == wire_words - by_the_channel
 
 
 def test_every_type_and_dtype_is_documented():
     """The words that the tables are written in."""
     types = {cells[0].strip("`") for cells in rows(between("Types of fields", "### What is"))}
-    assert types - {"type"} == set(wire.kinds.FIELD_TYPES)
+    assert types - {"type"} == set(wire.fields.FIELD_TYPES)
     assert all(f"`{dtype}`" in TEXT for dtype in wire.header.DTYPES)
     assert f"version {wire.PROTOCOL_VERSION}" in TEXT.splitlines()[0]
 
@@ -290,7 +304,7 @@ def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
     try:
         rollout = rollout_from(peers.pull("experience.critic_learner"))
         assert rollout.action.dtype == np.int64
-        assert rollout.action.shape == rollout.log_prob.shape == (16, 8)
+        assert rollout.action.shape == rollout.log_prob.shape == (16, 16)
         probabilities = np.array([0.25, 0.75] if version else [0.5, 0.5])
         np.testing.assert_allclose(rollout.log_prob, np.log(probabilities)[rollout.action], atol=1e-6)
         assert set(rollout.action.ravel().tolist()) == {0, 1}

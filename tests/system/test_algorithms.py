@@ -11,6 +11,7 @@ ROADS = {
     "td3": ("pendulum", "--set", "run.algorithm=td3", "--set", "algorithm.hidden_sizes=[16]"),
     "dqn": ("cartpole_dqn", "--set", "algorithm.hidden_sizes=[16]"),
     "ppo": ("cartpole", "--set", "algorithm.hidden_sizes=[16]"),
+    "pqn": ("cartpole_pqn", "--set", "algorithm.hidden_sizes=[16]"),
 }
 ENDLESS = (
     "--set",
@@ -61,7 +62,7 @@ def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
     assert all(first[name] != other[name] for name in first)
     for run in runs:
         summary = run.summary()
-        assert summary["policy_lag"]["max"] == (0 if road == "ppo" else 1)
+        assert summary["policy_lag"]["max"] == (0 if road in ("ppo", "pqn") else 1)
         assert summary["policy_lag"]["stale"] == 0
         assert all(map(adds_up, summary["samples_by_channel"].values()))
 
@@ -69,10 +70,18 @@ def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
 @pytest.mark.parametrize(
     ("road", "role"),
     [
-        *(("ppo", role) for role in ("sampler", "critic_learner", "actor_learner")),
-        *(("dqn", role) for role in ("sampler", "critic_learner")),
-        ("td3", "actor_learner"),
-        ("sac", "critic_learner"),
+        *(("ppo", role) for role in ("sampler", "actor_learner")),
+        ("dqn", "critic_learner"),
+        ("pqn", "critic_learner"),
+        *(
+            pytest.param(*one, marks=pytest.mark.thorough)
+            for one in (
+                ("ppo", "critic_learner"),
+                ("dqn", "sampler"),
+                ("td3", "actor_learner"),
+                ("sac", "critic_learner"),
+            )
+        ),
     ],
 )
 def test_a_killed_process_is_started_again_and_training_goes_on(launch, road, role):
@@ -94,7 +103,7 @@ def test_a_killed_process_is_started_again_and_training_goes_on(launch, road, ro
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("road", ["dqn", "ppo"])
+@pytest.mark.parametrize("road", ["dqn", "ppo", "pqn"])
 def test_a_run_goes_on_from_its_checkpoint(launch, road):
     """Updates and policy versions count on from where they stood."""
     first = started(launch, road, *ENDLESS)

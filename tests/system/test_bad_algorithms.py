@@ -47,7 +47,9 @@ BEFORE = {
     "Options that are no dataclass": Case(changed(FROZEN, ""), ("write @dataclass(frozen=True)",)),
     "Options without a group": Case(changed("(ReplayOptions)", ""), ("ReplayOptions or RolloutOptions",)),
     "a misspelt option": Case(GOOD, ("num_critic", "num_critics"), options="num_critic = 5"),
-    "an action space that it cannot serve": Case(GOOD, ("discrete", "'dqn' or 'ppo' could"), "CartPole-v1"),
+    "an action space that it cannot serve": Case(
+        GOOD, ("discrete", "'dqn', 'ppo' or 'pqn' could"), "CartPole-v1"
+    ),
     "no acting network": Case(changed('"policy": policy', '"actor": policy'), ("'policy'", "'actor'")),
 }
 LATER = {
@@ -58,7 +60,7 @@ LATER = {
     ),
     "a loss that raises": Case(
         changed("batch.reward ", "batch.rewards "),
-        ("critic_loss: ", "redq.py:", "no 'rewards'; did you mean 'reward'?"),
+        ("critic_loss: ", "redq.py:", """no 'rewards'; did you mean "reward"?"""),
     ),
     "targets of a wrong shape": Case(ON_POLICY, ("targets_of gives ", "expected ["), options=""),
 }

@@ -47,5 +47,8 @@ def test_a_run_in_lockstep_ends_when_a_sampler_dies(launch):
     run.until_training()
     run.kill("sampler-1")
     assert run.end() == 1
-    assert "sampler-1" in run.output.read_text().splitlines()[-1]
+    said = run.output.read_text()
+    last = said[said.index("the first failure was ") :]  # nothing else follows it
+    assert last.startswith("the first failure was sampler-1: ")
+    assert "SIGKILL was not ours" in last.splitlines()[-1]
     assert run.leftovers() == []

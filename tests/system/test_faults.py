@@ -2,9 +2,14 @@
 account adds up.
 """
 
+import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.system.conftest import adds_up
@@ -20,13 +25,27 @@ ENDLESS = (
 )
 
 
-@pytest.mark.parametrize("role", ["sampler", "critic_learner", "actor_learner", "evaluator", "broker"])
-def test_a_killed_process_is_started_again_and_the_run_goes_on(launch, role):
-    """Its successor takes over, training goes on, and in the end every sample is accounted for."""
+ROLES = ("sampler", "critic_learner", "actor_learner", "evaluator", "broker")
+
+
+@pytest.mark.parametrize(
+    ("role", "how"),
+    [
+        *((role, "SIGKILL") for role in ROLES[::2]),
+        *((role, "SIGTERM") for role in ROLES[1::2]),
+        *(pytest.param(role, "SIGKILL", marks=pytest.mark.thorough) for role in ROLES[1::2]),
+        *(pytest.param(role, "SIGTERM", marks=pytest.mark.thorough) for role in ROLES[::2]),
+    ],
+)
+def test_a_process_that_ends_is_started_again_and_the_run_goes_on(launch, role, how):
+    """Killed, or asked to leave by somebody else as by a daemon that is short of memory. Its successor takes
+    over, a learner's with what the replay held; training goes on, and in the end the account adds up.
+    """
     run = launch(*ENDLESS)
     run.until_training()
     name = f"{role}-0"
-    killed = run.kill(name)
+    killed = run.pid(name)
+    os.kill(killed, getattr(signal, how))
     run.until(lambda: run.pid(name) not in (None, killed), f"another {name}")
     before = run.summary()["actor_updates"]
     run.until(lambda: run.summary().get("restarts") == 1, "a restart in the summary")
@@ -38,7 +57,10 @@ def test_a_killed_process_is_started_again_and_the_run_goes_on(launch, role):
         assert adds_up(samples), summary
         assert samples["produced"] > 0
     assert summary["failures"][0]["name"] == name
-    assert "SIGKILL" in summary["failures"][0]["summary"]
+    assert how in summary["failures"][0]["summary"]
+    assert ("the replay is back" in run.said()) == role.endswith("learner")
+    assert list(run.folder.glob(".*")) == []
+    assert not (run.folder / "broker.json").exists()
     assert run.leftovers() == []
     assert "the first failure was" in run.output.read_text()
 
@@ -69,17 +91,149 @@ def test_a_component_that_always_crashes_ends_the_run_with_its_own_traceback(lau
     assert run.leftovers() == []
 
 
-def test_a_process_that_hangs_is_found_and_replaced(launch):
-    """SIGSTOP: it lives and says nothing."""
+@pytest.mark.parametrize("name", ["sampler-0", "broker-0"])
+def test_a_process_that_hangs_is_found_and_replaced(launch, name):
+    """SIGSTOP: it lives and says nothing. Of the broker nobody else hears that."""
     run = launch(*ENDLESS, "--set", "components.broker.heartbeat_timeout_s=4")
     run.until_training()
-    hung = run.processes()["sampler-0"]
+    hung = run.processes()[name]
     hung.send_signal(signal.SIGSTOP)
     run.until(lambda: run.summary().get("restarts") == 1, "a restart")
-    run.until(lambda: run.pid("sampler-0") not in (None, hung.pid), "another sampler-0")
+    run.until(lambda: run.pid(name) not in (None, hung.pid), f"another {name}")
     run.interrupt()
     assert run.end() == 0
     assert adds_up(run.summary()["samples"])
+
+
+@pytest.mark.parametrize("role", ["broker", "critic_learner"])
+def test_a_process_that_keeps_leaving_ends_the_run(launch, tmp_path, role):
+    """With exit code 0, and without a word: the run fails and says so last."""
+    folder = tmp_path / "leaves"
+    folder.mkdir()
+    shipped = Path(__file__).parents[2] / "components" / role / "component.toml"
+    (folder / "component.toml").write_text(shipped.read_text())
+    (folder / "__main__.py").write_text("")
+    run = launch("--set", f"components.{role}.use={folder}")
+    assert run.end() == 1
+    said = run.output.read_text()
+    assert f"{role}-0 is not started again: 4 crashes within 60 s" in said
+    assert "left with code 0 although nothing here asked it to" in "\n".join(said.splitlines()[-3:])
+    assert run.leftovers() == []
+
+
+SLOW = """
+import itertools, time
+import gymnasium, numpy as np
+
+steps = itertools.count()
+
+class Slow(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, make_s=0.0, reset_s=0.0, step_s=0.0, length=20, fails_in=0, size=2):
+        time.sleep(make_s)
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (size,), np.float32)
+        self.times, self.length, self.fails_in = (reset_s, step_s), length, fails_in
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        time.sleep(self.times[0])
+        self.t = 0
+        return np.zeros(self.observation_space.shape, np.float32), {}
+
+    def step(self, action):
+        time.sleep(self.times[1])
+        self.t += 1
+        if self.fails_in and next(steps) > 100 and self.np_random.random() < 1 / self.fails_in:
+            raise RuntimeError("the gripper is stuck")
+        return np.zeros(self.observation_space.shape, np.float32), 1.0, False, self.t >= self.length, {}
+"""
+
+
+def slow(tmp_path, monkeypatch, **kwargs):
+    """The environment ``Slow`` of a module in the current directory; returns the flags of a run with it."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    table = ", ".join(f"{name} = {value}" for name, value in kwargs.items())
+    (tmp_path / "slow.toml").write_text(
+        f"[run]\nenv = 'slow:Slow'\nenv_kwargs = {{ {table} }}\n[components.sampler]\ncount = 1\nenvs = 16\n"
+        "[algorithm]\nlearning_starts = 64\nhidden_sizes = [32, 32]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("workers", ["auto", pytest.param(0, marks=pytest.mark.thorough)])
+def test_slow_environments_are_waited_for(launch, tmp_path, monkeypatch, workers):
+    """Sixteen that take half a second to make and to reset, and steps of evaluation as long: more in all than
+    the deadlines of start and heartbeat.
+    """
+    slow(tmp_path, monkeypatch, make_s=0.5, reset_s=0.5, length=4)
+    run = launch(
+        *("--set", "run.stop.env_steps=192", "--set", f"components.sampler.workers={workers}"),
+        *(
+            "--set",
+            "components.broker.heartbeat_timeout_s=4",
+            "--set",
+            "components.sampler.start_timeout_s=6",
+        ),
+        topology="slow.toml",
+    )
+    assert run.end(150) == 0, run.said()
+    assert run.summary()["restarts"] == 0, run.said()
+    # An environment that cannot be interrupted may hold its process longer than the grace at the end.
+    others = [
+        one for one in run.summary()["failures"] if "after SIGTERM, when it should end" not in one["summary"]
+    ]
+    assert others == []
+
+
+@pytest.mark.parametrize(("fails_in", "code"), [(80, 0), (3, 1)])
+def test_an_environment_may_fail_now_and_then_and_not_always(launch, tmp_path, monkeypatch, fails_in, code):
+    """Once in 80 steps of episodes of 2 it costs an episode in forty, often a minute; once in 3 it ends the
+    run, whose last words are why, with the environment's traceback in the log alone.
+    """
+    slow(tmp_path, monkeypatch, length=2, fails_in=fails_in)
+    run = launch("--set", "run.stop.env_steps=4000", topology="slow.toml")
+    assert run.end(90) == code, run.said()
+    said = run.output.read_text()
+    if code:
+        assert "the gripper is stuck" in said.splitlines()[-1]
+        assert "at most 10 are tolerated (max_failures)" in said.splitlines()[-1]
+        assert "Traceback" not in said
+        assert "in step" in (run.folder / "logs" / "sampler-0.log").read_text()
+    else:
+        assert len(run.summary()["failures"]) > 20
+
+
+def test_replays_that_fit_only_one_at_a_time_are_refused(launch, tmp_path, monkeypatch):
+    """Each would take less than the free memory, both together more; nothing has been filled by then."""
+    slow(tmp_path, monkeypatch, size=50_000)
+    capacity = int(0.75 * psutil.virtual_memory().available / (2 * 4 * 50_000))
+    run = launch("--set", f"algorithm.replay_capacity={capacity}", topology="slow.toml")
+    assert run.end() == 2, run.said()
+    last = run.output.read_text().splitlines()[-1]
+    assert "the replays of actor_learner and critic_learner take" in last
+    assert "lower algorithm.replay_capacity to at most" in last
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.15, 0.3, 0.5, 0.8])
+def test_ctrl_c_while_the_program_loads_is_no_fault(tmp_path, after_s):
+    """It ends by the signal, as a shell expects, and says nothing."""
+    code = "from spreeze_zmq.commands.begin import *; print(flush=True); raise SystemExit(spreeze_launch())"
+    program = subprocess.Popen(
+        [sys.executable, "-c", code, "pendulum"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    program.stdout.readline()
+    time.sleep(after_s)
+    program.send_signal(signal.SIGINT)
+    _, said = program.communicate(timeout=60)
+    assert "Traceback" not in said
+    assert program.returncode != 0
 
 
 def test_ctrl_c_ends_the_run_well(launch):
@@ -90,4 +244,17 @@ def test_ctrl_c_ends_the_run_well(launch):
     assert run.end() == 0
     assert run.summary()["exit_reason"] == "interrupted by the user"
     assert list((run.folder / "checkpoints").glob("*/MANIFEST.json"))
+    assert run.leftovers() == []
+
+
+def test_a_stop_of_the_whole_service_is_no_failure(launch):
+    """As systemd does it: SIGTERM to the launcher and to every process at once."""
+    run = launch(*ENDLESS)
+    run.until_training()
+    pids = [run.launcher.pid, *(process.pid for process in run.processes().values())]
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    assert run.end(30) == 0, run.said()
+    assert "failure" not in run.output.read_text()
+    assert run.summary()["env_steps"] > 0
     assert run.leftovers() == []

@@ -17,6 +17,7 @@ import pytest
 
 import spreeze_zmq
 from spreeze_zmq.commands.launch import main
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.history import find_runs, read_run
 from spreeze_zmq.topology.source import shipped_topologies
@@ -60,8 +61,7 @@ def seeds(tmp_path_factory):
     command = [*LAUNCH, "--env", "Pendulum-v1", "--seeds", "2", "--set", "run.seed=7", *QUICK]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr
-    assert "spreeze-launch --env=Pendulum-v1 --set run.seed=7 " in done.stderr
-    assert " --set run.seed=8 --resume runs/" in done.stderr
+    assert "spreeze-launch --resume runs/" in done.stderr
     return folder, done.stdout
 
 
@@ -179,3 +179,37 @@ def test_a_topologys_folder_is_where_its_modules_are(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     assert main(["project/reach.toml", "--check"]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out.splitlines()[0] == "project/reach.toml: nothing to mend"
+
+
+def test_a_resume_needs_no_other_word(seeds, tmp_path, monkeypatch, capsys):
+    """The run says what began it, the seed of a later one of several too; what is written beside it counts
+    more. From any folder.
+    """
+    folder, _ = seeds
+    [_, run] = sorted(run.folder for run in find_runs(folder / "runs"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["--resume", str(run), "--set", "run.stop.minutes=3", "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "Pendulum-v1" in said
+    assert "minutes 3" in said
+    assert Plan.read(run / "run.json").command[-1] == "--set=run.seed=8"
+
+
+def test_a_resume_of_a_topology_file_finds_it_from_elsewhere(seeds, tmp_path, monkeypatch, capsys):
+    """Its path was relative; a run that another program began has no command, and the error says so."""
+    folder, _ = seeds
+    [run, _] = [run.folder for run in find_runs(folder / "runs")]
+    (tmp_path / "mine.toml").write_text('[run]\nenv = "Pendulum-v1"\nstop = { env_steps = 500 }\n')
+    monkeypatch.chdir(tmp_path)
+    flags = ("--run-dir", "here", "--set", "algorithm.learning_starts=100")
+    subprocess.run([*LAUNCH, "mine.toml", *flags], check=True, timeout=100)
+    command = Plan.read("here/run.json").command
+    assert command[:2] == (str(tmp_path / "mine.toml"), "--set=algorithm.learning_starts=100")
+    plan = json.loads((run / "run.json").read_text())
+    del plan["command"]
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "run.json").write_text(json.dumps(plan))
+    capsys.readouterr()
+    assert main(["--resume", "old"]) == 2
+    says = "--resume old: spreeze-launch did not begin it; write its TOPOLOGY or --env ID beside --resume"
+    assert capsys.readouterr().err.splitlines()[-1] == f"spreeze-launch: {says}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -52,8 +53,11 @@ def test_the_main_job_solves_pendulum(launch):
 
 
 def test_resume_goes_on_from_the_last_checkpoint(launch):
-    """Networks, optimisers and counters: the second run begins where the first one ended."""
+    """Networks, optimisers and counters: the second run begins where the first one ended, and does not train
+    on its first few transitions alone.
+    """
     one = ("--set", "run.stop.return=0", "--set", "components.sampler.count=1")  # little is under way
+    one += ("--set", "algorithm.learning_starts=300")
     first = launch(*one, "--set", "run.stop.env_steps=6000")
     assert first.end() == 0, first.said()
     before = first.summary()
@@ -65,6 +69,8 @@ def test_resume_goes_on_from_the_last_checkpoint(launch):
     assert after["samples"]["received"] < after["env_steps"] - 5000
     assert adds_up(after["samples"])
     assert "going on from" in second.said()
+    [refill] = re.findall(r"updates go on after (\d+) transitions", second.said())
+    assert 600 <= int(refill) < 1000
 
 
 def test_the_replay_goes_along_where_the_topology_asks(launch):

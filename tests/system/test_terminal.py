@@ -180,7 +180,7 @@ def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_do
     whole = "".join(terminal.scrolled())  # long commands go on in the next line
     assert "ended after" in whole
     assert ">= -200" in whole
-    assert f"spreeze-launch pendulum --resume {run}" in whole
+    assert f"spreeze-launch --resume {run}" in whole
     python = f'from spreeze_zmq import Policy; policy = Policy.load("{run}/policy.safetensors")'
     assert python in whole
     play = [sys.executable, "-c", python + "; print(abs(float(policy([1, 0, 0])[0])) <= 2)"]

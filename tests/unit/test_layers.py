@@ -11,7 +11,8 @@ PACKAGE = ROOT / "spreeze_zmq"
 
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
-    {"errors", "frames", "rollout"},
+    {"errors", "frames", "kept_memory", "rollout", "user_cache"},
+    {"native", "schema"},
     {"device", "metrics", "envs", "nn"},
     {"wire", "replay", "policy", "balance"},
     {"algorithms"},
@@ -20,7 +21,7 @@ LAYERS = (
     {"run", "autoscale"},
     {"component", "supervisor", "page"},
     {"learner", "launcher", "training", "video"},
-    {"bench"},
+    {"bench", "conform"},
     {"commands"},
 )
 #: What one room needs of another in the same layer.
@@ -113,3 +114,23 @@ def test_every_package_is_in_the_wheel():
         for path in (ROOT / "components").glob("*/component.toml")
     }
     assert named == there
+
+
+def test_every_file_of_a_component_is_in_the_wheel():
+    """setup.cfg lists what is no module of a package: sources in other languages, examples, TOML."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    data = config["options.package_data"]
+    named = {
+        path
+        for package in data
+        if package.startswith("spreeze_zmq.components")
+        for pattern in data[package].split(",")
+        for path in (ROOT / package.removeprefix("spreeze_zmq.").replace(".", "/")).glob(pattern.strip())
+    }
+    made = {"__pycache__", "node_modules", "package-lock.json"}
+    there = {
+        path for path in (ROOT / "components").rglob("*") if path.is_file() and not made & set(path.parts)
+    }
+    modules = {path for path in there if path.suffix == ".py" and "examples" not in path.parts}
+    assert there - modules <= named

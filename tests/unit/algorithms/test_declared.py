@@ -91,7 +91,7 @@ def test_a_good_file_passes_and_trains(load):
         (
             "",
             '    policy_fields = ("obs", "rewards")\n',
-            "policy_fields has 'rewards'; did you mean 'reward'",
+            "policy_fields has 'rewards'; did you mean \"reward\"",
         ),
         (
             "",

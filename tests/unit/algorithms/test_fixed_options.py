@@ -1,11 +1,10 @@
 """What a checkpoint depends on: options that are not marked as fixed leave every saved array its shape."""
 
-import dataclasses
-
 import pytest
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.algorithm import PARTS
+from spreeze_zmq.schema import options_of
 from tests.unit.algorithms.shipped import BOX, DISCRETE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -31,24 +30,24 @@ def saved(name, **changes):
     return [shapes(algorithms.make(part, kind, options, env, "cpu", 0).state_dict()) for part in parts]
 
 
-def another(field):
+def another(option):
     """A value of the option that is not its default."""
-    if field.metadata["choices"]:
-        return next(choice for choice in reversed(field.metadata["choices"]) if choice != field.default)
-    if isinstance(field.default, bool):
-        return not field.default
-    if isinstance(field.default, str):
+    if option.choices:
+        return next(choice for choice in reversed(option.choices) if choice != option.default)
+    if isinstance(option.default, bool):
+        return not option.default
+    if isinstance(option.default, str):
         return 3
-    return 0.5 * field.default + 0.01 if isinstance(field.default, float) else field.default + 1
+    return 0.5 * option.default + 0.01 if isinstance(option.default, float) else option.default + 1
 
 
 @pytest.mark.parametrize("name", algorithms.names())
 def test_options_that_are_not_fixed_leave_checkpoints_as_they_are(name):
     """Each of them changed alone."""
     before = saved(name)
-    for field in dataclasses.fields(algorithms.get(name).Options):
-        if not field.metadata["fixed"] and field.name not in ("precision", "random_shift"):
-            assert saved(name, **{field.name: another(field)}) == before, field.name
+    for option in options_of(algorithms.get(name).Options):
+        if not option.fixed and option.name not in ("precision", "random_shift"):
+            assert saved(name, **{option.name: another(option)}) == before, option.name
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from spreeze_zmq.algorithms.sac import SACOptions
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 from spreeze_zmq.rollout import ARRAY_FIELDS
+from spreeze_zmq.schema import options_of
 
 
 def test_importing_the_registry_costs_no_torch():
@@ -23,9 +24,9 @@ def test_importing_the_registry_costs_no_torch():
 
 def test_an_unknown_algorithm_names_the_nearest():
     """One line that says what would have been right."""
-    with pytest.raises(InputError, match=r"unknown algorithm 'sacc'; did you mean 'sac'\?"):
+    with pytest.raises(InputError, match=r"unknown algorithm 'sacc'; did you mean \"sac\"\?"):
         algorithms.get("sacc")
-    with pytest.raises(InputError, match="there is dqn, ppo, sac, td3; your own is named"):
+    with pytest.raises(InputError, match="known: dqn, ppo, pqn, sac, td3; your own is named"):
         algorithms.get("zzz")
 
 
@@ -34,7 +35,7 @@ def test_every_registered_algorithm_is_complete():
     for name in algorithms.names():
         algorithm = algorithms.get(name)
         assert {field for part in PARTS for field in algorithm.fields_of(part)} <= set(ARRAY_FIELDS)
-        assert all(option.metadata["help"] for option in fields(algorithm.Options))
+        assert all(option.help for option in options_of(algorithm.Options))
         assert algorithm.Options() == algorithm.Options()
 
 
@@ -46,14 +47,18 @@ def test_the_actor_asks_for_observations_alone():
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("learning_rate", -1.0, "learning_rate = -1: expected at least 0"),
-        ("gamma", 1.5, "gamma = 1.5: expected at least 0 and at most 1"),
-        ("gamma", float("nan"), "gamma = nan"),
-        ("batch_size", "many", "batch_size = 'many': expected a number"),
-        ("batch_size", True, "batch_size = True: expected a number"),
-        ("target_entropy", "big", 'expected a number or "auto"'),
-        ("activation", "gelu", "expected one of relu, elu, silu, tanh"),
-        ("hidden_sizes", (256, 0), "hidden_sizes = 0"),
+        ("learning_rate", -1.0, "learning_rate: expected a number of at least 0, got -1"),
+        ("gamma", 1.5, "gamma: expected a number of at least 0 and at most 1, got 1.5"),
+        ("gamma", float("nan"), "gamma: expected a number of at least 0 and at most 1, got nan"),
+        ("batch_size", "many", 'batch_size: expected a whole number of at least 1 or "auto", got "many"'),
+        ("batch_size", True, "batch_size: expected a whole number of at least 1"),
+        ("target_entropy", "big", 'target_entropy: expected a number or "auto", got "big"'),
+        ("activation", "gelu", 'activation: expected one of "relu", "elu", "silu", "tanh", got "gelu"'),
+        (
+            "hidden_sizes",
+            (256, 0),
+            "hidden_sizes: expected a list of whole numbers of at least 1",
+        ),
         ("log_std_min", 2.0, "must lie below log_std_max"),
         ("learning_starts", 2_000_000, "can never be reached"),
     ],
@@ -70,7 +75,7 @@ def test_options_come_from_a_plain_table():
     options = algorithms.options_from(SACOptions, {"hidden_sizes": [64, 32], "tau": 1})
     assert options.hidden_sizes == (64, 32)
     assert isinstance(options.tau, float)
-    with pytest.raises(InputError, match="did you mean 'batch_size'"):
+    with pytest.raises(InputError, match='did you mean "batch_size"'):
         algorithms.options_from(SACOptions, {"batchsize": 3})
 
 
@@ -96,7 +101,10 @@ UNBOUNDED = {"action_low": None, "action_high": None}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({**UNBOUNDED, **DISCRETE}, "SAC acts in box .* is discrete; algorithm = 'dqn' or 'ppo' could"),
+        (
+            {**UNBOUNDED, **DISCRETE},
+            "SAC acts in box .* is discrete; algorithm = 'dqn', 'ppo' or 'pqn' could",
+        ),
         (UNBOUNDED, "finite bounds.*; algorithm = 'ppo' could"),
     ],
 )

@@ -15,6 +15,7 @@ from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.algorithms.twin_critics import TwinCriticOptions, TwinCritics
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.schema import options_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -282,9 +283,5 @@ def test_options_that_do_not_fit_are_refused():
 
 def test_rates_that_follow_the_batch_are_marked():
     """learning_rate by the square root, tau by its average."""
-    marks = {
-        name: field.metadata["follows"]
-        for name, field in SAC.Options.__dataclass_fields__.items()
-        if field.metadata["follows"]
-    }
+    marks = {option.name: option.follows for option in options_of(SAC.Options) if option.follows}
     assert marks == {"learning_rate": "sqrt", "tau": "average"}

@@ -92,7 +92,7 @@ def test_the_second_run_does_not_measure_again(monkeypatch):
     other = sizing.settle(plan(SMALL, "algorithm.learning_rate=1e-3"))
     assert other.measured["batch_size"] == first.measured["batch_size"]
     with pytest.raises(ComponentFailed, match="measuring failed"):
-        sizing.settle(plan(SMALL), anew=True)
+        sizing.settle(plan(SMALL), remeasure=True)
 
 
 def test_threads_are_measured_at_the_batch_of_the_run():

@@ -10,6 +10,7 @@ from spreeze_zmq.bench.figures import Job
 from spreeze_zmq.bench.learner import WIDTH, layer_products, measure_beside_others, update_figures
 from spreeze_zmq.bench.trial import Trial, flops_of, launched, make_trial, random_batch
 from spreeze_zmq.commands import spreeze
+from spreeze_zmq.nn.native import NativeSequential
 
 SAC, TD3, PPO, DQN = map(algorithms.get, ("sac", "td3", "ppo", "dqn"))
 CHEETAH, CARTPOLE = envs.probe("HalfCheetah-v5"), envs.probe("CartPole-v1")
@@ -75,14 +76,26 @@ def test_a_policy_that_follows_every_second_update_takes_half_of_its_time():
 
 
 def test_tuned_halves_are_compared_with_the_same_under_autograd():
-    """One figure over both, named by precision and batch size; what has no tuned halves has none."""
+    """One figure over both, named by precision and batch size."""
     ours = make_trial(SAC, CHEETAH, "cpu", batch_size=32, precision="fp32")
     (figure,) = measure_beside_others(ours, SAC, CHEETAH, 0.2)
     assert (figure.name, figure.unit) == ("over autograd, fp32 32", "transitions/s")
     assert figure.note == "limit: use_tuned = false"
     assert figure.ratio > 0
-    plain = make_trial(TD3, CHEETAH, "cpu", batch_size=32, precision="fp32")
-    assert measure_beside_others(plain, TD3, CHEETAH, 0.2) == []
+
+
+@pytest.mark.parametrize(("kind", "spec"), [(TD3, CHEETAH), (PPO, CARTPOLE), (DQN, CARTPOLE)])
+def test_native_layers_are_compared_with_torchs(kind, spec):
+    """For every algorithm; in the trial that it is held against no layer is native."""
+    (figure,) = measure_beside_others(make_trial(kind, spec, "cpu", batch_size=32), kind, spec, 0.2)
+    assert (figure.name, figure.note) == ("over torch, fp32 32", "limit: no native layers")
+    assert figure.ratio > 0
+    half = algorithms.make("critic", kind, kind.Options(), spec, "cpu", 1)
+    half.leave_layers_to_torch()
+    layers = [each for network in half._networks.values() for each in network.modules()]
+    formats = [each.formats for each in layers if isinstance(each, NativeSequential)]
+    assert formats
+    assert not any(formats)
 
 
 def test_an_on_policy_step_is_a_whole_round():
@@ -96,7 +109,13 @@ def test_an_on_policy_step_is_a_whole_round():
 def test_each_shipped_algorithm_has_an_environment_that_it_can_act_in(env_id, ppo):
     """The one that was asked for, else HalfCheetah or CartPole."""
     box = env_id if env_id == "Pendulum-v1" else "HalfCheetah-v5"
-    assert learner.suited(env_id) == {"dqn": "CartPole-v1", "ppo": ppo, "sac": box, "td3": box}
+    assert learner.suited(env_id) == {
+        "dqn": "CartPole-v1",
+        "ppo": ppo,
+        "pqn": "CartPole-v1",
+        "sac": box,
+        "td3": box,
+    }
 
 
 def test_small_times_leave_out_the_largest_batch():

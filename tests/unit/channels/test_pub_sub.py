@@ -260,3 +260,21 @@ def test_publishing_never_waits(bench):
     for version in range(100):
         publisher.publish(weights(version, 300_000))
     assert time.monotonic() - began_s < 2.0
+
+
+def test_no_frames_of_a_subscriber_stop_a_publisher(bench):
+    """Of several frames that it sends, the last one may be a cancellation that ZeroMQ keeps to itself."""
+    publisher, subscriber = bench.audience()
+    with zmq.Context() as context, context.socket(zmq.XSUB) as peer:
+        peer.linger = 0
+        peer.connect(publisher.endpoint)
+        before = publisher.subscriptions
+        for frames in ([b"\2", b"\0"], [b"", b"\0", b"\0"], [b"\1", b"\0"]):
+            peer.send_multipart(frames)
+        until_s = time.monotonic() + TIMEOUT_S
+        while publisher.subscriptions == before and time.monotonic() < until_s:
+            publisher.serve()
+    assert publisher.subscriptions == before + 1
+    publisher.publish(weights(1))
+    bench.arrived(subscriber)
+    assert versions(subscriber) == [1]

@@ -169,7 +169,7 @@ def test_closing_is_bounded_when_nobody_takes_what_was_sent(folder):
 
     class Placed:
         endpoint = folder.endpoint("report")
-        kinds, high_water_mark, socket_buffer_bytes = plan.kinds, plan.high_water_mark, 0
+        kinds, high_water_mark, socket_buffer_bytes, curve = plan.kinds, plan.high_water_mark, 0, False
 
     pusher = open_channel(Placed, "push", "sampler-0", 1)
     hello = {"role": "sampler", "name": "sampler-0", "pid": 1, "protocol": 1, "host": "here"}

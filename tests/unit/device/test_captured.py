@@ -17,6 +17,8 @@ from spreeze_zmq.algorithms.fast import sac_actor, sac_critic
 from spreeze_zmq.bench.learner import random_batch
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
 from spreeze_zmq.learner.random_rollout import random_rollout
+from spreeze_zmq.native.library import Library
+from spreeze_zmq.nn import native
 from spreeze_zmq.replay import ObservationReplay, Replay
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from tests.unit.replay.made import options
@@ -36,6 +38,12 @@ RICH = {
     "weight_decay": 0.1,
     "max_gradient_norm": 1.0,
 }
+
+
+@pytest.fixture(autouse=True)
+def torch_alone(monkeypatch):
+    """As on a GPU: a native call is no operation that could be recorded."""
+    monkeypatch.setattr(native, "library", lambda: Library(None, problem="as on a GPU"))
 
 
 class Tape(TorchDispatchMode):
@@ -144,7 +152,7 @@ def test_another_batch_size_is_recorded_anew():
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_other_rates_hold_from_the_next_update_on(monkeypatch, recorded):
-    """Ten times the rate moves ten times as far, targets by their share; what is recorded is made anew."""
+    """Ten times the rate moves ten times as far, targets by their share; what is recorded is made again."""
     if recorded:
         for module in (sac_critic, sac_actor):
             monkeypatch.setattr(module, "captured", lambda function, *_: Captured(function, Tape()))

@@ -147,10 +147,24 @@ def test_more_failures_than_allowed_are_raised():
     bad = np.array([[0.9], [0.0]], np.float32)
     env.step(bad)
     env.step(bad)
-    with pytest.raises(EnvironmentFailure, match=r"environment 0 of 2 raised.*3 failures within 60 s") as at:
+    with pytest.raises(EnvironmentFailure, match=r"environment 0 of 2 raised.*3 failures within 100 e") as at:
         env.step(bad)
     assert "step 1 of this batch" in str(at.value)
     assert isinstance(at.value.__cause__, ZeroDivisionError)
+
+
+def test_failures_are_counted_by_episodes():
+    """One in ten episodes is tolerated for ever, however quickly they follow each other; two are not."""
+    steps = 0
+    env = envs.make(f"{OWN}:Moody", 1, length=1, max_failures=10)
+    env.reset()
+    for steps in range(1000):
+        env.step(np.array([[0.9 if steps % 10 == 0 else 0.0]], np.float32))
+    assert (env.failures.count, env.failures.episodes) == (100, 1000)
+    with pytest.raises(EnvironmentFailure, match="11 failures within 100 episodes"):  # noqa: PT012
+        for steps in range(100):
+            env.step(np.array([[0.9 if steps % 5 == 0 else 0.0]], np.float32))
+    assert steps < 20
 
 
 @pytest.mark.parametrize(("gives", "what"), [("obs", "the observation"), ("reward", "the reward inf")])

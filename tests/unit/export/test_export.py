@@ -26,6 +26,8 @@ POLICIES = {
     "dqn dueling c51": ("dqn", DISCRETE, {"dueling": True, "num_atoms": 11, **SMALL}),
     "dqn stack": ("dqn", FRAMES, {"network": "nature_cnn", "dueling": True, "frame_stack": 4}),
     "dqn colours": ("dqn", COLOURS, {"network": "nature_cnn", "frame_stack": 2}),
+    "pqn": ("pqn", DISCRETE, SMALL),
+    "pqn stack": ("pqn", FRAMES, {"network": "nature_cnn", "frame_stack": 4}),
     "ppo": ("ppo", BOX, SMALL),
     "ppo unbounded": ("ppo", UNBOUNDED, SMALL),
     "ppo discrete": ("ppo", DISCRETE, SMALL),

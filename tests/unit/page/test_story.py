@@ -17,7 +17,7 @@ def journal_of(folder, num_statuses):
     record, balancer, journal = RunRecord(PLAN), Balancer(PLAN), Journal(folder.metrics)
     record.take_hello("sampler-0", 7, {"role": "sampler", "pid": 1}, 0.0)
     for t_s in range(num_statuses):
-        record.take_episodes(np.array([-t_s], np.float32), np.array([200], np.int32))
+        record.episodes.take(np.array([-t_s], np.float32), np.array([200], np.int32))
         journal.write("status", t_s, record.status("training", balancer.status(), t_s))
         journal.write("balance", t_s, balancer.figures(t_s))
         if t_s == num_statuses // 2:

@@ -265,9 +265,7 @@ def test_what_the_learners_exchange_is_passed_over(tmp_path):
     fields, arrays, _ = make_message()
     expected = Policy.from_message(fields, arrays).mode(observations(4))
     whole = {**fields, "critic_updates": 1, "actor_updates": 1}
-    sent = Message(
-        "policy", whole, {**arrays, "auxiliary": np.full(5, np.nan, np.float32)}, "learner-0", 1, 0
-    )
+    sent = Message("policy", whole, {**arrays, "auxiliary": np.full(5, 1e9, np.float32)}, "learner-0", 1, 0)
     received = decode([bytes(frame) for frame in encode(sent)])
     assert received.arrays["auxiliary"].shape == (5,)
     policy = Policy.from_message(received.fields, received.arrays)

@@ -7,9 +7,9 @@ from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.account import Receipts, SampleAccount, Totals
 
 
-def rollout(produced, sampler="sampler-0", incarnation=1, transitions=10):
+def rollout(produced, sampler="sampler-0", incarnation=1, transitions=10, sequence=None):
     """A rollout of ``transitions`` steps of one environment that ends at position ``produced``."""
-    sequence = produced // transitions - 1
+    sequence = produced // transitions - 1 if sequence is None else sequence
     return Rollout(sampler, incarnation, sequence, produced, 1, transitions, 1)
 
 
@@ -40,9 +40,8 @@ def test_what_is_pushed_and_not_taken_is_in_flight():
     account.report_taken("critic_learner-0/7", receipts.to_dict())
     account.report_pushed("sampler-0/1", 50)
     assert account.totals() == Totals(50, 10, 0, 40)
-    account.close("sampler-0/1")
-    assert account.totals() == Totals(50, 10, 0, 40)
-    assert account.totals(final=True) == Totals(50, 10, 40, 0)
+    assert account.totals(alive=["sampler-0/1"]) == Totals(50, 10, 0, 40)
+    assert account.totals(alive=["sampler-0/2"]) == Totals(50, 10, 40, 0)
 
 
 def test_a_sampler_killed_before_its_report_is_counted_from_its_rollouts():
@@ -91,9 +90,8 @@ def test_it_adds_up_over_random_losses_and_restarts():
                 account.report_taken(f"critic_learner-0/{learner}", receipts.to_dict())
                 if fate > 0.95:
                     learner, receipts = learner + 1, Receipts()
-            account.close(f"sampler-0/{incarnation}")
         assert account.totals().adds_up
-        assert account.totals(final=True).in_flight == 0
+        assert account.totals(alive=()).in_flight == 0
 
 
 def test_a_restarted_broker_knows_the_account():
@@ -103,6 +101,38 @@ def test_a_restarted_broker_knows_the_account():
         "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 10, "refused": 0, "lost": 0}}
     )
     account.report_pushed("sampler-0/1", 30)
-    account.close("sampler-0/1")
     again = SampleAccount.from_dict(json.loads(json.dumps(account.to_dict())))
-    assert again.totals(final=True) == account.totals(final=True) == Totals(30, 10, 20, 0)
+    assert again.totals(alive=()) == account.totals(alive=()) == Totals(30, 10, 20, 0)
+
+
+def test_a_stream_goes_on_where_it_has_come_to():
+    """Behind the last one, exactly there where no message is missing, and from 0."""
+    receipts = Receipts()
+    assert "expected 10: 10 after 0" in receipts.disorder(rollout(20, sequence=0))
+    assert receipts.disorder(rollout(10)) == ""
+    receipts.take(rollout(10))
+    assert receipts.disorder(rollout(20)) == ""
+    assert "expected more than 0" in receipts.disorder(rollout(10))
+    assert "expected 20: 10 after 10" in receipts.disorder(rollout(30, sequence=1))
+    assert "expected 20: 10 after 10" in receipts.disorder(rollout(10, sequence=1))
+    assert receipts.disorder(rollout(40)) == ""  # two messages are missing
+    assert "at least the 10" in receipts.disorder(rollout(5, sequence=2))
+    assert receipts.disorder(rollout(500, incarnation=2)) == ""  # this learner has just begun
+    assert "too far for the 2 missing" in receipts.disorder(rollout(5000, incarnation=2, sequence=2))
+
+
+def test_what_cannot_be_read_is_refused_and_not_in_flight():
+    """As the next of its stream; where that is not sure the next one may stand further on, once."""
+    receipts, account = Receipts(), SampleAccount()
+    receipts.take(rollout(10))
+    receipts.refuse("sampler-0/1", 1, 10, sure=True)
+    receipts.refuse("sampler-0/1", 1, 10, sure=True)  # the same again
+    assert receipts.disorder(rollout(30)) == ""
+    assert receipts.disorder(rollout(40, sequence=2)) != ""
+    receipts.refuse("sampler-0/1", 2, 10, sure=False)
+    assert receipts.disorder(rollout(50, sequence=3)) == ""
+    receipts.take(rollout(50, sequence=3))
+    receipts.refuse("sampler-0/1", 4, 2**60, sure=True)  # nobody has sent so many
+    account.report_pushed("sampler-0/1", 50)
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    assert account.totals() == Totals(produced=50, received=20, dropped=30, in_flight=0)

@@ -57,6 +57,19 @@ def test_the_account_joins_what_both_ends_report():
     assert channels["experience.actor_learner"]["produced"] == 256
 
 
+def test_the_account_closes_over_a_sampler_whose_end_nobody_has_told():
+    """The broker was gone itself when it died: another of its name is known, or none but its rollouts."""
+    run = record()
+    run.take_report("sampler-0", 7, report("sampler", pushed={"critic_learner": 512}), 1.0)
+    receipts = {"first": 0, "last": 256, "received": 256, "refused": 0, "lost": 0}
+    taken = {"sampler-0/7": receipts, "sampler-0/8": receipts}
+    run.take_report("critic_learner-0", 8, report("critic_learner", taken=taken), 1.0)
+    run.take_report("sampler-0", 9, report("sampler", pushed={"critic_learner": 0}), 2.0)
+    run.lose("sampler-0", "stopped")
+    samples = run.summary("", 2.0, final=True)["samples"]
+    assert samples == {"produced": 768, "received": 512, "dropped": 256, "in_flight": 0}
+
+
 def test_the_shares_of_a_process_are_those_since_its_last_report():
     """Half a second blocked of a whole one is 50 %, whatever came before."""
     run = record()
@@ -107,7 +120,7 @@ def test_a_run_ends_when_a_stop_condition_holds(overrides, reason):
     """Evaluated at -150, 1,200 steps, each trained on eight times, ninety seconds."""
     run = record(*overrides)
     assert run.stop_condition(0.0) == ""
-    run.take_evaluation(evaluation(-150.0), 60.0)
+    run.evaluations.take(evaluation(-150.0), 60.0)
     counters = {"env_steps": 1200, "trained_transitions": 9600}
     run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 90.0)
     assert run.stop_condition(90.0) == reason
@@ -120,12 +133,12 @@ def test_a_return_ends_the_run_when_thirty_fresh_episodes_confirm_it():
     run = record("run.stop.return=-200")
     look = {**evaluation(-100.0), "confirmed": False, "best": False}
     for reached in (look, {**look, "best": True}, fresh(-100.0, num_episodes=5), fresh(-100.0, best=False)):
-        run.take_evaluation(reached, 1.0)
+        run.evaluations.take(reached, 1.0)
         assert run.stop_condition(1.0) == ""
-    run.take_evaluation(fresh(-201.0), 2.0)
+    run.evaluations.take(fresh(-201.0), 2.0)
     assert run.stop_condition(2.0) == ""
-    run.take_evaluation(fresh(-190.0), 3.0)
-    run.take_evaluation({**look, "mean_return": -500.0}, 4.0)
+    run.evaluations.take(fresh(-190.0), 3.0)
+    run.evaluations.take({**look, "mean_return": -500.0}, 4.0)
     assert run.stop_condition(4.0) == "return -190.0 >= -200"
 
 
@@ -133,9 +146,9 @@ def test_the_curve_is_of_looks_and_the_best_return_of_fresh_episodes():
     """A policy was chosen for a lucky look: its fresh episodes are what is believed of it."""
     run = record()
     look = {**evaluation(-100.0), "confirmed": False, "best": False}
-    run.take_evaluation(look, 1.0)
-    run.take_evaluation({**fresh(-150.0), "interval_low": -160.0, "interval_high": -140.0}, 2.0)
-    run.take_evaluation({**fresh(-400.0, best=False)}, 3.0)
+    run.evaluations.take(look, 1.0)
+    run.evaluations.take({**fresh(-150.0), "interval_low": -160.0, "interval_high": -140.0}, 2.0)
+    run.evaluations.take({**fresh(-400.0, best=False)}, 3.0)
     summary = run.summary("", 4.0, final=True)
     assert summary["evaluations"] == [[1.0, 500, -100.0, 1.0]]
     assert (summary["best_return"], summary["best"]["num_episodes"]) == (-150.0, 30)
@@ -168,9 +181,9 @@ def test_a_restarted_broker_goes_on_with_the_record():
     """Evaluations, failures, the account and the counts survive a JSON file; reports bring the rest."""
     run = record()
     run.take_report("sampler-0", 7, report("sampler", pushed={"critic_learner": 512}), 1.0)
-    run.take_evaluation(evaluation(-300.0), 2.0)
+    run.evaluations.take(evaluation(-300.0), 2.0)
     run.take_failure({"name": "sampler-0", "summary": "was killed", "traceback": ""}, 3.0)
-    run.take_episodes(np.array([-900.0], np.float32), np.array([200], np.int32))
+    run.episodes.take(np.array([-900.0], np.float32), np.array([200], np.int32))
     run.take_move("sampler", "envs", 32, "environments in each sampler 16 -> 32: because", 3.5)
     run.restarts = 1
     again = record()

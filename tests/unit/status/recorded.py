@@ -20,9 +20,9 @@ def evaluate(record, t_s, env_steps, mean, std):
     fields = {"version": 3, "env_steps": env_steps, "mean_return": mean, "std_return": std}
     fields |= {"num_episodes": 30, "mean_length": 1000.0, "num_truncated": 0, "info": {}}
     fields |= {"interval_low": mean - std / 2, "interval_high": mean + std / 2}
-    best = record.best_return is None or mean > record.best_return
+    best = record.evaluations.best_return is None or mean > record.evaluations.best_return
     for confirmed in (False, True):
-        record.take_evaluation({**fields, "confirmed": confirmed, "best": confirmed and best}, t_s)
+        record.evaluations.take({**fields, "confirmed": confirmed, "best": confirmed and best}, t_s)
 
 
 class Recorded:
@@ -71,8 +71,8 @@ def large():
             record.take_report(f"sampler-{number}", 100 + number, fields, t_s)
     for name in ("critic_learner-0", "actor_learner-0", *(f"sampler-{number}" for number in range(128))):
         record.processes[name].ready_s = 2.0
-    record.take_episodes(np.full(100, -1234.567, np.float32), np.full(100, 1000, np.int32))
-    record.num_episodes = 1_123_456
+    record.episodes.take(np.full(100, -1234.567, np.float32), np.full(100, 1000, np.int32))
+    record.episodes.count = 1_123_456
     for number in range(20):
         evaluate(record, 1800.0 * (number + 1), 55_000_000 * (number + 1), -500.0 + 331.2 * number, 88.2)
     return run.status("training", 36_083.4)

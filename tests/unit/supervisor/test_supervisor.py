@@ -272,13 +272,39 @@ def test_crashes_beyond_the_window_are_forgotten(fake, spec):
         assert supervisor.poll() == [Restarted(spec.name, 1, 0.2)]
 
 
-def test_a_clean_exit_is_neither_mended_nor_a_crash(fake, spec):
-    """Exit code 0 says that a component has been told to stop by its own channel."""
-    supervisor, spawner, _ = fake
+@pytest.mark.parametrize("code", [0, -signal.SIGTERM])
+def test_who_leaves_without_being_asked_is_started_again(fake, spec, code):
+    """A daemon that is short of memory sends SIGTERM: components obey it and exit with 0, or die of it."""
+    supervisor, spawner, clock = fake
     supervisor.start(spec)
-    spawner.lives[0].code = 0
+    spawner.lives[0].code = code
     [exited] = supervisor.poll()
-    assert (exited.expected, exited.restarting, exited.words) == (True, False, "")
+    assert (exited.expected, exited.restarting) == (False, True)
+    assert "SIGTERM" in str(exited)
+    clock.now_s += 1
+    assert isinstance(*supervisor.poll(), Restarted)
+
+
+def test_exit_codes_are_known_where_our_own_parent_ignores_its_children(tmp_path):
+    """SIGCHLD may be inherited ignored, as from some containers' first process: the kernel then reaps."""
+    code = (
+        "from pathlib import Path\n"
+        "from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor\n"
+        "with Supervisor() as supervisor:\n"
+        f"    log = Path({str(tmp_path / 'log')!r})\n"
+        "    supervisor.start(ProcessSpec('sampler-0', ('/bin/sh', '-c', 'exit 2'), log))\n"
+        "    while not (events := supervisor.poll()): pass\n"
+        "    print(events[0].how)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )
+    assert (done.stdout, done.stderr) == ("exited with code 2\n", "")
 
 
 def test_input_at_fault_is_not_tried_again(fake, spec):
@@ -400,11 +426,14 @@ def test_two_processes_cannot_have_one_name(supervisor, spec):
 LAUNCHER = """
 import signal, sys, time
 from pathlib import Path
-from spreeze_zmq.supervisor import ProcessSpec, Supervisor
+from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec, Supervisor
 folder = Path(sys.argv[1])
+(folder / "sockets").mkdir()
+(folder / "sockets" / "report").touch()
+(folder / "page.url").touch()
 def start(name, script, **changes):
     supervisor.start(ProcessSpec(name, ("/bin/sh", "-c", script), folder / (name + ".log"), **changes))
-supervisor = Supervisor()
+supervisor = Supervisor(GroupSpawner([folder / "sockets", folder / "page.url"]))
 start("sampler", f"sleep 60 & echo $$ $! >> {folder}/pids; wait")
 start("broker", f"trap 'sleep 0.3; echo done > {folder}/summary; exit' TERM; echo $$ >> {folder}/pids; "
       "while :; do sleep 0.05; done", parent_death_signal=signal.SIGTERM)
@@ -428,6 +457,7 @@ def test_kill_9_of_the_launcher_leaves_no_child_and_no_grandchild(tmp_path):
         launcher.wait()
     until(lambda: all(gone(pid) for pid in pids), "the end of every process")
     assert (tmp_path / "summary").read_text() == "done\n"
+    assert not {"sockets", "page.url"} & {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_launcher_that_ends_without_a_word_leaves_nothing(tmp_path):

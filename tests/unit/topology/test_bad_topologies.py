@@ -65,7 +65,7 @@ TOPOLOGIES = {
     "missing_module": ('[run]\nenv = "no_such_module:Reach-v0"', ["bad.toml:2 run.env", "no_such_module"]),
     "discrete_actions": (
         '[run]\nenv = "CartPole-v1"\nalgorithm = "sac"',
-        ["bad.toml:2 run.env", "SAC acts in box", "is discrete", "algorithm = 'dqn' or 'ppo' could"],
+        ["bad.toml:2 run.env", "SAC acts in box", "is discrete", "algorithm = 'dqn', 'ppo' or 'pqn' could"],
     ),
     "argument_of_no_environment": (RUN + "env_kwargs = { gravity = 3.0 }", ["run.env", "gravity"]),
     "argument_that_json_lacks": (RUN + "env_kwargs = { g = inf }", ["run.env_kwargs: holds inf"]),
@@ -76,13 +76,13 @@ TOPOLOGIES = {
     "unknown_stop": (RUN + "stop = { retrun = 1 }", ["bad.toml:3 run.stop.retrun", 'did you mean "return"?']),
     "stop_at_nothing": (
         RUN + "stop = { minutes = 0 }",
-        ["run.stop.minutes: expected a number above 0, got 0"],
+        ['run.stop.minutes: expected a number above 0 or "none", got 0'],
     ),
     "stop_at_not_a_number": (RUN + "[run.stop]\nreturn = nan", ["bad.toml:4 run.stop.return", "got nan"]),
     "name_of_no_folder": (RUN + 'name = "../up"', ['run.name: "../up" cannot name a folder']),
     "unknown_algorithm": (
         RUN + 'algorithm = "sca"',
-        ['run.algorithm: expected one of "dqn", "ppo", "sac", "td3"', '"sca"', 'did you mean "sac"'],
+        ['run.algorithm: expected one of "dqn", "ppo", "pqn", "sac", "td3"', '"sca"', 'did you mean "sac"'],
     ),
     "choice": (
         RUN + '[algorithm]\nactivation = "rleu"',
@@ -180,6 +180,10 @@ TOPOLOGIES = {
     "beyond_this_machine": (
         RUN + '[channels.policy]\nendpoint = "tcp://10.0.0.1:5555"',
         ["CURVE keys are needed"],
+    ),
+    "ipv6": (
+        RUN + '[channels.policy]\nendpoint = "tcp://[::1]:5555"',
+        ["IPv6", "write tcp://127.0.0.1:5555"],
     ),
     "every_interface": (RUN + '[channels.policy]\nendpoint = "tcp://*:5555"', ["CURVE keys are needed"]),
     "ipc_path_too_long": (

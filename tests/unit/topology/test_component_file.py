@@ -60,6 +60,20 @@ def test_the_command_may_be_any_program(component):
     assert plan.components["sampler"].command[0] == "/bin/sh"
 
 
+def test_what_is_built_need_not_be_there_yet(component, tmp_path):
+    """With ``build`` the program may be missing; what builds it may not."""
+    text = GOOD.replace('"python", "{folder}/run.py", "--fast"', '"{folder}/made", "{folder}/made.cfg"')
+    with pytest.raises(TopologyError, match="made is no program"):
+        component(text)
+    (tmp_path / "mine" / "component.toml").write_text(
+        text + 'build = ["sh", "{folder}/run.py", "{folder}"]\n'
+    )
+    assert load(tmp_path / "own.toml").components["sampler"].command[0] == f"{tmp_path}/mine/made"
+    (tmp_path / "mine" / "component.toml").write_text(text + 'build = ["sh", "{folder}/gone.sh"]\n')
+    with pytest.raises(TopologyError, match=r"build: there is no .*gone\.sh"):
+        load(tmp_path / "own.toml")
+
+
 @pytest.mark.parametrize(
     ("text", "sampler", "fragments"),
     [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.plan.plan import Count
+from spreeze_zmq.plan.parts import Count
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.topology import load
 from spreeze_zmq.topology.source import shipped_topologies
@@ -37,6 +37,7 @@ def test_the_shipped_topologies_are_those_promised():
         "ant",
         "cartpole",
         "cartpole_dqn",
+        "cartpole_pqn",
         "dual_gpu",
         "halfcheetah",
         "halfcheetah_ppo",
@@ -46,6 +47,7 @@ def test_the_shipped_topologies_are_those_promised():
         "humanoid",
         "pendulum",
         "pong",
+        "pong_pqn",
         "walker2d",
         "walker2d_td3",
     ]
@@ -54,9 +56,9 @@ def test_the_shipped_topologies_are_those_promised():
 @pytest.mark.parametrize("name", shipped_topologies())
 def test_every_shipped_topology_loads_and_ends_by_itself(name):
     """Each is runnable as it stands and has a time limit."""
-    if name == "pong":
+    if name.startswith("pong"):
         pytest.importorskip("envpool")
-    one_learner = name in ("cartpole_dqn", "pong")
+    one_learner = name in ("cartpole_dqn", "cartpole_pqn", "pong", "pong_pqn")
     plan = load(name, ON_CPU[1:] if one_learner else ON_CPU)
     assert plan.name == name
     assert (len(plan.learning.learners) == 1) == one_learner
@@ -77,8 +79,9 @@ def test_two_words_are_a_whole_topology(topology):
         "envs": 16,
         "rollout_steps": 16,
         "backend": "auto",
-        "workers": 0,
+        "workers": "auto",
         "step_timeout_s": 60.0,
+        "max_failures": 10,
     }
     assert plan.components["sampler"].count == Count(initial=6, minimum=1, maximum=8)
     assert plan.channels["experience.actor_learner"].fields == ("obs",)
@@ -145,6 +148,7 @@ def test_a_folder_of_a_shipped_name_does_not_hide_it(tmp_path, monkeypatch):
         ),
         ("components.actor_learner.threads=3", lambda plan: plan.components["actor_learner"].threads, 3),
         ("algorithm.hidden_sizes=[32, 32]", lambda plan: plan.algorithm["hidden_sizes"], [32, 32]),
+        ("run.stop.return=none", lambda plan: plan.run.stop.mean_return, None),
         ("algorithm.target_entropy=-2", lambda plan: plan.algorithm["target_entropy"], -2.0),
         ("algorithm.target_entropy=auto", lambda plan: plan.algorithm["target_entropy"], "auto"),
         ("balance.max_policy_lag=20", lambda plan: plan.balance.max_policy_lag, 20),

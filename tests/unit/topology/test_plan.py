@@ -33,13 +33,21 @@ def test_a_plan_survives_its_file(plan, tmp_path):
     assert Plan.from_json(load("pendulum").to_json()) == load("pendulum")
 
 
+def test_a_file_from_before_recordings_is_read(plan):
+    """What has been added to the format may be missing."""
+    values = json.loads(plan.to_json())
+    del values["recording"], values["command"], values["channels"]["critic"]["curve"]
+    assert Plan.from_json(json.dumps(values)) == plan
+
+
 def test_the_file_has_the_documented_shape(plan):
     """Components in other languages read these keys."""
     values = json.loads(plan.to_json())
     assert values["format"] == 2
     assert set(values) == {
         *("format", "name", "topology_file", "run_dir", "socket_dir", "run", "environment", "algorithm"),
-        *("learning", "balance", "components", "channels", "to_measure", "measured", "pinning"),
+        *("learning", "balance", "components", "channels", "to_measure", "measured", "pinning", "recording"),
+        "command",
     }
     assert values["run"]["stop"] == {
         "return": -200.0,

@@ -75,7 +75,7 @@ def test_the_name_of_another_library_is_called_something_here(algorithm, name, k
 
 def test_an_option_of_another_algorithm_is_named_as_one():
     """``epochs`` for SAC."""
-    with pytest.raises(TopologyError, match=r"an option of ppo, not of sac"):
+    with pytest.raises(TopologyError, match=r"an option of ppo and pqn, not of sac"):
         topology.load({"run": {"env": "Pendulum-v1", "algorithm": "sac"}, "algorithm": {"epochs": 3}})
 
 

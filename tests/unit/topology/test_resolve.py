@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.plan.plan import Count
+from spreeze_zmq.plan.parts import Count
 from spreeze_zmq.topology.resolve import (
     device_problem,
     num_visible,

@@ -72,7 +72,7 @@ def test_contact_forces_are_those_of_a_loop_bit_for_bit(way, integrator, monkeyp
 
 
 def test_forces_are_zero_after_a_reset(way):
-    """Those of the last episode are forgotten, of the environments that begin anew alone."""
+    """Those of the last episode are forgotten, of the environments that begin again alone."""
     env = envs.make("Ant-v5", NUM_ENVS, terminate_when_unhealthy=False)
     env.reset(seed=1)
     for _ in range(200):

@@ -1,0 +1,98 @@
+"""What a learner does whose numbers are not finite any more: it publishes and saves none of them."""
+
+import numpy as np
+import pytest
+import torch
+
+from components.actor_learner.__main__ import ActorLearner
+from components.critic_learner.__main__ import CriticLearner
+from spreeze_zmq.component import Component
+from spreeze_zmq.errors import Diverged
+from spreeze_zmq.learner.vault import Vault
+from spreeze_zmq.run.checkpoint import Part, complete
+
+SMALL = ["algorithm.hidden_sizes=[8]", "balance.mode=free"]
+
+
+@pytest.fixture(params=[CriticLearner, ActorLearner])
+def learner(request, peers):
+    """SAC's, in this process, with nobody around it."""
+    role = {CriticLearner: "critic_learner", ActorLearner: "actor_learner"}[request.param]
+    made = request.param(Component(role, peers.plan, 0))
+    torch.set_flush_denormal(False)  # a learner's process asks for it; this one has other tests to run
+    yield made
+    for channel in made.component._channels.values():
+        channel.close()
+
+
+@pytest.mark.parametrize("peers", [SMALL], indirect=True)
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 3e38])
+def test_weights_that_are_not_finite_are_not_published(learner, odd):
+    """Nor is the next attempt; after going back the good ones are, and updates count on."""
+    good = learner.state()
+    learner.half.num_updates = 70
+    learner.half.weights[2] = odd
+    for _ in range(2):
+        with pytest.raises(Diverged, match=r"weights: not_finite: \w+\.parameters holds \S+ at \[2\]"):
+            learner.publish()
+    assert learner.intake.component._channels  # it lives
+    learner.go_back(good)
+    assert torch.isfinite(learner.half.weights).all()
+    assert learner.half.num_updates == 70
+    learner.publish()
+
+
+@pytest.mark.parametrize("peers", [SMALL], indirect=True)
+def test_a_checkpoint_never_holds_what_is_not_finite(learner, peers):
+    """It is written once the learner has gone back to the last one, three times at most."""
+    vault = Vault(learner.component, learner.state, learner.replay, lambda: True)
+    role, checkpoints = learner.component.role, peers.folder.checkpoints
+    vault._on_request({"folder": "first"})
+    vault.serve()
+    file = checkpoints / "first" / f"{role}.pt"
+    part = Part(file.name, file.stat().st_size, _crc32(file))
+    complete(file.parent, [part], {})
+    saved = learner.half.weights.clone()
+    for number in range(3):
+        learner.half.weights.fill_(float("nan"))
+        vault._on_request({"folder": f"later{number}"})
+        with pytest.raises(Diverged, match=r"checkpoint: state\.half") as caught:
+            vault.serve()
+        assert not (checkpoints / f"later{number}").exists()
+        learner.go_back(vault.last_good(caught.value, number))
+        assert torch.equal(learner.half.weights, saved)
+        vault.serve()
+        assert (checkpoints / f"later{number}" / f"{role}.pt").exists()
+    with pytest.raises(Diverged):
+        vault.last_good(caught.value, 4)
+
+
+def _crc32(path):
+    import zlib
+
+    return zlib.crc32(path.read_bytes())
+
+
+@pytest.mark.parametrize("peers", [SMALL], indirect=True)
+def test_without_a_checkpoint_the_error_ends_the_learner(learner):
+    """There is nothing to go back to."""
+    vault = Vault(learner.component, learner.state, learner.replay, lambda: True)
+    with pytest.raises(Diverged, match="such"):
+        vault.last_good(Diverged("weights", "such"), 1)
+
+
+def test_every_odd_number_is_found():
+    """Wherever it stands, of whatever size the array is; large ones that are finite pass."""
+    from spreeze_zmq.wire import odd_number
+
+    rng = np.random.default_rng(0)
+    for size in (1, 7, 4096, 100_001):
+        good = rng.normal(size=size).astype(np.float32) * np.float32(1e15 / 6)
+        assert odd_number(good) == ""
+        for odd in (np.nan, np.inf, -np.inf, 3e38, -1.1e15):
+            bad = good.copy()
+            place = int(rng.integers(size))
+            bad[place] = odd
+            assert odd_number(bad).endswith(f"at [{place}], expected a finite number of at most 1e+15")
+    assert odd_number(np.zeros((0, 3), np.float32)) == ""
+    assert odd_number(np.full(3, 255, np.uint8)) == ""

@@ -1,0 +1,143 @@
+"""Broken samplers: the one of PROTOCOL.md with a line changed, one for each clause that is checked."""
+
+import re
+import sys
+from pathlib import Path
+
+PROTOCOL = Path(__file__).parents[2] / "components" / "PROTOCOL.md"
+
+NO_GARBAGE = "            except Exception as error:"
+FOR_LEARNER = 'attend("blocked", outlet, '
+
+#: clause -> the mistake: what stands in the program, and what the broken one has in its place.
+MISTAKES = {
+    "L1": [('"sender": name,', '"sender": name.upper(),')],
+    "L2": [("    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)", "    pass")],
+    "L3": [('    sys.exit(f"{name} is taken by another process")', "    pass")],
+    "L4": [("print(os.getpid(), file=lock, flush=True)", "")],
+    "L5": [("signal.signal(signal.SIGTERM, on_sigterm)", "signal.signal(signal.SIGTERM, signal.SIG_IGN)")],
+    "L6": [('if kind == "stop" and', "if False and")],
+    "L7": [('{"sampler", "*"} & set(fields["roles"])', "True")],
+    "L8": [("incarnation = secrets.randbelow(2**53 - 1) + 1", "incarnation = 1")],
+    "L9": [("incarnation = secrets.randbelow(2**53 - 1) + 1", "incarnation = 2**40")],
+    "L10": [('if plan["format"] != 2:', "if False:")],
+    "C1": [
+        (
+            '        self.socket.connect(self.about["endpoint"])',
+            '        if not os.path.exists(self.about["endpoint"][6:]):\n'
+            '            sys.exit("nobody is there")\n'
+            '        self.socket.connect(self.about["endpoint"])',
+        )
+    ],
+    "C2": [(" or sequence <= self.had.get(key, -1)", "")],
+    "C3": [('        self.socket.sndhwm = self.socket.rcvhwm = self.about["high_water_mark"]\n', "")],
+    "C5": [
+        (
+            "    header = msgpack.unpackb(frames[0], object_pairs_hook=unique, max_ext_len=0)\n",
+            "    header = msgpack.unpackb(frames[0], object_pairs_hook=unique, max_ext_len=0)\n"
+            '    if header.get("repeat"):\n        raise ValueError("again")\n',
+        )
+    ],
+    "C6": [('header["incarnation"], header["kind"])', '0, header["kind"])')],
+    "M2": [('plan["channels"][channel], 0, 0, {}', 'plan["channels"][channel], 1, 0, {}')],
+    "M3": [('        "reward": rewards.astype(np.float32)', '        "reward": rewards.astype(np.float64)')],
+    "M4": [(NO_GARBAGE, "            except ZeroDivisionError as error:")],
+    "M5": [('type(header["sequence"]) is not int', '"mood" in header')],
+    "M6": [("len(frames[0]) > 65536 or ", "")],
+    "X1": [
+        (
+            "policy, limit = None, -1",
+            'about = {"version": 0, "description": {"observation": {}}}\n'
+            'bounds = {"action_low": np.float32([-2]), "action_high": np.float32([2])}\n'
+            'policy, limit = (about, bounds), float("inf")',
+        )
+    ],
+    "X2": [("    if outlets[0].produced >= limit:", "    if True:")],
+    "X3": [('if key in outlet.about["fields"]}', 'if key != "history"}')],
+    "X4": [
+        (
+            "wanted = {key: arrays[key] for",
+            "wanted = {key: arrays[key] if outlet is outlets[0] else -arrays[key] for",
+        )
+    ],
+    "X5": [('options.get("envs", 8)', "3")],
+    "X6": [
+        (
+            "        arrays, frames = collect(policy, frames)",
+            "        arrays, frames = collect(policy, collect(policy, frames)[1])",
+        )
+    ],
+    "X7": [
+        (
+            '"produced": outlet.produced + T * N,',
+            '"produced": outlet.produced + T * N + (outlet.sequence == 2),',
+        )
+    ],
+    "X8": [("= envs.step(given)", "= envs.step(-given)")],
+    "X9": [("rewards.astype(np.float32)", "(0.1 * rewards).astype(np.float32)")],
+    "X10": [('final_obs.append(info["final_obs"][n])', "final_obs.append(following[n])")],
+    "X11": [
+        ('"terminated": terminated,', '"terminated": truncated,'),
+        ('"truncated": truncated,', '"truncated": terminated,'),
+    ],
+    "X12": [
+        (
+            '        attend("blocked", outlet, ',
+            "        waited_s = time.time() - waits_since_s\n"
+            '        outlet.produced += T * N * (1 < waited_s < 1.25 and waits[:6] == "critic")\n'
+            '        attend("blocked", outlet, ',
+        )
+    ],
+    "X13": [('"policy_version": policy[0]["version"],', '"policy_version": 0,')],
+    "X14": [("envs.reset(seed=int(rng.integers(2**31)))", "envs.reset(seed=[5] * N)")],
+    "X15": [
+        ("AutoresetMode.SAME_STEP", "AutoresetMode.NEXT_STEP"),
+        ('final_obs.append(info["final_obs"][n])', "final_obs.append(following[n])"),
+    ],
+    "A1": [('if fields["version"] == 0 and bounded:', "if False:")],
+    "A2": [("            x = np.maximum(x, 0)", "            x = np.maximum(x, 0.01 * x)")],
+    "A3": [("else rng.standard_normal(mean.size, np.float32)", "else np.zeros(mean.size)")],
+    "A4": [(" - 0.5 * np.log(2 * np.pi) - squash)", " - 0.5 * np.log(2 * np.pi))")],
+    "A5": [("    if outlets[0].produced >= limit:", "    if policy is None:")],
+    "A6": [("        sys.exit(2)\n    if not all", "        continue\n    if not all")],
+    "A7": [('attend("starved", policies,', 'attend("idle", policies,')],
+    "A8": [
+        (
+            "        policy = news[1:]",
+            '        if policy and news[1]["version"] == policy[0]["version"]:\n            continue\n'
+            "        policy = news[1:]",
+        )
+    ],
+    "A9": [('while not (plan["balance"]["in_order"] and', "while not (False and")],
+    "H1": [('tell("hello", hello)', "")],
+    "H2": [("report_due_s = time.time() + 0.5", "report_due_s = time.time() + 2.5")],
+    "H3": [
+        (
+            "    if time.time() >= report_due_s:\n        report_due_s",
+            '    if time.time() >= report_due_s and charge != "blocked":\n        report_due_s',
+        )
+    ],
+    "H4": [('        "pid": os.getpid(),\n', '        "pid": 1,\n')],
+    "H5": [("outlet.produced for outlet in outlets}", "2 * outlet.produced for outlet in outlets}")],
+    "H6": [
+        ('"waiting_for": waits if waits and time.time() > waits_since_s + 1 else "",', '"waiting_for": "",')
+    ],
+    "H7": [('int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")', "1")],
+    "H8": [('tell("bye", {**about_me(), "reason": stopping})', "")],
+    "H9": [("            ended.append((returns[n], lengths[n]))\n", "")],
+}
+
+
+def sampler(mistakes=()):
+    """The sampler of PROTOCOL.md with these mistakes."""
+    programs = re.findall(r"^```python\n(.*?)^```", PROTOCOL.read_text(), re.MULTILINE | re.DOTALL)
+    text = "import numpy as np\n\n\n" + "\n\n".join(programs)
+    for clause in mistakes:
+        for old, new in MISTAKES[clause]:
+            assert text.count(old) == 1, f"{clause}: {old!r} stands {text.count(old)} times in PROTOCOL.md"
+            text = text.replace(old, new)
+    return text
+
+
+if __name__ == "__main__":
+    print(sampler(sys.argv[1:]))

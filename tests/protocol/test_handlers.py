@@ -1,0 +1,397 @@
+"""Whatever a peer says, the real handlers of every component take it or refuse it with a word."""
+
+import copy
+import json
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import torch
+from golden_messages import MESSAGES
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from components.actor_learner.__main__ import ActorLearner
+from components.broker.__main__ import Broker
+from components.critic_learner.__main__ import CriticLearner
+from components.evaluator.__main__ import Evaluator
+from spreeze_zmq import topology
+from spreeze_zmq.component import Component
+from spreeze_zmq.errors import WireError
+from spreeze_zmq.launcher import Launch
+from spreeze_zmq.learner import RoundLearner
+from spreeze_zmq.learner.vault import Vault
+from spreeze_zmq.plan.roles import CHANNELS
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.status import View, plain_line
+from spreeze_zmq.wire import KINDS, Message, decode, encode
+
+THOROUGH = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+REPORTS = [kind for kind in CHANNELS["report"].kinds if kind not in ("stop_request", "stopping")]
+SENDERS = {
+    "evaluation": "evaluator-0",
+    "part": "critic_learner-0",
+    **dict.fromkeys(("exited", "workers"), "launcher"),
+}
+MANY = {str(number): float(number) for number in range(4000)}
+EXTREME = st.sampled_from(
+    [
+        *(
+            float("nan"),
+            float("inf"),
+            -float("inf"),
+            3e38,
+            -1e308,
+            5e-324,
+            -1,
+            0,
+            2**31,
+            2**53 - 1,
+            2**53,
+            2**63,
+        ),
+        *("", "x" * 60_000, "\x1b[2J", "../../../etc", "sampler-0", None, True, [], {}, [{}], {"": {}}),
+    ]
+)
+PLAIN = st.recursive(
+    EXTREME | st.builds(lambda: MANY) | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def changed(data, fields):
+    """The fields with one somewhere left out, another value in its place, or an unknown one beside it."""
+    fields = copy.deepcopy(dict(fields))
+    place = fields
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        what = data.draw(st.sampled_from(["replace", "leave out", "add"]))
+        if what == "add" or not keys:
+            if isinstance(place, dict):
+                place[data.draw(st.text(min_size=1, max_size=8))] = data.draw(PLAIN)
+            else:
+                place.append(data.draw(PLAIN))
+            return fields
+        key = data.draw(st.sampled_from(keys))
+        if isinstance(place[key], dict | list) and data.draw(st.booleans()):
+            place = place[key]
+        elif what == "replace":
+            place[key] = data.draw(PLAIN)
+            return fields
+        else:
+            del place[key]
+            return fields
+
+
+def travelled(message):
+    """The message as a receiver has it; None where the sender finds out or the decoder refuses."""
+    try:
+        return decode([bytes(frame) for frame in encode(message)])
+    except WireError:
+        return None
+
+
+class House:
+    """A run's folder and components in this process, without their peers."""
+
+    def __init__(self, path, topology_name, *overrides):
+        plan = topology.load(topology_name, ["components.sampler.count=1", *overrides])
+        self.plan, self.sockets = settle(plan, RunFolder.create(plan.name, str(path)))
+        self.components = []
+
+    def component(self, role):
+        """One of them."""
+        self.components.append(Component(role, self.plan, 0))
+        return self.components[-1]
+
+    def close(self):
+        """Leave nothing behind."""
+        for component in self.components:
+            for channel in component._channels.values():
+                channel.close()
+        self.sockets.remove()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """Pendulum by SAC with small networks."""
+    options = ("algorithm.hidden_sizes=[8]", "algorithm.learning_starts=64", "algorithm.batch_size=16")
+    made = House(tmp_path_factory.mktemp("house") / "run", "pendulum", *options)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def broker(house):
+    """A whole broker."""
+    made = Broker(house.component("broker"))
+    yield made
+    made.notes.journal.close()
+
+
+@THOROUGH
+@given(st.sampled_from(REPORTS), st.data())
+def test_the_broker_takes_any_report(broker, kind, data):
+    """Its record can still be published, written and read again."""
+    golden = MESSAGES[kind]
+    sender = SENDERS.get(kind, "sampler-0")
+    if kind in ("hello", "report", "bye"):
+        sender = golden.fields["name"]
+    fields = changed(data, golden.fields)
+    arrays = {name: np.array(array) for name, array in golden.arrays.items()}
+    if arrays and data.draw(st.booleans()):
+        arrays["returns"][0] = data.draw(st.sampled_from([np.nan, np.inf, -3e38]))
+    message = Message(kind, fields, arrays, sender, data.draw(st.integers(1, 5)), 0)
+    if (heard := travelled(message)) is not None:
+        broker.hear(heard)
+    broker.notes.note_episodes(broker.now_s)
+    broker.show()
+    broker.record.stop_condition(1.0)
+    broker.balance()
+    summary = broker.record.summary("", 1.0, final=True)
+    for samples in (summary["samples"], *summary["samples_by_channel"].values()):
+        assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
+    assert plain_line(broker.status(), {})
+
+
+def test_thousands_of_reports_leave_a_small_record(broker):
+    """Failures of 60 KB, evaluations, lives and names without end."""
+    rng = np.random.default_rng(1)
+    base = {**MESSAGES["report"].fields, "role": "sampler", "taken": {}}
+    for number in range(6000):
+        failure = {"name": "sampler-0", "summary": "x" * 1000, "traceback": "y" * 60_000}
+        broker.hear(Message("failure", failure, {}, "sampler-0", 1))
+        name = f"sampler-{number}"
+        gauges = {f"g{number} {index}": 1.0 for index in range(60)}
+        fields = {**base, "name": name, "pushed": {"critic_learner": number}, "gauges": gauges}
+        broker.hear(Message("report", fields, {}, name, int(rng.integers(1, 2**53))))
+        broker.hear(Message("report", {**fields, "name": "sampler-0"}, {}, "sampler-0", number + 1))
+        workers = {"role": "sampler", "count": number, "reason": "z" * 5000}
+        broker.hear(Message("workers", workers, {}, "launcher", 1))
+    broker.show()
+    assert len(encode(Message("status", broker.status()))[0]) < 64 * 1024
+    broker.write()
+    assert (broker.component.folder.summary).stat().st_size < 20_000_000
+    assert broker.record.num_failures >= 6000
+    assert len(broker.record.failures) == 100
+
+
+def test_parts_are_taken_from_learners_for_the_folder_that_was_asked_for(broker, tmp_path):
+    """Nothing is written elsewhere, and a part that is not on the disk is refused."""
+    asked = broker.checkpoint()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for sender, folder, part in (
+        ("sampler-0", asked, {}),
+        ("critic_learner-0", f"../../{outside}", {}),
+        ("critic_learner-0", "elsewhere", {}),
+        ("critic_learner-0", asked, {"a": {"name": "a", "bytes": 1, "crc32": 1}}),
+        ("actor_learner-0", asked, {"b": {}}),
+        ("actor_learner-0", asked, {"b": {"name": "../b", "bytes": "x", "crc32": 1}}),
+        ("actor_learner-0", asked, {"b": {"name": "b", "bytes": 1, "crc32": 1}}),
+    ):
+        broker.hear(Message("part", {"folder": folder, "part": part}, {}, sender, 1))
+    assert list(outside.iterdir()) == []
+    assert not list(broker.component.folder.checkpoints.rglob("MANIFEST.json"))
+    refused = broker.reports.counts.refused
+    assert refused["wrong_sender"] >= 1
+    assert refused["bad_part"] >= 3
+
+
+@pytest.fixture(scope="module")
+def learners(house, tmp_path_factory):
+    """The critic-learner and actor-learner of SAC, and both of PPO."""
+    other = House(tmp_path_factory.mktemp("rounds") / "run", "cartpole", "algorithm.hidden_sizes=[8]")
+    made = [CriticLearner(house.component("critic_learner")), ActorLearner(house.component("actor_learner"))]
+    made += [RoundLearner(other.component(role)) for role in other.plan.learning.learners]
+    torch.set_flush_denormal(False)  # which learners ask for, and hypothesis cannot bear
+    yield made
+    other.close()
+
+
+def rollout_of(learner, num_steps=4, num_envs=2, sequence=0, produced=8):
+    """A good one, of random numbers, with the arrays that the learner asks for."""
+    env, rng = learner.component.environment, np.random.default_rng(2)
+    steps = (num_steps, num_envs)
+    box = env.action_kind == "box"
+    arrays = {
+        "obs": rng.normal(size=(num_steps + 1, num_envs, *env.obs_shape)).astype(np.float32),
+        "action": rng.normal(size=(*steps, *env.action_shape)).astype(np.float32)
+        if box
+        else rng.integers(0, env.action_sizes[0], steps),
+        "reward": rng.normal(size=steps).astype(np.float32),
+        "terminated": np.zeros(steps, np.bool_),
+        "truncated": np.zeros(steps, np.bool_),
+        "final_obs": np.zeros((0, *env.obs_shape), np.float32),
+        "final_index": np.zeros((0, 2), np.int32),
+        "log_prob": -np.ones(steps, np.float32),
+    }
+    fields = {"produced": produced, "policy_version": 0, "num_steps": num_steps, "num_envs": num_envs}
+    arrays = {name: arrays[name] for name in arrays if name in learner.intake.fields}
+    return Message("rollout", fields, arrays, "sampler-0", 1, sequence)
+
+
+def take(learner, message):
+    """Give a learner's intake one message as its channel would; returns the rollout if it was taken."""
+    channel = learner.intake.puller
+    frames = [bytes(frame) for frame in encode(message)] if isinstance(message, Message) else message
+    waiting = [frames]
+    receive = channel._receive_frames
+    channel._receive_frames = lambda: waiting.pop() if waiting else None
+    try:
+        return learner.intake.take()
+    finally:
+        channel._receive_frames = receive
+
+
+@THOROUGH
+@given(st.integers(0, 3), st.data())
+def test_learners_take_any_rollout(learners, which, data):
+    """What is taken is finite, of the right shapes, and in the account; a batch can be drawn of it."""
+    learner = learners[which % len(learners)]
+    sequence = learner.intake.receipts._sequences.get("sampler-0/1", -1) + 1
+    stream = learner.intake.receipts.streams.get("sampler-0/1")
+    message = rollout_of(learner, sequence=sequence, produced=(stream.last if stream else 0) + 8)
+    fields = changed(data, message.fields) if data.draw(st.booleans()) else message.fields
+    arrays = {name: np.array(array) for name, array in message.arrays.items()}
+    name = data.draw(st.sampled_from(sorted(arrays)))
+    what = data.draw(st.sampled_from(["fine", "number", "left out", "dtype", "cut", "wider"]))
+    if what == "number" and arrays[name].size:
+        odd = data.draw(st.sampled_from([np.nan, np.inf, -np.inf, 3e38, -1e16, 1e15, -7, 255]))
+        with np.errstate(all="ignore"):
+            arrays[name].flat[-1] = np.array(odd).astype(arrays[name].dtype)
+    elif what == "left out":
+        del arrays[name]
+    elif what == "dtype":
+        arrays[name] = arrays[name].astype(data.draw(st.sampled_from(["float64", "int64", "uint8", "bool"])))
+    elif what == "cut":
+        arrays[name] = arrays[name][:-1]
+    elif what == "wider":
+        arrays[name] = np.concatenate([arrays[name], arrays[name]], axis=-1)
+    try:
+        frames = [bytes(frame) for frame in encode(message._replace(fields=fields, arrays=arrays))]
+    except WireError:
+        return
+    rollout = take(learner, frames)
+    if rollout is not None:
+        for given_array in rollout.arrays().values():
+            assert given_array.dtype.kind != "f" or (np.abs(given_array) <= 1e15).all()
+        if not isinstance(learner, RoundLearner) or not learner.replay.complete:
+            learner.store(rollout)
+    for receipt in learner.intake.receipts.streams.values():
+        assert receipt.received + receipt.refused + receipt.lost == receipt.last - receipt.first
+        assert min(receipt.lost, receipt.refused, receipt.received, receipt.first) >= 0
+    encode(Message("report", learner.component.own_report(), {}, learner.component.name, 1))
+
+
+@THOROUGH
+@given(st.sampled_from(["policy", "critic", "set", "checkpoint", "stop", "status", "scale"]), st.data())
+def test_learners_take_any_weights_and_control(learners, kind, data):
+    """Weights that do not fit are refused, and what is not understood is passed over."""
+    critic, actor = learners[:2]
+    fields = changed(data, MESSAGES[kind].fields)
+    arrays = {name: np.array(array) for name, array in MESSAGES[kind].arrays.items()}
+    if kind == "policy" and data.draw(st.booleans()):
+        arrays = {**actor.half.policy_arrays()}
+        arrays["parameters"] = arrays["parameters"].copy()
+        arrays["parameters"][0] = data.draw(st.sampled_from([0.0, np.nan, np.inf, 3e38]))
+    if kind == "critic" and data.draw(st.booleans()):
+        arrays = {"parameters": critic.half.parameters().copy()}
+        arrays["parameters"][-1] = data.draw(st.sampled_from([0.0, np.nan, np.inf, 3e38]))
+    heard = travelled(Message(kind, fields, arrays, "peer-0", 1))
+    if heard is None:
+        return
+    if kind in ("policy", "critic"):
+        reader, weights = (critic, critic.policies) if kind == "policy" else (actor, actor.critics)
+        weights.subscriber.newest = lambda: heard
+        reader.take_weights()
+        assert np.isfinite(reader.half.weights.numpy()).all()
+    elif (handler := critic.component._handlers.get(kind)) and kind != "stop":
+        handler(heard.fields)
+    critic.component.stop_reason = ""
+    critic.batch.wanted = critic.batch.size
+
+
+@THOROUGH
+@given(st.data())
+def test_a_checkpoint_is_asked_for_by_a_plain_name(learners, data):
+    """Another writes nothing."""
+    component = learners[0].component
+    vault = Vault(component, learners[0].state, learners[0].replay, lambda: True)
+    folder = data.draw(st.sampled_from(["../x", "/tmp/x", "a/b", "", ".", "..", "x\0y"]))
+    vault._on_request({"folder": folder})
+    vault.serve()
+    assert list(component.folder.checkpoints.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def evaluator(house):
+    """A whole evaluator."""
+    made = Evaluator(house.component("evaluator"))
+    yield made
+    made.arena.close()
+
+
+@THOROUGH
+@given(st.data())
+def test_the_evaluator_takes_any_status(evaluator, broker, data):
+    """Of another broker it may hold anything, or nothing."""
+    heard = travelled(Message("status", changed(data, json.loads(json.dumps(broker.status()))), {}, "b", 1))
+    if heard is not None:
+        evaluator.on_status(heard.fields)
+
+
+@pytest.fixture(scope="module")
+def launch(tmp_path_factory):
+    """A launcher that has started nothing."""
+    folder = RunFolder.create("pendulum", str(tmp_path_factory.mktemp("launch") / "run"))
+    made = Launch(topology.load("pendulum", ["components.sampler.count=1"]), folder, View())
+    yield made
+    made.supervisor.close()
+    made.control.close()
+    made.reports.close()
+    made.sockets.remove()
+
+
+@THOROUGH
+@given(st.sampled_from(["status", "scale", "set", "stop"]), st.data())
+def test_the_launcher_takes_any_control(launch, broker, kind, data):
+    """It carries out what it understands."""
+    fields = broker.status() if kind == "status" else MESSAGES[kind].fields
+    heard = travelled(Message(kind, changed(data, fields), {}, "broker-0", 1))
+    if heard is None:
+        return
+    scale, launch.scale = launch.scale, lambda *_: None
+    waiting = [heard]
+    receive, launch.control.receive = launch.control.receive, lambda: waiting.pop() if waiting else None
+    try:
+        launch.pump(0.0)
+        launch.watch()
+    finally:
+        launch.scale, launch.control.receive = scale, receive
+
+
+@THOROUGH
+@given(st.data())
+def test_a_policy_is_acted_with_or_refused(learners, data):
+    """What a sampler and an evaluator make of a message: a policy, or a refusal that names the reason."""
+    actor = learners[1].half
+    fields = {**MESSAGES["policy"].fields, "description": actor.description(), "extras": actor.extras()}
+    heard = travelled(Message("policy", changed(data, fields), actor.policy_arrays(), "actor_learner-0", 1))
+    if heard is None:
+        return
+    with suppress(WireError), np.errstate(all="ignore"):
+        policy = Policy.from_message(heard.fields, heard.arrays)
+        policy.act(np.zeros((2, 3), np.float32), np.random.default_rng(0))
+
+
+def test_every_kind_is_tried():
+    """None is forgotten."""
+    tried = {*REPORTS, "policy", "critic", "set", "checkpoint", "stop", "status", "scale", "rollout"}
+    assert set(KINDS) - tried == {"stop_request", "stopping", "entry"}

@@ -1,0 +1,54 @@
+"""A run in an environment that only its sampler knows."""
+
+import json
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import Policy
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.run.saved import SavedPolicy
+from tests.conform.broken import sampler
+from tests.system.conftest import Run
+
+
+def test_a_sampler_of_its_own_trains_in_an_environment_that_nobody_else_makes(tmp_path):
+    """The sampler of PROTOCOL.md; nothing is evaluated, which is said, and the last policy is saved."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "component.toml").write_text('role = "sampler"\ncommand = ["python", "{folder}/sampler.py"]\n')
+    # nobody but the sampler could know what "swing" is
+    program = sampler().replace('plan["environment"]["id"],\n    N,', '"Pendulum-v1",\n    N,')
+    (folder / "sampler.py").write_text(program)
+    topology = tmp_path / "swing.toml"
+    topology.write_text(
+        """
+[run]
+env = "swing"
+obs_shape = [3]
+action_low = [-2.0]
+action_high = [2.0]
+max_episode_steps = 200
+stop = { env_steps = 3000, minutes = 1 }
+[algorithm]
+batch_size = 64
+hidden_sizes = [32]
+learning_starts = 500
+[components.sampler]
+use = "./mine"
+count = 1
+"""
+    )
+    run = Run(tmp_path / "run", topology=str(topology))
+    assert run.launcher.wait(90) == 0, run.said()
+    assert "no Python program makes swing" in run.said()
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["env_steps"] >= 3000
+    assert summary["critic_updates"] > 100
+    assert summary["evaluations"] == []
+    assert "watch it" not in run.said()
+    with pytest.raises(InputError, match=r"only the sampler of its run makes swing.*Policy\.load"):
+        SavedPolicy.load(tmp_path / "run")
+    policy = Policy.load(tmp_path / "run")
+    assert policy.version > 0
+    assert abs(policy(np.zeros(3, np.float32))[0]) <= 2.0

@@ -1,0 +1,103 @@
+"""A whole run whose critics' loss turns to NaN: once or twice it goes back and goes on, for good it ends."""
+
+import json
+import os
+import re
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.system.conftest import Run
+from tests.system.test_bad_algorithms import LOSS, ROOT, changed
+
+GLITCH = """
+
+from pathlib import Path
+
+FAILED = []
+
+
+def glitch(env_steps, times):
+    kept = list((Path(__file__).parent / "run" / "checkpoints").glob("*/MANIFEST.json"))
+    if env_steps < 2500 or not kept or len(FAILED) >= times:
+        return 1.0
+    FAILED.append(env_steps)
+    return float("nan")
+"""
+TOPOLOGY = """
+[run]
+env = "Pendulum-v1"
+algorithm = "redq:REDQ"
+stop = { env_steps = 30_000, minutes = 1 }
+checkpoint_minutes = 0.015
+[algorithm]
+learning_starts = 64
+batch_size = 32
+hidden_sizes = [16]
+[balance]
+replay_ratio = 4.0
+[components.sampler]
+count = 1
+"""
+
+
+@pytest.fixture
+def glitched(tmp_path, monkeypatch):
+    """Launches a run of REDQ whose loss is NaN so many times after its first checkpoint."""
+    runs = []
+
+    def start(times):
+        factor = f" * glitch(self.env_steps, {times})"
+        (tmp_path / "redq.py").write_text(changed(LOSS, LOSS + factor) + GLITCH)
+        (tmp_path / "mine.toml").write_text(TOPOLOGY)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(ROOT), str(tmp_path))))
+        runs.append(Run(tmp_path / "run", topology=str(tmp_path / "mine.toml")))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.clear()
+
+
+def test_a_learner_that_diverges_twice_goes_back_and_goes_on(glitched):
+    """The run takes all of its steps, and says from which checkpoint it went on."""
+    run = glitched(2)
+    assert run.end() == 0, run.said()
+    summary = run.summary()
+    assert summary["env_steps"] >= 30_000
+    returns = [failure["summary"] for failure in summary["failures"]]
+    assert len(returns) == 2
+    for number, said in enumerate(returns, 1):
+        assert "redq:REDQ: critic_loss is nan at update" in said
+        assert "back to checkpoint 0000" in said
+        assert f"({number} of 3 times)" in said
+    assert summary["restarts"] == 0
+    assert_it_is_told(run, returns)
+
+
+def assert_it_is_told(run, returns):
+    """With updates and checkpoint: in the summary, on the terminal meanwhile, in the journal, as a curve."""
+    rows, screen = run.summary()["went_back"], run.output.read_text()
+    assert [row["why"] for row in rows] == returns
+    lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    noted = [line for line in lines if line["kind"] == "failure"]
+    events = EventAccumulator(str(run.folder)).Reload()
+    curve = events.Scalars("train/critic_learner-0_went_back_after_updates")
+    for row, note, point in zip(rows, noted, curve, strict=True):
+        assert row["learner"] == "critic_learner-0"
+        at = re.search(r"critic_loss is nan at update (\d+);", row["why"])
+        assert int(at[1]) == row["updates"] + 1
+        assert f": after {row['updates']:,} updates back to checkpoint {row['checkpoint']} (" in row["why"]
+        assert (note["updates"], note["checkpoint"]) == (row["updates"], row["checkpoint"])
+        assert (point.value, point.step) == (row["updates"], row["env_steps"])
+        assert screen.index(f"note critic_learner-0: {row['why']}") < screen.index("ended after")
+    assert rows[0]["updates"] <= rows[1]["updates"]
+
+
+def test_a_learner_that_diverges_for_good_ends_the_run(glitched):
+    """After three returns, with the loss's own line last and exit code 2."""
+    run = glitched(1000)
+    assert run.end() == 2, run.said()
+    last = run.output.read_text().strip().splitlines()[-1]
+    assert last.startswith("critic_learner-0: redq:REDQ: critic_loss is nan at update"), run.said()
+    assert len([f for f in run.summary()["failures"] if "back to checkpoint" in f["summary"]]) == 3

@@ -1,0 +1,105 @@
+"""Whole runs with samplers in other languages, as a user starts them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spreeze_zmq.commands.spreeze import main
+
+ROOT = Path(__file__).parents[2]
+COMPONENTS = ROOT / "components"
+
+
+def entries(run, kind):
+    """The lines of one kind of the run's journal."""
+    lines = (run.folder / "metrics.jsonl").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
+
+
+def heard(run):
+    """The samplers that the journal's statuses show at work."""
+    statuses = entries(run, "status") if (run.folder / "metrics.jsonl").exists() else []
+    return {name for entry in statuses for name, row in entry["processes"].items() if row["busy"] > 0}
+
+
+def test_cpp_and_python_in_one_run(built_cpp, launch):
+    """A sampler in C++ joins a run of one in Python: both are taken from, and nothing is lost."""
+    words = ["run.stop={minutes=5}", "algorithm.learning_starts=1000", "components.sampler.count=1"]
+    run = launch(*(word for key in words for word in ("--set", key)), topology="halfcheetah")
+    run.until(lambda: run.summary().get("env_steps", 0) > 0, "a first rollout")
+    command = [sys.executable, str(COMPONENTS / "sampler_cpp"), str(run.folder)]
+    log = run.folder / "joined.log"
+    with log.open("w") as output:
+        joined = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    run.until(lambda: {"sampler-0", "sampler-1"} <= heard(run), "both samplers at work")
+    run.interrupt()
+    assert run.end(90) == 0, run.said()
+    assert joined.wait(10) == 0, log.read_text()
+    assert "sampler-1 is ready" in log.read_text()
+    samples = run.summary()["samples"]
+    assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
+    assert {"sampler-0", "sampler-1"} <= {entry["name"] for entry in entries(run, "hello")}
+
+
+def test_cpp_by_its_name_in_a_topology(built_cpp, launch):
+    """``use = "sampler_cpp"`` is all that it takes."""
+    words = ["run.stop={env_steps=3000}", "components.sampler.use=sampler_cpp", "components.sampler.count=1"]
+    run = launch(*(word for key in words for word in ("--set", key)), topology="halfcheetah")
+    assert run.end(90) == 0, run.said()
+    assert run.summary()["env_steps"] >= 3000
+    assert run.summary()["failures"] == []
+    assert run.plan()["components"]["sampler"]["command"][-1] == str(COMPONENTS / "sampler_cpp")
+
+
+def test_javascript_swings_a_pendulum_and_an_observer_sees_it(new_node, launch):
+    """The Pendulum written in JavaScript, and a program of 30 lines that only looks."""
+    words = ["run.stop={env_steps=4000}", f"components.sampler.use={new_node}", "components.sampler.count=1"]
+    run = launch(*(word for key in words for word in ("--set", key)))
+    run.until((run.folder / "run.json").exists, "run.json")
+    observer = [sys.executable, COMPONENTS / "examples" / "observer.py", run.folder]
+    looking = subprocess.Popen(observer, stdout=subprocess.PIPE, text=True)
+    assert run.end(90) == 0, run.said()
+    said, _ = looking.communicate(timeout=10)
+    assert all(f" s  {topic}: " in said for topic in ("hello", "status", "end")), said
+    summary = run.summary()
+    assert summary["env_steps"] >= 4000
+    assert summary["failures"] == []
+    assert -10.0 * 200 < entries(run, "episodes")[0]["mean"] < 0.0
+
+
+@pytest.mark.parametrize("language", ["python", "cpp"])
+def test_a_new_sampler_is_ready_to_use(built_cpp, tmp_path, monkeypatch, capsys, language):
+    """``spreeze new`` writes a folder that a topology beside it takes by ``use``, and says how to check."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mine", "--kind", "sampler", "--language", language]) == 0
+    said = capsys.readouterr().out
+    assert 'use = "./mine"' in said
+    assert "spreeze conform sampler -- " in said
+    (tmp_path / "t.toml").write_text('[run]\nenv = "HalfCheetah-v5"\n[components.sampler]\nuse = "./mine"\n')
+    command = [sys.executable, "-m", "spreeze_zmq.commands.launch", "t.toml", "--check"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    assert main(["new", "mine"]) == 2
+    assert "mine: it is there already" in capsys.readouterr().err
+
+
+def test_without_cmake_one_line_says_so(tmp_path):
+    """Before any process starts, with the exit code of bad input."""
+    environment = {**os.environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [
+        sys.executable,
+        "-m",
+        "spreeze_zmq.commands.launch",
+        "halfcheetah",
+        "--run-dir",
+        tmp_path / "run",
+    ]
+    command += ["--set", "components.sampler.use=sampler_cpp"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    line = "sampler_cpp: cannot be built: missing: cmake (apt install cmake)"
+    assert done.stderr.splitlines()[-1] == f"spreeze-launch: {line}"
+    assert not (tmp_path / "run").exists()

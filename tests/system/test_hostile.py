@@ -1,0 +1,15 @@
+"""A peer that sends anything over every socket of a run neither ends nor fills nor misleads it."""
+
+from tests.system.hostile import attack
+
+
+def test_a_hostile_peer_changes_nothing(tmp_path):
+    """A few thousand messages here; ``python -m tests.system.hostile --count 1000000`` sends millions."""
+    found = attack(tmp_path / "run", 4000)
+    assert found["exit_code"] == 0, found
+    assert found["nobody_restarted"], found
+    assert sum(found["refused"].values()) > 1000, found
+    for samples in found["samples_by_channel"].values():
+        assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
+    for name, (before_mb, after_mb) in found["memory_mb"].items():
+        assert after_mb < before_mb + 50, (name, found["memory_mb"])

@@ -1,0 +1,188 @@
+"""One process alone, fed with the recording of a whole run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spreeze_zmq.channels import Recording
+from tests.system.terminal import Terminal, place_of_update
+from tests.system.test_dial import LOCKSTEP
+
+ROOT = Path(__file__).parents[2]
+SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
+#: A critic-learner whose published critics are off by 1e-6.
+NUDGED = """
+import runpy
+import numpy as np
+from spreeze_zmq.learner import publication
+
+put = publication.Outbox.put
+
+def nudged(self, weights, make, *, wait):
+    put(self, weights, lambda sent: make(sent + np.float32(1e-6)), wait=wait)
+
+publication.Outbox.put = nudged
+runpy.run_module("spreeze_zmq.components.critic_learner", run_name="__main__")
+"""
+
+
+def replay(*arguments, **options):
+    """Run ``spreeze replay`` to its end."""
+    return subprocess.run(
+        [*SPREEZE, "replay", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """The folder of a run in lock-step, with recordings of both learners and of one sampler."""
+    folder = tmp_path_factory.mktemp("recorded") / "run"
+    names = [word for name in ("critic_learner", "actor_learner", "sampler-1") for word in ("--record", name)]
+    command = [sys.executable, "-m", "spreeze_zmq.commands.launch", "pendulum", "--run-dir", str(folder)]
+    done = subprocess.run(
+        [*command, *LOCKSTEP, *names], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_process_that_was_asked_for_is_recorded(recorded):
+    """And no other; a recording holds the plan and what travelled."""
+    found = {path.name: Recording(path) for path in (recorded / "recordings").iterdir()}
+    assert set(found) == {"critic_learner-0.recording", "actor_learner-0.recording", "sampler-1.recording"}
+    entries = list(found["critic_learner-0.recording"].entries())
+    assert {entry.channel for entry in entries if not entry.sent} == {
+        *("experience.critic_learner", "policy", "control"),
+    }
+    assert {entry.channel for entry in entries if entry.sent} == {"critic", "report"}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (recorded / "recordings").iterdir())
+
+
+@pytest.mark.parametrize("name", ["critic_learner-0", "actor_learner-0", "sampler-1"])
+def test_a_replay_in_lockstep_sends_the_same_bits(recorded, name, tmp_path):
+    """Every critic, policy and rollout; the checkpoint that the learner writes is the same file."""
+    done = replay(recorded / "recordings" / f"{name}.recording", "--run-dir", tmp_path / "replay")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line for line in done.stdout.splitlines() if " recorded, " in line]
+    assert lines
+    for line in lines:
+        sent, recorded_, same = (int(part.split()[0]) for part in line.split(": ")[1].split(", "))
+        assert sent == recorded_ == same > 0
+    if "learner" in name:
+        role = name.removesuffix("-0")
+        expected, found = counted(recorded), counted(tmp_path / "replay")
+        assert found == {file: expected[file] for file in (f"{role}.pt", f"{role}.jsonl")}
+    kept = tmp_path / "replay" / "recordings" / f"{name}.recording"
+    again = replay(kept, "--run-dir", tmp_path / "again")
+    assert again.returncode == 0, again.stdout + again.stderr
+
+
+def counted(folder):
+    """The bytes of the last checkpoint and of the losses."""
+    last = max((folder / "checkpoints").iterdir())
+    return {path.name: path.read_bytes() for path in [*last.glob("*.pt"), *(folder / "learning").iterdir()]}
+
+
+def test_another_implementation_is_compared_output_by_output(recorded, tmp_path):
+    """One that is off by a millionth differs bit by bit, and is within a tolerance of 1e-4."""
+    program = tmp_path / "nudged.py"
+    program.write_text(NUDGED)
+    file = recorded / "recordings" / "critic_learner-0.recording"
+    command = ["--", sys.executable, program]
+    done = replay(file, "--timeout", "60", "--run-dir", tmp_path / "exact", *command)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "the first that differs is number 0: array parameters differs in" in done.stdout
+    done = replay(file, "--tolerance", "1e-4", "--timeout", "60", "--run-dir", tmp_path / "near", *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_replay_runs_under_a_debugger(recorded, tmp_path):
+    """A breakpoint in the learner's update is hit and the replay goes on to its end, bit by bit the same."""
+    file = recorded / "recordings" / "critic_learner-0.recording"
+    command = [sys.executable, "-m", "pdb", "-m", "spreeze_zmq.components.critic_learner"]
+    pdb = Terminal(*SPREEZE, "replay", str(file), "--run-dir", str(tmp_path / "replay"), "--", *command)
+    pdb.answer("(Pdb) ", f"b {place_of_update()}\n")
+    pdb.answer("(Pdb) ", "c\n")
+    pdb.answer("(Pdb) ", "p 'batch', self.gate.batch_size\n")
+    pdb.answer("(Pdb) ", "cl 1\nc\n")
+    pdb.answer("kept: ")
+    assert "('batch', " in pdb.said
+    assert pdb.end() == 0, pdb.said
+
+
+def test_a_replay_goes_step_by_step(recorded, tmp_path):
+    """Each message is shown before it is fed; q ends the replay."""
+    file = recorded / "recordings" / "critic_learner-0.recording"
+    words = [*SPREEZE, "replay", str(file), "--pace", "step", "--run-dir", str(tmp_path / "replay")]
+    stepping = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    shown = []
+
+    def until(count):
+        while len(shown) < count:
+            line = stepping.stdout.readline()
+            assert line, shown
+            if " s  " in line:
+                shown.append(line)
+
+    until(1)
+    stepping.stdin.write("\n")
+    stepping.stdin.flush()
+    until(2)
+    stepping.stdin.write("3\n")
+    stepping.stdin.flush()
+    until(5)
+    stepping.stdin.write("q\n")
+    stepping.stdin.flush()
+    rest = stepping.stdout.read()
+    assert stepping.wait(20) == 1
+    assert "critic_learner-0: 4 messages fed" in rest
+    assert any("policy 0 of actor_learner-0" in line for line in shown)
+
+
+def test_a_sampler_of_a_free_run_is_held_back_as_it_was(launch, tmp_path):
+    """At the recorded pace its peers take a rollout where the learner took one, and no more."""
+    few = ("--set", "run.stop.env_steps=5000", "--set", "components.sampler.count=1")
+    run = launch("--record", "sampler", "--set", "algorithm.hidden_sizes=[16]", *few)
+    assert run.end() == 0, run.said()
+    done = replay(run.folder / "recordings" / "sampler-0.recording", "--run-dir", tmp_path / "replay")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("rollout on experience.")]
+    for line in lines:
+        sent, recorded_ = (int(part.split()[0]) for part in line.split(": ")[1].split(", ")[:2])
+        assert recorded_ > 5
+        assert sent <= recorded_
+    assert len(lines) == 2
+
+
+def test_mistakes_are_named_in_a_line(recorded, tmp_path):
+    """What is no recording, whose program is not shipped, and what cannot be recorded."""
+    done = replay(tmp_path / "absent.recording")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == f"spreeze replay: {tmp_path}/absent.recording: cannot be read: No such file or directory\n"
+    )
+    done = replay(recorded / "run.json")
+    assert done.returncode == 2
+    assert "is no recording" in done.stderr
+    launch = [sys.executable, "-m", "spreeze_zmq.commands.launch", "pendulum", "--check"]
+    for words, said in [
+        (
+            ["--record", "smapler"],
+            '--record smapler: expected a role or a process such as sampler-0 (did you mean "sampler"?)',
+        ),
+        (
+            ["--record", "evaluator-1"],
+            "--record evaluator-1: this run has at most 1 of evaluator, numbered from 0",
+        ),
+        (["--record", "sampler", "--record-mb", "0"], "--record-mb 0: a size above 0 is expected"),
+    ]:
+        done = subprocess.run([*launch, *words], capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (2, f"spreeze-launch: {said}\n")

@@ -1,0 +1,99 @@
+"""Whole updates of every algorithm: with native layers as with torch's."""
+
+import dataclasses
+import statistics
+
+import pytest
+import torch
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.algorithm import PARTS
+from spreeze_zmq.bench.trial import random_round
+from spreeze_zmq.learner.random_rollout import random_rollout
+from spreeze_zmq.native.library import library
+from spreeze_zmq.nn.native import NativeSequential
+from spreeze_zmq.nn.native_choice import distance
+from spreeze_zmq.replay import minibatches, replay_of
+from tests.unit.algorithms.shipped import BOX, DISCRETE
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+RICH = {"num_atoms": 11, "layer_norm": True, "n_step": 2, "v_min": -5.0, "v_max": 5.0}
+CASES = {
+    "sac": ("sac", BOX, {}),
+    "sac c51 norm": ("sac", BOX, {**RICH, "actor_layer_norm": True, "activation": "silu"}),
+    "td3": ("td3", BOX, {"activation": "elu"}),
+    "dqn": ("dqn", DISCRETE, {}),
+    "dqn c51 dueling": ("dqn", DISCRETE, {**RICH, "dueling": True}),
+    "ppo": ("ppo", BOX, {}),
+    "ppo discrete": ("ppo", DISCRETE, {"layer_norm": True}),
+}
+
+
+def half_of(case, part, precision, native, seed):
+    """With all of its layers native or none, whatever is faster."""
+    name, env, options = case
+    kind = algorithms.get(name)
+    extra = {} if name == "ppo" else {"use_tuned": False} if name == "sac" else {}
+    made = kind.Options(hidden_sizes=(40, 40), precision=precision, **options, **extra)
+    half = algorithms.make(part, kind, made, env, "cpu", seed)
+    layers = [
+        layer
+        for network in vars(half.algorithm).values()
+        if isinstance(network, torch.nn.Module)
+        for layer in network.modules()
+        if isinstance(layer, NativeSequential)
+    ]
+    assert layers
+    for layer in layers:
+        layer.formats = frozenset({torch.float32, torch.bfloat16} if native else ())
+    return kind, made, half
+
+
+def trained(case, part, precision, native, updates, seed=3):
+    """How far that many updates moved the weights, and the weights."""
+    kind, options, half = half_of(case, part, precision, native, seed)
+    first = half.weights.clone()
+    if kind.on_policy():
+        source, made = torch.Generator().manual_seed(2), random_round(case[1], 256, "cpu")
+        while half.num_updates < updates:
+            for batch in minibatches(half.prepare(made), 1, 64, source):
+                half.update(batch)
+    else:
+        small = dataclasses.replace(options, replay_capacity=512, learning_starts=1)
+        replay = replay_of(kind.fields_of(part), case[1], small, "cpu", 1)
+        replay.add(random_rollout(case[1], 32, 16))
+        for _ in range(updates):
+            half.update(replay.sample(64))
+    return half.weights - first, half.weights
+
+
+@pytest.mark.skipif(library().code is None, reason="no native layers here")
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_whole_updates_are_torchs(case, part):
+    """100 of them from the same weights, batches and noise."""
+    if part == "policy" and not algorithms.get(case[0]).has_policy_loss():
+        pytest.skip("one half")
+    moved, _ = trained(case, part, "fp32", native=False, updates=100)
+    ours, weights = trained(case, part, "fp32", native=True, updates=100)
+    assert moved.norm() > 0.02 * weights.norm(), "training moved nothing: the comparison would show nothing"
+    assert distance([ours], [moved]) < 5e-3
+    again, _ = trained(case, part, "fp32", native=True, updates=100)
+    assert torch.equal(ours, again)
+
+
+@pytest.mark.skipif(not library().code or not library().code.spreeze_has_bf16(), reason="no bf16 here")
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_bf16_stays_as_near_to_float32_as_torchs(case):
+    """The median of three seeds: the sign of a first step or another greedy action decides much."""
+
+    def far(native, exact, seed):
+        moved, _ = trained(case, "critic", "bf16", native, 100, seed)
+        return distance([moved], [exact])
+
+    ratios = []
+    for seed in range(3):
+        exact, _ = trained(case, "critic", "fp32", False, 100, seed)
+        ratios.append(far(True, exact, seed) / far(False, exact, seed))
+    assert statistics.median(ratios) < 1.5

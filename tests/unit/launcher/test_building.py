@@ -1,0 +1,46 @@
+"""What a component needs before its first process starts is made, or one line says why it is not."""
+
+import pytest
+
+from spreeze_zmq.errors import InputError, TopologyError
+from spreeze_zmq.launcher.building import build
+
+ABOUT = 'role = "sampler"\ncommand = ["{folder}/made"]\n'
+
+
+def folder_with(tmp_path, script):
+    """A component that is built by a shell script."""
+    (tmp_path / "component.toml").write_text(ABOUT + 'build = ["sh", "{folder}/build.sh"]\n')
+    (tmp_path / "build.sh").write_text(script)
+    return tmp_path
+
+
+def test_a_build_makes_the_program(tmp_path):
+    """Quietly, where it is quick."""
+    said = []
+    file = build(folder_with(tmp_path, 'touch "$(dirname "$0")/made"'), said.append)
+    assert file.command == (str(tmp_path / "made"),)
+    assert (tmp_path / "made").exists()
+    assert said == []
+
+
+def test_a_long_build_is_announced(tmp_path):
+    """Before it has ended."""
+    said = []
+    build(folder_with(tmp_path, "sleep 1.2"), said.append)
+    assert said == [f"building {tmp_path.name}: the first time takes a while"]
+
+
+def test_a_failed_build_ends_with_its_last_line(tmp_path):
+    """Without the role that the program writes before it."""
+    with pytest.raises(InputError, match=f"^{tmp_path.name}: missing: a tool$"):
+        build(folder_with(tmp_path, "echo working; echo sampler: missing: a tool >&2; exit 2"), print)
+    with pytest.raises(InputError, match="exit code 3"):
+        build(folder_with(tmp_path, "exit 3"), print)
+
+
+def test_a_folder_with_mistakes_names_them(tmp_path):
+    """As a topology that uses it would."""
+    (tmp_path / "component.toml").write_text('role = "smapler"\n')
+    with pytest.raises(TopologyError, match="role: expected one of"):
+        build(tmp_path, print)

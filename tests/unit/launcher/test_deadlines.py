@@ -1,0 +1,75 @@
+"""Deadlines of a run's processes, over a clock that the test moves."""
+
+import pytest
+
+from spreeze_zmq import topology
+from spreeze_zmq.launcher.deadlines import Deadlines
+
+
+class Clock:
+    """Time that the test moves."""
+
+    now_s = 100.0
+
+    def __call__(self):
+        """The time now."""
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    """The clock of ``deadlines``."""
+    return Clock()
+
+
+@pytest.fixture
+def deadlines(clock):
+    """30 s to start, 15 s between two signs of life."""
+    return Deadlines(topology.load("pendulum"), clock)
+
+
+def row(*, ready, silent_s=0.0, waiting_for=""):
+    """What a status says of a process."""
+    return {"ready": ready, "silent_s": silent_s, "waiting_for": waiting_for}
+
+
+def test_a_start_without_a_sign_is_late_after_its_time(deadlines, clock):
+    """Whether or not the status has a row of it; silence alone is no fault before it is ready."""
+    deadlines.begin("sampler-0")
+    clock.now_s += 29
+    assert deadlines.missed("sampler-0", {}) == ""
+    assert deadlines.missed("sampler-0", row(ready=False, silent_s=20)) == ""
+    clock.now_s += 2
+    assert "not ready after 31 s" in deadlines.missed("sampler-0", {})
+
+
+def test_a_start_that_gets_on_has_all_the_time(deadlines, clock):
+    """It says each time how far it is; from where it stands still its time runs."""
+    deadlines.begin("sampler-0")
+    for step in range(10):
+        clock.now_s += 29
+        assert deadlines.missed("sampler-0", row(ready=False, waiting_for=f"step {step}")) == ""
+    clock.now_s += 31
+    said = deadlines.missed("sampler-0", row(ready=False, waiting_for="step 9"))
+    assert said == "not ready after 31 s"
+
+
+def test_a_process_that_was_ready_is_late_when_it_is_silent(deadlines, clock):
+    """Also under a broker that was started again and does not know yet that it was."""
+    deadlines.begin("sampler-0")
+    assert deadlines.missed("sampler-0", row(ready=True)) == ""
+    clock.now_s += 1000
+    assert deadlines.missed("sampler-0", row(ready=False, silent_s=14, waiting_for="a policy")) == ""
+    assert "for 16 s" in deadlines.missed("sampler-0", row(ready=False, silent_s=16))
+
+
+def test_the_brokers_own_silence_is_that_of_its_status(deadlines, clock):
+    """What its last status said of itself stays as it was."""
+    deadlines.begin("broker-0")
+    deadlines.hear_status()
+    clock.now_s += 14
+    assert deadlines.missed("broker-0", row(ready=True)) == ""
+    clock.now_s += 2
+    assert "for 16 s" in deadlines.missed("broker-0", row(ready=True))
+    deadlines.hear_status()
+    assert deadlines.missed("broker-0", row(ready=True)) == ""

@@ -1,0 +1,149 @@
+"""What an update does between its layers: natively as in float64, and as torch alone has it."""
+
+import math
+
+import pytest
+import torch
+
+from spreeze_zmq import nn
+from spreeze_zmq.native.library import INSTRUCTIONS, Library, compiled, cpu_flags, loaded
+from spreeze_zmq.nn import fused, native
+from spreeze_zmq.nn.native import code_for
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
+
+
+@pytest.fixture(params=[*ABLE, "torch"])
+def way(request, monkeypatch):
+    """Every kind of code that this processor can run, one after the other, and torch alone."""
+    if request.param == "torch":
+        library = Library(None, problem="none wanted")
+    else:
+        path = compiled(request.param)
+        library = Library(loaded(path), path.stem, request.param)
+    for module in (native, fused):
+        monkeypatch.setattr(module, "library", lambda: library)
+    assert (code_for(torch.ones(1)) is None) == (request.param == "torch")
+    return request.param
+
+
+def random(*shape, seed=0):
+    """Standard normal numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("size", [1, 15, 1000])
+def test_adam_is_that_of_float64(way, size, decay):
+    """300 steps of torch's AdamW; single numbers at the end do not decay; gradients are cleared."""
+    decaying = size - size // 3
+    start, gradients = random(size), [random(size, seed=step) * 10.0 ** (step % 5 - 3) for step in range(300)]
+    exact = [start[part].double().requires_grad_(True) for part in (slice(decaying), slice(decaying, None))]
+    groups = [{"params": [exact[0]], "weight_decay": decay}, {"params": [exact[1]], "weight_decay": 0.0}]
+    theirs = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95))
+    ours, mean, square, steps = start.clone(), torch.zeros(size), torch.zeros(size), torch.zeros(())
+    for gradient in gradients:
+        exact[0].grad, exact[1].grad = gradient.double().split([decaying, size - decaying])
+        theirs.step()
+        given = gradient.clone()
+        nn.adam_step(
+            *(ours, given, mean, square, steps),
+            **{"learning_rate": 1e-2, "beta2": 0.95, "weight_decay": decay, "num_decaying": decaying},
+        )
+        assert not given.any()
+    assert steps.item() == 300
+    expected = torch.cat(exact).detach()
+    torch.testing.assert_close(ours.double(), expected, rtol=1e-5, atol=2e-6)
+    assert (expected - start).abs().mean() > 1e-2, "nothing moved: the comparison would show nothing"
+
+
+def test_a_gradient_that_is_no_number_is_passed_on(way):
+    """So that a run that diverges is noticed, as under torch's Adam."""
+    ours, gradient = torch.ones(20), torch.ones(20)
+    gradient[3] = math.nan
+    moments = torch.zeros(20), torch.zeros(20), torch.zeros(())
+    rates = {"learning_rate": 1e-2, "beta2": 0.999, "weight_decay": 0.0, "num_decaying": 20}
+    nn.adam_step(ours, gradient, *moments, **rates)
+    assert ours.isnan().nonzero().tolist() == [[3]]
+
+
+def test_targets_move_by_their_share(way):
+    """Every parameter of them, and none of the source's."""
+    target, source = nn.mlp((5, 33, 2)), nn.mlp((5, 33, 2))
+    kept = [parameter.detach().clone() for parameter in source.parameters()]
+    expected = [
+        0.75 * follower.detach().double() + 0.25 * leader
+        for follower, leader in zip(target.parameters(), kept, strict=True)
+    ]
+    nn.polyak(target, source, 0.25)
+    for found, right in zip(target.parameters(), expected, strict=True):
+        torch.testing.assert_close(found.double(), right, rtol=1e-6, atol=1e-7)
+    assert all(map(torch.equal, source.parameters(), kept))
+    with torch.no_grad():
+        nn.polyak(target, source, 1.0)
+    for found, right in zip(target.parameters(), kept, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-6, atol=1e-7)
+
+
+def drawn(output, noise, dtype):
+    """Actions, their log densities, and the gradient of a loss of both."""
+    output, noise = output.detach().to(dtype, copy=True).requires_grad_(True), noise.to(dtype)
+    action, log_prob = nn.squashed_normal(output, noise, -5.0, 2.0)
+    weights = [random(*each.shape, seed=9).to(dtype) for each in (action, log_prob)]
+    ((action * weights[0]).sum() + (log_prob * weights[1]).sum()).backward()
+    return [each.detach().double() for each in (action, log_prob, output.grad)]
+
+
+@pytest.mark.parametrize("actions", [1, 6, 17, 32])
+def test_actions_their_density_and_their_gradient_are_those_of_float64(way, actions):
+    """For outputs near and far from zero."""
+    for scale in (0.01, 1.0, 4.0):
+        output, noise = scale * random(37, 2 * actions), random(37, actions, seed=1)
+        found, exact = drawn(output, noise, torch.float32), drawn(output, noise, torch.float64)
+        for ours, right in zip(found, exact, strict=True):
+            # Of u = 4 + 10 noise, 1 - tanh(u)^2 itself is a difference of ones.
+            torch.testing.assert_close(ours, right, rtol=2e-5, atol=2e-5)
+
+
+def test_the_density_of_far_actions_is_finite(way):
+    """At u = 50 the plain log(1 - tanh(u)^2) is minus infinity; it is 2 log 2 - 2 |u|."""
+    output = torch.tensor([[50.0, -1e3], [-50.0, -1e3]])
+    action, log_prob = nn.squashed_normal(output, torch.zeros(2, 1), -5.0, 2.0)
+    assert action.tolist() == [[1.0], [-1.0]]
+    expected = 5.0 - 0.5 * math.log(2 * math.pi) - 2 * math.log(2) + 100.0
+    assert log_prob.tolist() == pytest.approx([expected] * 2, rel=1e-5)
+
+
+def test_a_draw_can_be_differentiated_again_and_passes_on_what_is_no_number(way):
+    """The second pass is torch's own."""
+    output, noise = random(5, 4).requires_grad_(True), random(5, 2, seed=1)
+    action, log_prob = nn.squashed_normal(output, noise, -5.0, 2.0)
+    (slope,) = torch.autograd.grad(action.sum() + log_prob.sum(), output, create_graph=True)
+    assert torch.autograd.grad(slope.square().sum(), output)[0].abs().min() > 0
+    wrong = output.detach().clone()
+    wrong[2, 1] = math.nan
+    action, log_prob = nn.squashed_normal(wrong, noise, -5.0, 2.0)
+    assert action.isnan().nonzero().tolist() == [[2, 1]]
+    assert log_prob.isnan().nonzero().tolist() == [[2]]
+
+
+def test_other_strides_are_heeded(way):
+    """Of the output, of the noise and of the gradients that autograd hands over."""
+    output, noise = random(8, 7).T, random(4, 7, seed=1).T
+    for ours, right in zip(
+        drawn(output, noise, torch.float32), drawn(output, noise, torch.float64), strict=True
+    ):
+        torch.testing.assert_close(ours, right, rtol=2e-5, atol=2e-5)
+    leaf = output.contiguous().requires_grad_(True)
+    action, log_prob = nn.squashed_normal(leaf, noise.contiguous(), -5.0, 2.0)
+    found = torch.autograd.grad(
+        (action, log_prob), leaf, (random(1, 4).expand(7, 4), torch.ones(1).expand(7))
+    )[0]
+    wide = output.double().contiguous().requires_grad_(True)
+    both = nn.squashed_normal(wide, noise.double(), -5.0, 2.0)
+    given = random(1, 4).double().expand(7, 4), torch.ones(7).double()
+    torch.testing.assert_close(
+        found.double(), torch.autograd.grad(both, wide, given)[0], rtol=2e-5, atol=2e-5
+    )

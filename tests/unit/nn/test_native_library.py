@@ -1,0 +1,232 @@
+"""The library of native layers: compiled where that can be, clean under sanitizers, missed without harm."""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from spreeze_zmq import nn
+from spreeze_zmq.native import library as native_library
+from spreeze_zmq.native.library import compiled, cpu_flags, instructions_of
+from spreeze_zmq.nn import native_choice
+from spreeze_zmq.nn.native import NativeSequential
+
+#: Drives the library in memory of exactly the size that it may touch.
+SANITIZED = """
+import ctypes, itertools, struct, sys
+import numpy as np
+code = ctypes.CDLL(sys.argv[1])
+code.spreeze_kept.restype = ctypes.c_int64
+integer = ctypes.c_int64
+def call(function, plan, rows, shared, *arguments):
+    numbers = ctypes.c_void_p(plan.ctypes.data), integer(rows), integer(shared)
+    return function(*numbers, *map(pointer, arguments))
+def pointer(array):
+    if isinstance(array, list):
+        places = (None if each is None else each.ctypes.data for each in array)
+        return (ctypes.c_void_p * len(array))(*places)
+    return ctypes.c_void_p(None if array is None else array.ctypes.data)
+source = np.random.default_rng(0)
+def random(*shape):
+    return source.standard_normal(shape).astype(np.float32)
+for sizes, act, norm, num, shared, rows, bf16 in itertools.product(
+    ((17, 40, 33, 1), (1, 3, 2), (35, 5)), range(5), (0, 1), (1, 2), (0, 1), (1, 7, 258, 515), (0, 1)
+):
+    if (bf16 and not code.spreeze_has_bf16()) or (act > 1 and rows > 7):
+        continue
+    numbers, parameters = [num, len(sizes) - 1, bf16, sizes[0]], []
+    for place, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        inner = place < len(sizes) - 2
+        numbers += [outputs, act * inner, norm * inner, *struct.unpack("q", struct.pack("d", 1e-5))]
+        parameters += [random(num, outputs, inputs), random(num, outputs)]
+        parameters += [random(num, outputs), random(num, outputs)] if norm * inner else []
+    plan = np.array(numbers, np.int64)
+    x, y = random(1 if shared else num, rows, sizes[0]), random(num, rows, sizes[-1])
+    kept = np.empty(call(code.spreeze_kept, plan, rows, shared), np.uint8)
+    assert not call(code.spreeze_forward, plan, rows, shared, x, parameters, y, None)
+    again = np.empty_like(y)
+    assert not call(code.spreeze_forward, plan, rows, shared, x, parameters, again, kept)
+    assert (y == again).all()
+    gradients = [None if at % 3 == 1 else np.empty_like(each) for at, each in enumerate(parameters)]
+    of_x = np.empty((num, rows, sizes[0]), np.float32) if act % 2 else None
+    def backward(add):
+        arguments = map(pointer, (parameters, kept, y, of_x, gradients))
+        numbers = pointer(plan), integer(rows), integer(shared)
+        assert not code.spreeze_backward(*numbers, *arguments, integer(add))
+    backward(0)
+    once = [None if each is None else each.copy() for each in gradients]
+    assert all(np.isfinite(each).all() for each in once if each is not None)
+    backward(1)
+    for first, both in zip(once, gradients):
+        assert first is None or np.allclose(2 * first, both, rtol=1e-4, atol=1e-4 * (1 + abs(first).max()))
+real = ctypes.c_double
+for rows, size in itertools.product((1, 7, 33), (1, 6, 16, 17, 40)):
+    output, noise, action = random(rows, 2 * size), random(rows, size), random(rows, size)
+    log_prob = random(rows)
+    kept, limits = random(rows, 3 * size), (real(-5.0), real(2.0))
+    numbers = integer(rows), integer(size), *limits
+    code.spreeze_draw(*numbers, *map(pointer, (output, noise, action, log_prob, kept)))
+    code.spreeze_draw_backward(*numbers, *map(pointer, (kept, action, log_prob, output)))
+    assert np.isfinite(output).all()
+    moments = [random(rows * size) ** 2 for _ in range(4)]
+    about = np.array([1e-3, 0.9, 0.999, 1e-8, 0.1])
+    count = integer(rows * size)
+    code.spreeze_adam(pointer(about), integer(3), count, integer(rows * size // 2), *map(pointer, moments))
+    assert np.isfinite(moments).all() and not moments[1].any()
+print("clean")
+"""
+
+
+def test_no_access_out_of_bounds_and_nothing_undefined(tmp_path):
+    """The address and undefined behaviour sanitizers, over all layers, odd sizes and both formats."""
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1", "-g")
+    path = compiled(instructions_of(cpu_flags()), flags)
+    runtimes = [
+        subprocess.check_output(["g++", f"-print-file-name={name}"], text=True).strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    environment = {**os.environ, "LD_PRELOAD": " ".join(runtimes), "ASAN_OPTIONS": "detect_leaks=0"}
+    done = subprocess.run(
+        [sys.executable, "-c", SANITIZED, str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "clean\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("avx2 fma avx512f avx512bw avx512dq avx512vl avx512_bf16", "AVX512-BF16"),
+        ("avx2 fma avx512f avx512bw avx512dq avx512vl", "AVX-512"),
+        ("avx2 fma avx512f", "AVX2"),
+        ("avx2", "plain"),
+        ("", "plain"),
+    ],
+)
+def test_code_is_for_what_the_processor_has(flags, expected):
+    """All flags of an instruction set have to be there."""
+    assert instructions_of(frozenset(flags.split())) == expected
+
+
+def child(script, tmp_path, **environment):
+    """The output of a Python process whose cache is empty."""
+    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=variables, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+CHOOSE = """
+import torch
+from spreeze_zmq import nn
+from spreeze_zmq.native import library
+library.folder_of_libraries = library.cache_folder
+network = nn.mlp((4, 16, 2))
+print(nn.choose({"policy": network}, 64, (torch.float32,)).line)
+network(torch.ones(3, 4)).sum().backward()
+print(network[0].weight.grad.shape)
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "line"),
+    [
+        ({"SPREEZE_NATIVE": "0"}, "layers: torch, about half as fast as native code: SPREEZE_NATIVE=0"),
+        (
+            {"PATH": "/nonexistent"},
+            "layers: torch, about half as fast as native code: no compiler (g++ or c++) on the path",
+        ),
+    ],
+    ids=["turned off", "no compiler"],
+)
+def test_without_the_library_torch_does_the_work_and_one_line_says_so(environment, line, tmp_path):
+    """The network learns as before."""
+    assert child(CHOOSE, tmp_path, **environment).splitlines() == [line, "torch.Size([16, 4])"]
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_a_processor_whose_instructions_are_masked_says_which_code_it_runs(tmp_path):
+    """As an old one, or one behind a hypervisor: it trains, and the line names the path."""
+    masked = CHOOSE.replace("network =", "library.cpu_flags = frozenset\nnetwork =")
+    assert masked != CHOOSE
+    line, shape = child(masked, tmp_path).splitlines()
+    assert line.startswith("layers: ")
+    assert "(plain)" in line
+    assert shape == "torch.Size([16, 4])"
+    assert len(list(tmp_path.rglob("*.so"))) == 1
+
+
+def test_a_compiler_that_fails_is_named(tmp_path):
+    """With the first line of its error."""
+    (tmp_path / "g++").write_text("#!/bin/sh\necho native.cpp:1: fatal error: no such luck >&2\nexit 1\n")
+    (tmp_path / "g++").chmod(0o755)
+    out = child(CHOOSE, tmp_path, PATH=f"{tmp_path}:/bin:/usr/bin")
+    assert out.startswith("layers: torch, about half as fast as native code: ")
+    assert "failed: native.cpp:1: fatal error: no such luck" in out.splitlines()[0]
+
+
+def test_a_cache_that_cannot_be_written_costs_only_the_speed(tmp_path):
+    """It is a file here, where root may write anything else."""
+    (tmp_path / "spreeze_zmq").write_text("")
+    assert "torch, about half as fast" in child(CHOOSE, tmp_path)
+
+
+def test_two_processes_compile_once_and_choose_alike(tmp_path):
+    """Both learners start at the same time; a second run gives the same bits as the first."""
+    command = [sys.executable, "-c", CHOOSE]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert all(process.communicate(timeout=100)[0].startswith("layers: ") for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(list(tmp_path.rglob("*.so"))) == 1
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("layers-*.json")}
+    lines = {subprocess.check_output(command, env=environment, text=True) for _ in range(2)}
+    assert len(lines) == 1
+    assert {path: path.read_bytes() for path in tmp_path.rglob("layers-*.json")} == kept
+
+
+def test_a_run_compiles_before_its_processes_start(tmp_path, monkeypatch):
+    """They have seconds to get ready, which a compiler may need."""
+    monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path / "new")
+    said = []
+    monkeypatch.setenv("SPREEZE_NATIVE", "0")
+    native_library.prepare(said.append)
+    assert said == []
+    monkeypatch.delenv("SPREEZE_NATIVE")
+    for _ in range(2):
+        native_library.prepare(said.append)
+    assert len(said) == 1
+    assert said[0].startswith("compiling the native layers with ")
+    assert len(list((tmp_path / "new").glob("native-*.so"))) == 1
+
+
+def test_wrong_results_are_never_chosen(tmp_path, monkeypatch, caplog):
+    """A library whose numbers are not torch's is no way at all."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    sources = shutil.copytree(native_library.SOURCES, tmp_path / "csrc")
+    text = (sources / "numbers.h").read_text()
+    assert "case RELU: return x < 0.0f" in text
+    (sources / "numbers.h").write_text(
+        text.replace("case RELU: return x < 0.0f", "case RELU: return x < 0.1f")
+    )
+    monkeypatch.setattr(native_library, "SOURCES", sources)
+    monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path)
+    wrong = native_library.library.__wrapped__()
+    monkeypatch.setattr(native_choice, "library", lambda: wrong)
+    monkeypatch.setattr("spreeze_zmq.nn.native.library", lambda: wrong)
+    network = nn.mlp((4, 16, 2))
+    with caplog.at_level(logging.INFO):
+        line = nn.choose({"policy": network}, 64, (torch.float32,)).line
+    assert line.startswith("layers: torch in fp32; native ones")
+    assert isinstance(network, NativeSequential)
+    assert network.formats == frozenset()

@@ -1,0 +1,153 @@
+"""A replay outlives its process, whenever that is killed: real processes, killed while they write."""
+
+import itertools
+import multiprocessing
+import os
+import random
+import time
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import kept_memory
+from spreeze_zmq.replay import ObservationReplay, Replay, transition_replay
+from spreeze_zmq.rollout import Rollout
+from tests.unit.replay.made import options, spec
+
+CAPACITY = 3_000
+#: As wide as takes a while to copy, so that kills fall into it.
+WIDTH = 400
+ENVIRONMENT = spec((WIDTH,), action_shape=(), action_kind="discrete")
+
+
+def made(**others):
+    """An empty replay of two dtypes: discrete actions are integers."""
+    kind = transition_replay if "prioritized" in others else Replay
+    return kind(ENVIRONMENT, options(CAPACITY, gamma=1.0, **others), "cpu", 0)
+
+
+def rollout(number, steps=16, envs=16):
+    """Transitions whose numbers are all ``number`` modulo 1000."""
+    value, shape = number % 1000, (steps, envs)
+    return Rollout(
+        sampler="sampler-0",
+        incarnation=1,
+        sequence=0,
+        produced=steps * envs,
+        policy_version=1,
+        num_steps=steps,
+        num_envs=envs,
+        obs=np.full((steps + 1, envs, WIDTH), value, np.float32),
+        action=np.full(shape, value, np.int64),
+        reward=np.full(shape, value, np.float32),
+        terminated=np.zeros(shape, np.bool_),
+        truncated=np.zeros(shape, np.bool_),
+        final_obs=np.empty((0, WIDTH), np.float32),
+        final_index=np.empty((0, 2), np.int32),
+    )
+
+
+@pytest.fixture
+def memory():
+    """New memory, as the launcher makes it."""
+    descriptor = kept_memory.create("test")
+    yield descriptor
+    os.close(descriptor)
+
+
+def rows(replay):
+    """Of each row that may be drawn: the least and the greatest of its numbers."""
+    ring = replay.ring
+    place = np.arange(ring.first, ring.num_added) % ring.capacity
+    _, discount = ring._places["discount"]
+    floats, actions = (ring._tables[dtype].numpy()[place] for dtype in ("float32", "int64"))
+    numbers = np.concatenate([np.delete(floats, discount, 1), actions], 1)
+    return numbers.min(1), numbers.max(1)
+
+
+def write(memory, found):
+    """Go on with the replay until killed."""
+    replay = made()
+    replay.keep_in(memory)
+    found.send(len(replay))
+    for one in itertools.cycle([rollout(number) for number in range(8)]):
+        replay.add(one)
+
+
+def test_a_replay_killed_at_any_moment_is_back_without_a_torn_transition(memory, one_thread):
+    """Each process goes on where the one before was killed; the numbers of a transition belong together."""
+    context, chance, torn, before = multiprocessing.get_context("fork"), random.Random(1), 0, 0
+    for _ in range(300):
+        said, found = context.Pipe(duplex=False)
+        writer = context.Process(target=write, args=(memory, found))
+        writer.start()
+        assert said.recv() == before
+        time.sleep(chance.uniform(0.005, 0.03))
+        writer.kill()
+        writer.join()
+        _, begun, written = np.frombuffer(os.pread(memory, 24, 0), np.int64)
+        torn += begun > written
+        replay = made()
+        replay.keep_in(memory)
+        least, greatest = rows(replay)
+        np.testing.assert_array_equal(least, greatest)
+        assert len(replay) >= before
+        before = len(replay)
+        if torn == 3 and before == CAPACITY:
+            return
+    raise AssertionError(f"only {torn} of the kills fell into a write")
+
+
+def test_what_is_back_is_what_was_there(memory):
+    """The same batches from the same seed, and both replays go on alike."""
+    one = made()
+    one.keep_in(memory)
+    for number in range(100):
+        one.add(rollout(number))
+    two = made()
+    two.keep_in(memory)
+    two.set_random_state(one.random_state())
+    for _ in range(3):
+        batches = one.sample(64), two.sample(64)
+        for name in ("obs", "action", "reward", "discount", "next_obs"):
+            assert (getattr(batches[0], name) == getattr(batches[1], name)).all()
+
+
+def test_memory_of_another_layout_is_not_read(memory):
+    """As where a run's options have changed: the replay begins empty."""
+    one = made()
+    one.keep_in(memory)
+    one.add(rollout(1))
+    other = made(n_step=3)
+    other.keep_in(memory)
+    assert len(other) == 0
+
+
+def test_prioritized_transitions_are_back_and_all_are_drawn(memory):
+    """As new ones: their priorities are learned again."""
+    one = made(prioritized=True)
+    one.keep_in(memory)
+    for number in range(8):
+        one.add(rollout(number))
+    two = made(prioritized=True)
+    two.keep_in(memory)
+    assert len(two) == len(one) == 8 * 256
+    assert set(two.sample(1000).reward.tolist()) == set(range(8))
+
+
+def test_observations_are_back_too(memory):
+    """Of an actor-learner."""
+    one = ObservationReplay(spec((WIDTH,)), options(CAPACITY))
+    one.keep_in(memory)
+    one.add(rollout(7))
+    two = ObservationReplay(spec((WIDTH,)), options(CAPACITY))
+    two.keep_in(memory)
+    assert (two.sample(10) == 7).all()
+
+
+def test_memory_that_is_kept_counts_as_free_for_its_own_replay(memory, monkeypatch):
+    """A restarted learner would else find its own table in its way."""
+    os.ftruncate(memory, 1 << 24)
+    os.pwrite(memory, bytes(1 << 24), 0)
+    monkeypatch.setenv(kept_memory.VARIABLE, str(memory))
+    assert kept_memory.held_bytes() == 1 << 24
