@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder
 from spreeze_zmq.algorithms.lazy import nn
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
@@ -15,30 +15,16 @@ from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.nn import Module, Sequential
-
-#: The smallest image, in height and width, that the Nature network can take.
-LEAST_PIXELS = 36
+    from torch.nn import Module
 
 
 @dataclass(frozen=True)
-class ActionValueOptions:
+class ActionValueOptions(EncoderOptions):
     """Of the network, and of exploration by any action now and then."""
 
-    network: str = option(
-        "auto",
-        "nature_cnn takes images [channels, height, width]; auto is that for them, else mlp",
-        choices=("auto", "mlp", "nature_cnn"),
-        fixed=True,
-    )
     random_shift: int = option(
         0, "pixels that images are moved by at most, at random (DrQ, 2004.13649: 4)", minimum=0
     )
-    hidden_sizes: tuple[int, ...] = option(
-        (128, 128), "width of each hidden layer of an mlp", minimum=1, fixed=True
-    )
-    activation: str = option("relu", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
-    layer_norm: bool = option(False, "normalise each hidden layer", fixed=True)
     initial_epsilon: float = option(
         1.0, "share of actions that are any, at the start", minimum=0.0, maximum=1.0
     )
@@ -72,21 +58,7 @@ class ActionValueAlgorithm(Algorithm):
                 f"random_shift = {options.random_shift} moves images, this environment's observations are "
                 f"{env.obs_dtype} of shape {list(shape)}"
             )
-        if options.network == "nature_cnn" and not _fits_cnn(shape):
-            raise InvalidEnvironment(
-                f'network = "nature_cnn" takes images [channels, height, width] of at least {LEAST_PIXELS} '
-                f"pixels each way, this environment's observations are {list(shape)}; resize or transpose "
-                'them, or use network = "mlp"'
-            )
-
-    def action_values(self, num_outputs: int) -> Sequential:
-        """A network from observations ``[B, size]`` to ``[B, num_outputs]``, convolutional on images."""
-        options, shape = self.options, self.env.obs_shape
-        images = self.env.obs_dtype == "uint8" and _fits_cnn(shape)
-        if options.network == "nature_cnn" or (options.network == "auto" and images):
-            return nn.nature_cnn((shape[0], shape[1], shape[2]), num_outputs, options.layer_norm)
-        sizes = (math.prod(shape), *options.hidden_sizes, num_outputs)
-        return nn.mlp(sizes, options.activation, options.layer_norm)
+        check_encoder(env, options)
 
     def shifted(self, obs: Tensor) -> Tensor:
         """Images a little moved, each in another direction, where the options ask for it."""
@@ -99,8 +71,3 @@ class ActionValueAlgorithm(Algorithm):
         progress = min(1.0, self.env_steps / options.exploration_steps)
         epsilon = options.initial_epsilon + progress * (options.final_epsilon - options.initial_epsilon)
         return EpsilonGreedy(self.env, epsilon, options.epsilon_spread, num_atoms, v_min, v_max)
-
-
-def _fits_cnn(shape: tuple[int, ...]) -> bool:
-    """Whether observations, as networks see them, are images that the Nature network can take."""
-    return len(shape) == 3 and min(shape[1:]) >= LEAST_PIXELS

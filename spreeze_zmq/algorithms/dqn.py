@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.algorithms.action_values import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import ReplayOptions, check_below
 from spreeze_zmq.algorithms.returns import divergence, project
@@ -69,7 +70,7 @@ class DQN(ActionValueAlgorithm):
     def _network(self) -> Sequential:
         """From observations to ``num_atoms`` numbers of each action in turn."""
         options, actions = self.options, self.env.action_sizes[0]
-        network = self.action_values(options.num_atoms * (actions + options.dueling))
+        network = encoder(self.env, options, options.num_atoms * (actions + options.dueling))
         if options.dueling:
             network.append(nn.Dueling(actions, options.num_atoms))
         return network

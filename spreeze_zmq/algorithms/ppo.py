@@ -7,12 +7,12 @@ one of the current policy needs no correction, and this is then the paper's PPO.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical, Normal
+from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.returns import rollout_returns
@@ -33,15 +33,14 @@ class PPO(Algorithm):
     """A stochastic policy that moves a little with each round of rollouts, and a value network of its own."""
 
     @dataclass(frozen=True)
-    class Options(RolloutOptions):
+    class Options(EncoderOptions, RolloutOptions):
         """Of PPO."""
 
         max_gradient_norm: float = option(0.5, "longer gradients are shortened; 0 is never", minimum=0.0)
-        hidden_sizes: tuple[int, ...] = option((64, 64), "width of each hidden layer", minimum=1, fixed=True)
-        activation: str = option(
-            "tanh", "between the layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
+        hidden_sizes: tuple[int, ...] = option(
+            (64, 64), "width of each hidden layer of an mlp", minimum=1, fixed=True
         )
-        layer_norm: bool = option(False, "normalise the hidden layers", fixed=True)
+        activation: str = option("tanh", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
         initial_log_std: float = option(
             -0.5,
             "of the policy at first, in actions of [-1, 1] where there are bounds",
@@ -69,6 +68,12 @@ class PPO(Algorithm):
     value: Module
     policy: Module
 
+    @classmethod
+    def check(cls, env: EnvironmentSpec, options: Any) -> None:
+        """Raise InvalidEnvironment also where the network takes images and observations are none."""
+        super().check(env, options)
+        check_encoder(env, options)
+
     def __init__(self, options: Options, env: EnvironmentSpec) -> None:
         super().__init__(options, env)
         box = env.action_kind == "box"
@@ -76,15 +81,12 @@ class PPO(Algorithm):
 
     def networks(self) -> Networks:
         """The value network; the policy, whose log standard deviations depend on no state."""
-        options, num_inputs = self.options, math.prod(self.env.obs_shape)
-        sizes, style = (num_inputs, *options.hidden_sizes), (options.activation, options.layer_norm)
-        value = nn.mlp((*sizes, 1), *style)
-        if isinstance(self.actions, Categorical):
-            policy = nn.mlp((*sizes, self.actions.num_outputs), *style, POLICY_OUTPUT_SCALE)
-        else:
-            num_actions = self.actions.num_actions
-            policy = nn.mlp((*sizes, num_actions), *style, POLICY_OUTPUT_SCALE)
-            policy.append(nn.Append(num_actions, options.initial_log_std))
+        actions = self.actions
+        value = encoder(self.env, self.options, 1)
+        size = actions.num_outputs if isinstance(actions, Categorical) else actions.num_actions
+        policy = encoder(self.env, self.options, size, POLICY_OUTPUT_SCALE)
+        if isinstance(actions, Normal):
+            policy.append(nn.Append(size, self.options.initial_log_std))
         return Networks(critic={"value": value}, policy={"policy": policy})
 
     def targets_of(self, rollouts: Any) -> dict[str, Tensor]:

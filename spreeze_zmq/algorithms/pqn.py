@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.algorithms.action_values import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.returns import rollout_returns
 from spreeze_zmq.schema import option
@@ -39,7 +40,7 @@ class PQN(ActionValueAlgorithm):
 
     def networks(self) -> Networks:
         """The network of the action values; there is no target network."""
-        return Networks(critic={"q": self.action_values(self.env.action_sizes[0])}, acting="q")
+        return Networks(critic={"q": encoder(self.env, self.options, self.env.action_sizes[0])}, acting="q")
 
     def targets_of(self, rollouts: Any) -> dict[str, Tensor]:
         """Q(lambda) returns ``[T, N]`` of the current network, section 4: the value of a state is that of its

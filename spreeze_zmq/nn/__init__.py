@@ -6,11 +6,22 @@ from spreeze_zmq.nn.fused import adam_step, laid_flat, polyak, squashed_normal
 from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number
 from spreeze_zmq.nn.native import code_for, into_grad
 from spreeze_zmq.nn.native_choice import choose, leave_to_torch
-from spreeze_zmq.nn.networks import ACTIVATIONS, Ensemble, describe, ensemble, mlp, nature_cnn
+from spreeze_zmq.nn.networks import (
+    ACTIVATIONS,
+    NATURE,
+    SMALL,
+    Ensemble,
+    cnn,
+    describe,
+    ensemble,
+    mlp,
+)
 from spreeze_zmq.nn.training import PeriodicCopy, random_shift
 
 __all__ = [
     "ACTIVATIONS",
+    "NATURE",
+    "SMALL",
     "Append",
     "Conv",
     "Dueling",
@@ -19,6 +30,7 @@ __all__ = [
     "PeriodicCopy",
     "adam_step",
     "choose",
+    "cnn",
     "code_for",
     "describe",
     "ensemble",
@@ -26,7 +38,6 @@ __all__ = [
     "laid_flat",
     "leave_to_torch",
     "mlp",
-    "nature_cnn",
     "polyak",
     "random_shift",
     "squashed_normal",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -43,25 +44,47 @@ def mlp(
     return torch.nn.Sequential(*layers, linear(sizes[-2], sizes[-1], output_scale))
 
 
-def nature_cnn(shape: tuple[int, int, int], outputs: int, layer_norm: bool = False) -> torch.nn.Sequential:
-    """The network of Mnih et al. 2015 (doi 10.1038/nature14236, methods) on flattened images.
+@dataclass(frozen=True)
+class Convolutions:
+    """Of a network for images: ``(filters, kernel, stride)`` of each convolution, then one hidden layer."""
+
+    filters: tuple[tuple[int, int, int], ...]
+    hidden: int
+
+
+#: Of Mnih et al. 2015 (doi 10.1038/nature14236, methods); images of at least 36 pixels each way.
+NATURE = Convolutions(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512)
+#: Of Mnih et al. 2013 (arXiv 1312.5602, section 4.1); images of at least 20 pixels each way.
+SMALL = Convolutions(((16, 8, 4), (32, 4, 2)), 256)
+
+
+def cnn(
+    shape: tuple[int, int, int],
+    outputs: int,
+    layers: Convolutions = NATURE,
+    layer_norm: bool = False,
+    output_scale: float = 1.0,
+) -> torch.nn.Sequential:
+    """Convolutions on flattened images, a rectifier behind each, then two linear layers.
 
     Args:
-        shape: ``(channels, height, width)``, height and width at least 36.
+        shape: ``(channels, height, width)``.
         outputs: numbers in an output row.
+        layers: the convolutions and the width of the hidden layer.
         layer_norm: whether each hidden layer is normalised, all of it together, before its activation.
+        output_scale: factor of the last layer.
     """
-    layers: list[torch.nn.Module] = []
+    network: list[torch.nn.Module] = []
 
     def add(layer: torch.nn.Module, size: int) -> None:
-        layers.extend([layer, *([torch.nn.LayerNorm(size)] if layer_norm else []), torch.nn.ReLU()])
+        network.extend([layer, *([torch.nn.LayerNorm(size)] if layer_norm else []), torch.nn.ReLU()])
 
-    for out, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+    for out, kernel, stride in layers.filters:
         convolution = Conv(shape, out, kernel, stride)
         add(convolution, convolution.output_size)
         shape = convolution.output_shape
-    add(linear(convolution.output_size, 512), 512)
-    return torch.nn.Sequential(*layers, linear(512, outputs))
+    add(linear(convolution.output_size, layers.hidden), layers.hidden)
+    return torch.nn.Sequential(*network, linear(layers.hidden, outputs, output_scale))
 
 
 def linear(inputs: int, outputs: int, scale: float = 1.0) -> torch.nn.Linear:

@@ -121,7 +121,7 @@ def test_an_ensemble_refuses_a_layer_that_it_cannot_stack():
 
 def test_the_nature_network_takes_84_by_84():
     """3,136 numbers come out of the last convolution (the paper's 7 x 7 x 64)."""
-    network = nn.nature_cnn((4, 84, 84), 6)
+    network = nn.cnn((4, 84, 84), 6)
     assert network(torch.zeros(2, 4 * 84 * 84)).shape == (2, 6)
     assert network[6].in_features == 3136
     assert [layer["kind"] for layer in nn.describe(network)] == ["conv2d", "relu"] * 3 + [

@@ -1,0 +1,73 @@
+"""Networks from observations, as options say: a perceptron for vectors, convolutions for images."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spreeze_zmq.algorithms.lazy import nn
+from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.schema import option
+
+if TYPE_CHECKING:
+    from torch.nn import Sequential
+
+#: Networks for images and the smallest height and width that each can take.
+LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20}
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """Of each network from observations."""
+
+    network: str = option(
+        "auto",
+        "nature_cnn (Mnih et al. 2015) and small_cnn (1312.5602) take images [channels, height, width]; auto "
+        "is the first for them, else mlp",
+        choices=("auto", "mlp", *LEAST_PIXELS),
+        fixed=True,
+    )
+    hidden_sizes: tuple[int, ...] = option(
+        (128, 128), "width of each hidden layer of an mlp", minimum=1, fixed=True
+    )
+    activation: str = option("relu", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
+    layer_norm: bool = option(False, "normalise each hidden layer", fixed=True)
+
+
+def check_encoder(env: EnvironmentSpec, options: Any) -> None:
+    """Raise InvalidEnvironment where the network takes images and the observations are none."""
+    least = LEAST_PIXELS.get(options.network)
+    if least and not _are_images(env.obs_shape, least):
+        raise InvalidEnvironment(
+            f'network = "{options.network}" takes images [channels, height, width] of at least {least} '
+            f"pixels each way, this environment's observations are {list(env.obs_shape)}; resize or "
+            'transpose them, or use network = "mlp"'
+        )
+
+
+def encoder(env: EnvironmentSpec, options: Any, num_outputs: int, output_scale: float = 1.0) -> Sequential:
+    """A fresh network from observations ``[B, size]`` to ``[B, num_outputs]``.
+
+    Args:
+        env: images ``[channels, height, width]`` go through convolutions where ``options.network`` says so.
+        options: with the fields of :class:`EncoderOptions`.
+        num_outputs: numbers in an output row.
+        output_scale: factor of the last layer's first weights.
+    """
+    shape, network = env.obs_shape, options.network
+    if network == "auto":
+        images = env.obs_dtype == "uint8" and _are_images(shape, LEAST_PIXELS["nature_cnn"])
+        network = "nature_cnn" if images else "mlp"
+    if network == "mlp":
+        sizes = (math.prod(shape), *options.hidden_sizes, num_outputs)
+        return nn.mlp(sizes, options.activation, options.layer_norm, output_scale)
+    layers = nn.NATURE if network == "nature_cnn" else nn.SMALL
+    image = (shape[0], shape[1], shape[2])
+    return nn.cnn(image, num_outputs, layers, options.layer_norm, output_scale)
+
+
+def _are_images(shape: tuple[int, ...], least: int) -> bool:
+    """Whether observations, as networks see them, are images of at least so many pixels each way."""
+    return len(shape) == 3 and min(shape[1:]) >= least
