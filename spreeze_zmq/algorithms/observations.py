@@ -86,9 +86,12 @@ class ObservationRows:
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
         """``[B, *obs_shape]``, or stacks, to float32 ``[B, size]``; may be the caller's own memory."""
         rows = obs if obs.dim() == 2 else obs.reshape(obs.shape[0], self.size)
-        if not self.normalized:
-            return rows
-        return rows.sub(self._mean).div_(self._std).clamp_(-CLIP, CLIP)
+        if self._pixels:
+            # A float copy first: subtracting from bytes takes eight times as long.
+            return rows.to(torch.float32, copy=True).sub_(PIXEL_MEAN).div_(PIXEL_STD)
+        if self.learned:
+            return rows.sub(self._mean).div_(self._std).clamp_(-CLIP, CLIP)
+        return rows
 
     def adopt(self, arrays: Mapping[str, NDArray[np.float32]]) -> None:
         """Take the statistics of a policy message, where they are learned.

@@ -125,6 +125,15 @@ def launch(tmp_path):
         run.clear()
 
 
+def thorough_but(*kept, of):
+    """Parameters of a test: those kept for every run of the suite, the others marked ``thorough``."""
+    several = [case if isinstance(case, tuple) else (case,) for case in of]
+    return [
+        pytest.param(*case, marks=[] if whole in kept else [pytest.mark.thorough])
+        for case, whole in zip(several, of, strict=True)
+    ]
+
+
 def adds_up(samples):
     """The account of samples."""
     return samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.system.conftest import adds_up
+from tests.system.conftest import adds_up, thorough_but
 
 #: Topology and settings of each road that learners can take.
 ROADS = {
@@ -49,7 +49,7 @@ def counted(run):
     }
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", thorough_but("dqn", "ppo", of=ROADS))
 def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
     """Started together, so that they crowd each other: checkpoints and losses are the same. Another seed
     gives others.
@@ -69,20 +69,17 @@ def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
 
 @pytest.mark.parametrize(
     ("road", "role"),
-    [
-        *(("ppo", role) for role in ("sampler", "actor_learner")),
+    thorough_but(
+        ("ppo", "actor_learner"),
         ("dqn", "critic_learner"),
-        ("pqn", "critic_learner"),
-        *(
-            pytest.param(*one, marks=pytest.mark.thorough)
-            for one in (
-                ("ppo", "critic_learner"),
-                ("dqn", "sampler"),
-                ("td3", "actor_learner"),
-                ("sac", "critic_learner"),
-            )
-        ),
-    ],
+        of=[
+            *(("ppo", role) for role in ("sampler", "critic_learner", "actor_learner")),
+            *(("dqn", role) for role in ("sampler", "critic_learner")),
+            ("pqn", "critic_learner"),
+            ("td3", "actor_learner"),
+            ("sac", "critic_learner"),
+        ],
+    ),
 )
 def test_a_killed_process_is_started_again_and_training_goes_on(launch, road, role):
     """Nobody waits for what was lost with it, and the account adds up."""
@@ -103,7 +100,7 @@ def test_a_killed_process_is_started_again_and_training_goes_on(launch, road, ro
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("road", ["dqn", "ppo", "pqn"])
+@pytest.mark.parametrize("road", thorough_but("ppo", of=("dqn", "ppo", "pqn")))
 def test_a_run_goes_on_from_its_checkpoint(launch, road):
     """Updates and policy versions count on from where they stood."""
     first = started(launch, road, *ENDLESS)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.system.conftest import adds_up
+from tests.system.conftest import adds_up, thorough_but
 
 #: Long enough to be ended by the test, and no return that would end it before.
 ENDLESS = (
@@ -91,7 +91,7 @@ def test_a_component_that_always_crashes_ends_the_run_with_its_own_traceback(lau
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("name", ["sampler-0", "broker-0"])
+@pytest.mark.parametrize("name", thorough_but("broker-0", of=("sampler-0", "broker-0")))
 def test_a_process_that_hangs_is_found_and_replaced(launch, name):
     """SIGSTOP: it lives and says nothing. Of the broker nobody else hears that."""
     run = launch(*ENDLESS, "--set", "components.broker.heartbeat_timeout_s=4")

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from tests.benchmarks.slowed import Slowed
-from tests.system.conftest import adds_up
+from tests.system.conftest import adds_up, thorough_but
 
+#: A role that is slowed, and the bound of the lag.
+BOUNDS = (("actor_learner", 2), ("critic_learner", 8))
 TWO_SAMPLERS = (
     *("--set", "algorithm.hidden_sizes=[16]"),
     *("--set", "components.sampler.count=2"),
@@ -40,7 +42,7 @@ def goes_on(run, updates=50):
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("role", "bound"), [("actor_learner", 2), ("critic_learner", 8)])
+@pytest.mark.parametrize(("role", "bound"), thorough_but(BOUNDS[0], of=BOUNDS))
 def test_a_slowed_learner_keeps_the_bound_and_so_does_its_next_life(launch, role, bound):
     """Slowed tenfold, killed and slowed again: the run goes on, no transition that was received is older than
     the bound, and every one is accounted for.
@@ -65,7 +67,7 @@ def test_a_slowed_learner_keeps_the_bound_and_so_does_its_next_life(launch, role
     assert all(map(adds_up, summary["samples_by_channel"].values()))
 
 
-@pytest.mark.parametrize(("role", "bound"), [("actor_learner", 2), ("critic_learner", 8)])
+@pytest.mark.parametrize(("role", "bound"), thorough_but(BOUNDS[0], of=BOUNDS))
 def test_a_slowed_learner_is_given_older_samples_where_nothing_bounds_them(launch, role, bound):
     """The same run without a bound goes beyond that of the test above. An actor-learner that is slowed also
     publishes more rarely, so it may never get samples as old as a critic-learner's.

@@ -58,6 +58,7 @@ def test_a_video_of_a_pendulum(trained, tmp_path):
     assert red[:250].sum() > 5 * red[250:].sum()
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_a_video_of_a_trained_halfcheetah(tmp_path):
     """Drawn by MuJoCo without a display: it runs, and the camera goes with it."""

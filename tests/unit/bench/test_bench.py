@@ -221,17 +221,17 @@ def test_bad_input_costs_one_line_and_nothing_is_measured(words, expected, capsy
 # --- the end --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def heeds_ctrl_c():
-    """Also where these tests run in the background of a shell, which ignores SIGINT and whose children do."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeds_ctrl_c")
-@pytest.mark.parametrize("section", ["sampler", "channels", "learner", "replay"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    ("section", "number"),
+    [
+        ("sampler", signal.SIGINT),
+        ("learner", signal.SIGTERM),
+        *(
+            pytest.param(section, signal.SIGINT, marks=pytest.mark.thorough)
+            for section in ("channels", "replay")
+        ),
+    ],
+)
 def test_a_signal_leaves_no_process_and_no_folder(section, number, tmp_path):
     """Interrupted in the middle of a section: exit code 130, no traceback, nothing left."""
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "bench", section, "--seconds", "60"]
