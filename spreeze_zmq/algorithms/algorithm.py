@@ -9,7 +9,7 @@ the policy's output becomes an action. It knows no socket, file, clock or proces
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -53,12 +53,13 @@ class Loss(NamedTuple):
 
     Attributes:
         loss: the scalar whose gradient is taken.
-        metrics: 0-d tensors by name, for the log.
+        metrics: 0-d tensors by name, for the log; or functions that return such, called only where somebody
+            reads them.
         priorities: ``[B]``, each transition's error where the replay is prioritised; never negative.
     """
 
     loss: torch.Tensor
-    metrics: Mapping[str, torch.Tensor] = {}
+    metrics: Mapping[str, torch.Tensor | Callable[[], torch.Tensor]] = {}
     priorities: torch.Tensor | None = None
 
 

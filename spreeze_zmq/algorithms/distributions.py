@@ -146,8 +146,8 @@ class Normal(_Box):
 
     def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
         """Log densities ``[B]`` of actions ``[B, *action_shape]`` in the environment's units."""
-        mean, log_std = self._parts(output)
-        return _normal_density((self.unit(action) - mean) * torch.exp(-log_std), log_std)
+        unit = self.unit(action).float()
+        return nn.normal_log_prob(output.float(), unit, self.log_std_min, self.log_std_max)
 
     def entropy(self, output: Tensor) -> Tensor:
         """In nats, ``[B]``."""

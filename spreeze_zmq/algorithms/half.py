@@ -104,9 +104,10 @@ class AutogradHalf:
 
     # --- an update
 
-    def update(self, batch: Any) -> Mapping[str, torch.Tensor]:
+    def update(self, batch: Any, measured: bool = True) -> Mapping[str, torch.Tensor]:
         """One gradient step on a :class:`spreeze_zmq.replay.Batch`, on observations, or on a part of what
-        :meth:`prepare` gave; returns the loss's metrics.
+        :meth:`prepare` gave; returns the loss's metrics, without those that are functions if they are not to
+        be ``measured``.
 
         Raises:
             AlgorithmError: the loss is no finite scalar, or none that depends on what is trained.
@@ -117,6 +118,7 @@ class AutogradHalf:
         else:
             fields = dict(batch) if isinstance(batch, Mapping) else {"obs": batch}
         self._names = tuple(fields)
+        self._measured = measured or self._device.type != "cpu"  # a captured graph has them all
         metrics = self._launch(*fields.values())
         with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
             self._after()
@@ -135,14 +137,25 @@ class AutogradHalf:
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
         size = len(tensors[0]) if tensors[0] is not None else 0
-        check_loss(self.algorithm, self._part, loss, size, self.num_updates + 1)
+        metrics = self._metrics_of(loss)
+        check_loss(self.algorithm, self._part, loss._replace(metrics=metrics), size, self.num_updates + 1)
         with blaming(self.algorithm, f"{self._part}_loss, going backward"), nn.into_grad():
             loss.loss.backward()  # type: ignore[no-untyped-call]
         self._adam.step()
         self._priorities = None if loss.priorities is None else loss.priorities.detach()
         return {
-            name: value.detach() for name, value in {f"{self._part}_loss": loss.loss, **loss.metrics}.items()
+            f"{self._part}_loss": loss.loss.detach(),
+            **{k: value.detach() for k, value in metrics.items()},
         }
+
+    @torch.no_grad()
+    def _metrics_of(self, loss: Loss) -> dict[str, torch.Tensor]:
+        with blaming(self.algorithm, f"{self._part}_loss"):
+            return {
+                name: value() if callable(value) else value
+                for name, value in loss.metrics.items()
+                if self._measured or not callable(value)
+            }
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self._dtype == torch.float32:

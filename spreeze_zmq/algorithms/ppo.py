@@ -103,8 +103,11 @@ class PPO(Algorithm):
     def critic_loss(self, batch: Any) -> Loss:
         """Half the squared error of the value."""
         error = self._value(batch.obs) - batch.target
-        explained = 1.0 - error.detach().var(correction=0) / (batch.target.var(correction=0) + 1e-8)
-        metrics = {"target_mean": batch.target.mean(), "explained_variance": explained}
+        target = batch.target
+        metrics = {
+            "target_mean": target.mean,
+            "explained_variance": lambda: 1.0 - error.var(correction=0) / (target.var(correction=0) + 1e-8),
+        }
         return Loss(0.5 * error.square().mean(), metrics)
 
     def policy_loss(self, batch: Any) -> Loss:
@@ -121,16 +124,16 @@ class PPO(Algorithm):
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1.0 - options.clip_range, 1.0 + options.clip_range)
         surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
-        entropy = self.actions.entropy(output).mean()
-        outside = ((ratio - 1.0).abs() > options.clip_range).float().mean()
         metrics = {
-            "entropy": entropy.detach(),
+            "entropy": lambda: self.actions.entropy(output).mean(),
             # An estimate that is never negative: E[ratio - 1 - log ratio].
-            "kl": (ratio - 1.0 - log_ratio).detach().mean(),
-            "clipped": outside,
-            "rho": batch.rho.mean(),
+            "kl": lambda: (ratio - 1.0 - log_ratio).mean(),
+            "clipped": lambda: ((ratio - 1.0).abs() > options.clip_range).float().mean(),
+            "rho": batch.rho.mean,
         }
-        return Loss(-surrogate - options.entropy_coefficient * entropy, metrics)
+        if options.entropy_coefficient:
+            surrogate = surrogate + options.entropy_coefficient * self.actions.entropy(output).mean()
+        return Loss(-surrogate, metrics)
 
     def _value(self, obs: Tensor) -> Tensor:
         """``[B]``."""

@@ -138,7 +138,9 @@ class RoundLearner(Learner):
         if self._left == 0 and not self.begin_round():
             return
         batch = next(self._batches)
-        self.metrics = self.half.update(batch)
+        metrics = self.half.update(batch, measured=self._left == 1)
+        if self._left == 1:
+            self.metrics = metrics
         self.trained += len(batch["log_prob"])
         self._left -= 1
         if self._left == 0:

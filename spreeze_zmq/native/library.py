@@ -185,6 +185,7 @@ def loaded(path: Path) -> Any:
     code.spreeze_adam.argtypes = [pointer, number, number, number, *[pointer] * 4]
     code.spreeze_draw.argtypes = [number, number, real, real, *[pointer] * 5]
     code.spreeze_draw_backward.argtypes = [number, number, real, real, *[pointer] * 4]
-    for name in ("adam", "draw", "draw_backward"):
+    code.spreeze_density.argtypes = [number, number, real, real, *[pointer] * 4]
+    for name in ("adam", "draw", "draw_backward", "density"):
         getattr(code, f"spreeze_{name}").restype = None
     return code

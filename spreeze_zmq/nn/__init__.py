@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.nn.fused import adam_step, laid_flat, polyak, squashed_normal
+from spreeze_zmq.nn.fused import adam_step, laid_flat, normal_log_prob, polyak, squashed_normal
 from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number
 from spreeze_zmq.nn.native import code_for, into_grad
 from spreeze_zmq.nn.native_choice import choose, leave_to_torch
@@ -38,6 +38,7 @@ __all__ = [
     "laid_flat",
     "leave_to_torch",
     "mlp",
+    "normal_log_prob",
     "polyak",
     "random_shift",
     "squashed_normal",

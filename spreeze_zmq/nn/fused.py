@@ -163,3 +163,59 @@ class _SquashedNormal(torch.autograd.Function):
         places = (tensor.data_ptr() for tensor in (ctx.kept, *given, of_output))
         library().code.spreeze_draw_backward(*noise.shape, *ctx.limits, *places)
         return of_output, None, None, None
+
+
+def normal_log_prob(output: torch.Tensor, action: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """Log densities of actions under independent normal distributions.
+
+    Args:
+        output: float32 ``[B, 2 A]``, rows of ``[mean, log_std]``; log standard deviations are clipped.
+        action: float32 ``[B, A]``; no gradient flows into it.
+        low: lowest log standard deviation.
+        high: the highest.
+
+    Returns:
+        ``[B]``, differentiable by ``output``.
+    """
+    if code_for(output, action) is None:
+        return _normal_in_torch(output, action, low, high)
+    if not (output.requires_grad and torch.is_grad_enabled()):
+        return _density(output, action, low, high)[0]
+    log_prob: torch.Tensor = _NormalDensity.apply(output, action, low, high)  # type: ignore[no-untyped-call]
+    return log_prob
+
+
+def _normal_in_torch(output: torch.Tensor, action: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    mean, log_std = output.chunk(2, 1)
+    log_std = log_std.clamp(low, high)
+    return (-0.5 * ((action - mean) * (-log_std).exp()).square() - log_std - LOG_SQRT_2PI).sum(1)
+
+
+def _density(
+    output: torch.Tensor, action: torch.Tensor, low: float, high: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same natively, and its derivative by ``output``."""
+    log_prob, slope = torch.empty(len(action)), torch.empty(output.shape)
+    places = [tensor.data_ptr() for tensor in (output, action, log_prob, slope)]
+    library().code.spreeze_density(*action.shape, low, high, *places)
+    return log_prob, slope
+
+
+class _NormalDensity(torch.autograd.Function):
+    """The same as one native call, whose derivative is known with it."""
+
+    @staticmethod
+    def forward(ctx: Any, output: torch.Tensor, action: torch.Tensor, low: float, high: float) -> Any:
+        log_prob, ctx.slope = _density(output, action, low, high)
+        ctx.save_for_backward(output, action)
+        ctx.limits = low, high
+        return log_prob
+
+    @staticmethod
+    def backward(ctx: Any, of_log_prob: torch.Tensor) -> Any:
+        if torch.is_grad_enabled():  # a graph of the gradients is wanted as well
+            output, action = ctx.saved_tensors
+            log_prob = _normal_in_torch(output, action, *ctx.limits)
+            again = torch.autograd.grad(log_prob, output, of_log_prob, create_graph=True)
+            return (*again, *[None] * 3)
+        return ctx.slope * of_log_prob.unsqueeze(1), None, None, None

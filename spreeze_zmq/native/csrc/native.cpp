@@ -440,4 +440,9 @@ void spreeze_draw_backward(int64_t rows, int64_t size, double low, double high, 
   draw_backward(rows, size, low, high, kept, of_action, of_log_prob, of_output);
 }
 
+void spreeze_density(int64_t rows, int64_t size, double low, double high, const float* output,
+                     const float* action, float* log_prob, float* slope) {
+  density(rows, size, low, high, output, action, log_prob, slope);
+}
+
 }  // extern "C"

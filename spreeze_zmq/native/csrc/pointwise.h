@@ -80,4 +80,26 @@ void draw_backward(long rows, long size, float low, float high, const float* kep
     }
 }
 
+// --- the normal distribution of algorithms/distributions.py
+
+// output: [rows, 2 * size], means beside log standard deviations, which are clipped; action: [rows, size].
+// slope: d log_prob / d output, [rows, 2 * size].
+void density(long rows, long size, float low, float high, const float* output, const float* action,
+             float* log_prob, float* slope) {
+  for (long row = 0; row < rows; ++row, output += 2 * size, action += size, slope += 2 * size) {
+    Vec total{};
+    for (long i = 0; i < size; i += W) {
+      const long n = size - i;
+      const Vec raw = load_some(output + size + i, n);
+      const Vec log_std = raw < low ? low + Vec{} : raw > high ? high + Vec{} : raw, shrunk = exp_of(-log_std);
+      const Vec z = (load_some(action + i, n) - load_some(output + i, n)) * shrunk;
+      const Vec value = -0.5f * z * z - log_std - 0.91893853f, steep = z * z - 1.0f;
+      total += n >= W ? value : (first_lanes(n) ? value : Vec{});
+      store_some(slope + i, z * shrunk, n);
+      store_some(slope + size + i, (raw < low) | (raw > high) ? Vec{} : steep, n);
+    }
+    log_prob[row] = sum(total);
+  }
+}
+
 }  // namespace

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.ppo import PPO
 from tests.unit.algorithms.shipped import BOX, DISCRETE, SEVERAL, UNBOUNDED, constant, make, parameters
 
@@ -122,10 +123,10 @@ def test_the_surrogate_is_clipped_where_it_would_pay():
     double = math.log(2.0)
     loss = ppo.policy_loss(batch_of([double, double, -double, -double], [1.0, -1.0, 1.0, -1.0]))
     assert loss.loss.item() == pytest.approx(-(1.2 - 2.0 + 0.5 - 0.8) / 4, rel=1e-5)
-    assert loss.metrics["clipped"].item() == 1.0
-    assert loss.metrics["entropy"].item() == pytest.approx(math.log(4.0))
+    assert loss.metrics["clipped"]().item() == 1.0
+    assert loss.metrics["entropy"]().item() == pytest.approx(math.log(4.0))
     by_hand = ((2 - 1 - double) + (0.5 - 1 + double)) / 2
-    assert loss.metrics["kl"].item() == pytest.approx(by_hand, rel=1e-5)
+    assert loss.metrics["kl"]().item() == pytest.approx(by_hand, rel=1e-5)
 
 
 def test_no_gradient_flows_from_a_clipped_step():
@@ -161,7 +162,7 @@ def test_the_critic_loss_is_half_the_squared_error():
     constant(ppo.value, 2.0)
     loss = ppo.critic_loss(batch_of([0.0, 0.0], [1.0, 5.0]))
     assert loss.loss.item() == pytest.approx(2.5)
-    assert loss.metrics["explained_variance"].item() == pytest.approx(0.0, abs=1e-6)
+    assert loss.metrics["explained_variance"]().item() == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("env", [BOX, UNBOUNDED, DISCRETE, SEVERAL], ids=["box", "free", "one", "several"])
@@ -180,7 +181,7 @@ def test_each_loss_moves_its_own_networks(env):
     )
     batch.rho = torch.ones(20)
     loss = ppo.policy_loss(batch)
-    assert loss.metrics["kl"].item() == pytest.approx(0.0, abs=1e-5)
+    assert loss.metrics["kl"]().item() == pytest.approx(0.0, abs=1e-5)
     loss.loss.backward()
     assert all(p.grad.abs().sum() > 0 for p in parameters(ppo.policy))
     assert all(p.grad is None for p in parameters(ppo.value))
@@ -227,3 +228,13 @@ def test_it_finds_the_better_arm():
             adam.step()
     with torch.no_grad():
         assert ppo.policy(torch.randn(100, 3)).softmax(1)[:, 3].mean() > 0.8
+
+
+def test_metrics_are_computed_where_somebody_reads_them():
+    """The loss is always there; the rest belongs to the updates that are measured."""
+    half = algorithms.make("critic", PPO, PPO.Options(**SMALL, precision="fp32"), DISCRETE, "cpu", 0)
+    batch = {"obs": torch.randn(8, 3), "target": torch.randn(8)}
+    assert set(half.update(batch, measured=False)) == {"critic_loss"}
+    metrics = half.update(batch)
+    assert set(metrics) == {"critic_loss", "target_mean", "explained_variance"}
+    assert metrics["target_mean"].item() == pytest.approx(batch["target"].mean().item())

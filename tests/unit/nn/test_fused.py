@@ -147,3 +147,39 @@ def test_other_strides_are_heeded(way):
     torch.testing.assert_close(
         found.double(), torch.autograd.grad(both, wide, given)[0], rtol=2e-5, atol=2e-5
     )
+
+
+def density(output, action, dtype):
+    """Log densities under a normal distribution, and the gradient of a loss of them."""
+    output, action = output.detach().to(dtype, copy=True).requires_grad_(True), action.to(dtype)
+    log_prob = nn.normal_log_prob(output, action, -3.0, 1.5)
+    (log_prob * random(len(action), seed=9).to(dtype)).sum().backward()
+    return [each.detach().double() for each in (log_prob, output.grad)]
+
+
+@pytest.mark.parametrize("actions", [1, 6, 17, 32])
+def test_a_normal_density_and_its_gradient_are_those_of_float64(way, actions):
+    """Also where log standard deviations are clipped, whose gradient is then none, and for other strides."""
+    output, action = 2.0 * random(37, 2 * actions), random(37, actions, seed=1)
+    found, exact = density(output, action, torch.float32), density(output, action, torch.float64)
+    for ours, right in zip(found, exact, strict=True):
+        torch.testing.assert_close(ours, right, rtol=2e-5, atol=2e-5)
+    log_std = output[:, actions:]
+    assert (found[1][:, actions:][(log_std < -3.0) | (log_std > 1.5)] == 0.0).all()
+    mean, deviation = output[:, :actions].double(), log_std.double().clamp(-3.0, 1.5).exp()
+    expected = torch.distributions.Normal(mean, deviation).log_prob(action.double()).sum(1)
+    torch.testing.assert_close(found[0], expected, rtol=2e-5, atol=2e-5)
+    turned = density(output.T.contiguous().T, action.T.contiguous().T, torch.float32)
+    for ours, right in zip(turned, exact, strict=True):
+        torch.testing.assert_close(ours, right, rtol=2e-5, atol=2e-5)
+
+
+def test_a_normal_density_can_be_differentiated_again(way):
+    """The second pass is torch's own."""
+    output = random(5, 4).clamp(-1.0, 1.0).requires_grad_(True)
+    log_prob = nn.normal_log_prob(output, random(5, 2, seed=1), -3.0, 1.5)
+    (slope,) = torch.autograd.grad(log_prob.sum(), output, create_graph=True)
+    assert torch.autograd.grad(slope.square().sum(), output)[0].abs().min() > 0
+    wrong = output.detach().clone()
+    wrong[2, 1] = math.nan
+    assert nn.normal_log_prob(wrong, random(5, 2), -3.0, 1.5).isnan().nonzero().tolist() == [[2]]
