@@ -129,9 +129,6 @@ class FlatAdam:
 
     def step(self) -> None:
         """Move the parameters by the gradient."""
-        if self._max_gradient_norm:
-            norm = self._gradient.norm()
-            self._gradient.mul_((self._max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
         nn.adam_step(
             self._parameters,
             self._gradient,
@@ -142,6 +139,7 @@ class FlatAdam:
             beta2=self._beta2,
             weight_decay=self._weight_decay,
             num_decaying=self._num_decaying,
+            max_gradient_norm=self._max_gradient_norm,
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -31,6 +31,7 @@ def adam_step(
     beta2: float,
     weight_decay: float,
     num_decaying: int,
+    max_gradient_norm: float = 0.0,
 ) -> None:
     """One step of Adam (arXiv 1412.6980, algorithm 1) with decoupled weight decay (arXiv 1711.05101,
     algorithm 2), all tensors in place; the gradient is zero afterwards.
@@ -45,15 +46,18 @@ def adam_step(
         beta2: how much of ``square`` a step keeps.
         weight_decay: share of the parameters times the step size that a step takes away.
         num_decaying: number of parameters that decay, the first ones.
+        max_gradient_norm: a longer gradient is shortened to it first; 0 for never.
     """
     steps.add_(1.0)
     tensors = parameters, gradient, mean, square
     code = code_for(*tensors)
     if code is not None:
-        about = (ctypes.c_double * 5)(learning_rate, BETA1, beta2, EPSILON, weight_decay)
+        about = (ctypes.c_double * 6)(learning_rate, BETA1, beta2, EPSILON, weight_decay, max_gradient_norm)
         places = [tensor.data_ptr() for tensor in tensors]
         code.spreeze_adam(about, int(steps), parameters.numel(), num_decaying, *places)
         return
+    if max_gradient_norm:
+        gradient.mul_((max_gradient_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0))
     if weight_decay:
         parameters[:num_decaying].mul_(1.0 - learning_rate * weight_decay)
     torch._fused_adam_(

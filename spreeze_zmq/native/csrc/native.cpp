@@ -426,8 +426,8 @@ int spreeze_backward(const int64_t* plan, int64_t rows, int64_t shared, const fl
 
 void spreeze_adam(const double* about, int64_t steps, int64_t n, int64_t decaying, float* parameters,
                   float* gradient, float* mean, float* square) {
-  adam_step({about[0], about[1], about[2], about[3], about[4]}, steps, n, decaying, parameters, gradient, mean,
-            square);
+  adam_step({about[0], about[1], about[2], about[3], about[4], about[5]}, steps, n, decaying, parameters, gradient,
+            mean, square);
 }
 
 void spreeze_draw(int64_t rows, int64_t size, double low, double high, const float* output, const float* noise,

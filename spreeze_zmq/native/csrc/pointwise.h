@@ -8,7 +8,23 @@ namespace {
 
 // --- Adam (arXiv 1412.6980, algorithm 1), decoupled weight decay (arXiv 1711.05101, algorithm 2)
 
-struct AdamNumbers { double learning_rate, beta1, beta2, epsilon, weight_decay; };
+struct AdamNumbers { double learning_rate, beta1, beta2, epsilon, weight_decay, max_norm; };
+
+// What shortens a gradient to max_norm; 1 where it is not longer, or where max_norm is 0.
+float shrink(double max_norm, long n, const float* gradient) {
+  if (max_norm == 0.0) return 1.0f;
+  double total = 0.0;
+  for (long i = 0; i < n; i += 512) {
+    Vec part{};
+    for (long j = i; j < std::min(i + 512, n); j += W) {
+      const Vec g = load_some(gradient + j, n - j);
+      part += g * g;
+    }
+    total += sum(part);
+  }
+  const double factor = max_norm / (std::sqrt(total) + 1e-6);
+  return factor > 1.0 ? 1.0f : factor;
+}
 
 // Moves n parameters, of which the first `decaying` decay, and clears the gradient; steps counts from 1.
 void adam_step(const AdamNumbers& about, long steps, long n, long decaying, float* __restrict parameters,
@@ -18,9 +34,10 @@ void adam_step(const AdamNumbers& about, long steps, long n, long decaying, floa
   const float rate = about.learning_rate / (1.0 - std::pow(about.beta1, (double)steps));
   const float root = 1.0 / std::sqrt(1.0 - std::pow(about.beta2, (double)steps));
   const float stay = 1.0 - about.learning_rate * about.weight_decay;
+  const float shrunk = shrink(about.max_norm, n, gradient);
   auto move = [&](long from, long to, float kept) {
     for (long i = from; i < to; ++i) {
-      const float g = gradient[i];
+      const float g = shrunk * gradient[i];
       const float m = beta1 * mean[i] + rest1 * g, s = beta2 * square[i] + rest2 * g * g;
       mean[i] = m, square[i] = s, gradient[i] = 0.0f;
       parameters[i] = kept * parameters[i] - rate * m / (__builtin_sqrtf(s) * root + epsilon);

@@ -34,10 +34,12 @@ def random(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize(("decay", "longest"), [(0.0, 0.0), (0.1, 0.0), (0.1, 3.0)])
 @pytest.mark.parametrize("size", [1, 15, 1000])
-def test_adam_is_that_of_float64(way, size, decay):
-    """300 steps of torch's AdamW; single numbers at the end do not decay; gradients are cleared."""
+def test_adam_is_that_of_float64(way, size, decay, longest):
+    """300 steps of torch's AdamW, where asked with long gradients shortened; single numbers at the end do not
+    decay; gradients are cleared.
+    """
     decaying = size - size // 3
     start, gradients = random(size), [random(size, seed=step) * 10.0 ** (step % 5 - 3) for step in range(300)]
     exact = [start[part].double().requires_grad_(True) for part in (slice(decaying), slice(decaying, None))]
@@ -46,11 +48,14 @@ def test_adam_is_that_of_float64(way, size, decay):
     ours, mean, square, steps = start.clone(), torch.zeros(size), torch.zeros(size), torch.zeros(())
     for gradient in gradients:
         exact[0].grad, exact[1].grad = gradient.double().split([decaying, size - decaying])
+        if longest:
+            torch.nn.utils.clip_grad_norm_(exact, longest)
         theirs.step()
         given = gradient.clone()
         nn.adam_step(
             *(ours, given, mean, square, steps),
             **{"learning_rate": 1e-2, "beta2": 0.95, "weight_decay": decay, "num_decaying": decaying},
+            max_gradient_norm=longest,
         )
         assert not given.any()
     assert steps.item() == 300
