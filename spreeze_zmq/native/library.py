@@ -186,6 +186,8 @@ def loaded(path: Path) -> Any:
     code.spreeze_draw.argtypes = [number, number, real, real, *[pointer] * 5]
     code.spreeze_draw_backward.argtypes = [number, number, real, real, *[pointer] * 4]
     code.spreeze_density.argtypes = [number, number, real, real, *[pointer] * 4]
+    code.spreeze_convolve.argtypes = [pointer, number, *[pointer] * 4]
+    code.spreeze_convolve_backward.argtypes = [pointer, number, *[pointer] * 6]
     for name in ("adam", "draw", "draw_backward", "density"):
         getattr(code, f"spreeze_{name}").restype = None
     return code

@@ -18,6 +18,7 @@ class Conv(torch.nn.Module):
         stride: step of the filters in both directions.
 
     Attributes:
+        input_size: how many numbers a row has.
         output_shape: ``(out, height2, width2)`` with ``height2 = (height - kernel) // stride + 1``.
         output_size: how many numbers an output row has.
 
@@ -32,7 +33,7 @@ class Conv(torch.nn.Module):
             raise ValueError(
                 f"an image of {height} x {width} is smaller than a filter of {kernel} x {kernel}"
             )
-        self.shape, self.stride = (channels, height, width), stride
+        self.shape, self.stride, self.input_size = (channels, height, width), stride, math.prod(shape)
         bound = 1.0 / math.sqrt(channels * kernel * kernel)
         self.weight = torch.nn.Parameter(torch.empty(out, channels, kernel, kernel).uniform_(-bound, bound))
         self.bias = torch.nn.Parameter(torch.empty(out).uniform_(-bound, bound))

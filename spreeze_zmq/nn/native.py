@@ -1,4 +1,5 @@
-"""Runs of linear layers, layer norms and activations as one native call forward and one backward.
+"""Runs of linear layers, layer norms and activations as one native call forward and one backward; so too
+convolutions.
 
 A ``Sequential`` becomes a :class:`NativeSequential`, which does what it did before, with the same parameters:
 natively where the rows are float32 on a CPU and a measurement has shown that this is faster, else in torch.
@@ -11,11 +12,13 @@ import ctypes
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from spreeze_zmq.native.library import library
+from spreeze_zmq.nn.layers import Conv
+from spreeze_zmq.nn.native_conv import NativeConv
 from spreeze_zmq.nn.networks import StackedLayerNorm, StackedLinear
 
 #: The numbers that ``native.cpp`` knows the activations by.
@@ -35,7 +38,10 @@ class Run:
         layers: of each linear layer: outputs, number of the activation behind it, whether a norm lies between
             them, its epsilon.
         num: networks ``E``; 0 for one that is not stacked.
+        in_bf16: whether its products can be in bf16.
     """
+
+    in_bf16 = True
 
     def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
         self.modules = list(modules)
@@ -221,6 +227,10 @@ def code_for(*tensors: torch.Tensor) -> Any:
 
 # --- finding runs
 
+#: What a ``Sequential`` can do natively.
+Step: TypeAlias = Run | NativeConv
+STEPS = (Run, NativeConv)
+
 
 class NativeSequential(torch.nn.Sequential):
     """A ``Sequential`` whose runs of layers are native calls.
@@ -230,10 +240,10 @@ class NativeSequential(torch.nn.Sequential):
     """
 
     formats: frozenset[torch.dtype] = frozenset()
-    _found: tuple[tuple[torch.nn.Module, ...], list[Run | torch.nn.Module]] | None = None
+    _found: tuple[tuple[torch.nn.Module, ...], list[Step | torch.nn.Module]] | None = None
 
-    def steps(self) -> list[Run | torch.nn.Module]:
-        """Its runs, and its other layers as they are."""
+    def steps(self) -> list[Step | torch.nn.Module]:
+        """Its runs and convolutions, and its other layers as they are."""
         modules = tuple(self._modules.values())
         if self._found is None or self._found[0] != modules:
             self._found = modules, list(split([module for module in modules if module is not None]))
@@ -248,7 +258,7 @@ class NativeSequential(torch.nn.Sequential):
         if dtype not in self.formats:
             return self._in_torch(x)
         for step in self.steps():
-            if isinstance(step, Run):
+            if isinstance(step, STEPS):
                 x = step(x, dtype == torch.bfloat16) if _fits(step, x) else step.in_torch(x)
             else:
                 x = step(x)
@@ -271,7 +281,7 @@ def _watched() -> bool:
     )
 
 
-def _fits(run: Run, x: torch.Tensor) -> bool:
+def _fits(run: Step, x: torch.Tensor) -> bool:
     """Whether rows are what the native call takes."""
     shape = x.shape
     stacked = not run.num or (len(shape) == 3 and shape[0] == run.num)
@@ -283,12 +293,15 @@ def _fits(run: Run, x: torch.Tensor) -> bool:
     )
 
 
-def split(modules: Sequence[torch.nn.Module]) -> Iterator[Run | torch.nn.Module]:
-    """The longest runs among layers in a row, and the others."""
+def split(modules: Sequence[torch.nn.Module]) -> Iterator[Step | torch.nn.Module]:
+    """The longest runs among layers in a row, convolutions, and the others."""
     start = 0
     while start < len(modules):
-        end = _end_of_run(modules, start)
-        yield Run(modules[start:end]) if end > start else modules[start]
+        module, end = modules[start], _end_of_run(modules, start)
+        if end > start:
+            yield Run(modules[start:end])
+        else:
+            yield NativeConv(module) if type(module) is Conv and _is_plain(module) else module
         start = max(end, start + 1)
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 
 from spreeze_zmq.native.library import Library, library
-from spreeze_zmq.nn.native import NativeSequential, Run
+from spreeze_zmq.nn.native import STEPS, NativeSequential, Step
 from spreeze_zmq.user_cache import cache_folder
 
 log = logging.getLogger("spreeze")
@@ -95,19 +95,19 @@ def _line(found: Library, native: Sequence[str], name: str, ratios: Sequence[flo
 
 
 def native_parts(module: torch.nn.Module) -> list[NativeSequential]:
-    """Every ``Sequential`` of a module that holds a run of layers, made a :class:`NativeSequential`."""
+    """Every ``Sequential`` of a module with a native step in it, made a :class:`NativeSequential`."""
     found = []
     for part in module.modules():
         if type(part) is torch.nn.Sequential:
             part.__class__ = NativeSequential
-        if isinstance(part, NativeSequential) and any(isinstance(step, Run) for step in part.steps()):
+        if isinstance(part, NativeSequential) and any(isinstance(step, STEPS) for step in part.steps()):
             found.append(part)
     return found
 
 
 def _shape(part: NativeSequential) -> str:
     """What of its runs decides how long they take."""
-    return json.dumps([[run.num, run.inputs, run.layers] for run in part.steps() if isinstance(run, Run)])
+    return json.dumps([[run.num, run.inputs, run.layers] for run in part.steps() if isinstance(run, STEPS)])
 
 
 def _best(times: Times, dtype: torch.dtype) -> float:
@@ -142,7 +142,7 @@ def times_of(
         return known
     ways: Times = {}
     for run in part.steps():
-        if isinstance(run, Run):
+        if isinstance(run, STEPS):
             for name, seconds in measured(run, rows, dtypes, found).items():
                 ways[name] = ways.get(name, 0.0) + seconds
     try:
@@ -174,7 +174,7 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
-def measured(run: Run, rows: int, dtypes: Sequence[torch.dtype], found: Library) -> Times:
+def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], found: Library) -> Times:
     """Seconds of a run, forward and backward, by way: the least of some rounds in turn."""
     run, source = copy.deepcopy(run), torch.Generator().manual_seed(0)
     parameters = [parameter.requires_grad_(True) for parameter in run.parameters()]
@@ -191,7 +191,8 @@ def measured(run: Run, rows: int, dtypes: Sequence[torch.dtype], found: Library)
         bf16 = dtype == torch.bfloat16
         ways[f"torch {NAMES[dtype]}"] = partial(_autocast, bf16, partial(by, run.in_torch))
         if found.code is not None and (not bf16 or found.code.spreeze_has_bf16()):
-            ways[f"native {NAMES[dtype]}"] = partial(by, partial(run.__call__, bf16=bf16))
+            native = partial(by, partial(run.__call__, bf16=bf16))
+            ways[f"native {NAMES[dtype]}"] = native if run.in_bf16 else partial(_autocast, bf16, native)
     exact = by(run.in_torch)
     off = {name: distance(way(), exact) for name, way in ways.items()}
     wrong = {name for name in ways if not off[name] <= max(TOLERANCE, 2.0 * off[f"torch {name.split()[1]}"])}

@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "convolution.h"
 #include "pointwise.h"
 #include "products.h"
 
@@ -380,17 +381,23 @@ template <class F> struct Networks {
 };
 
 // 0, or 1 where there is too little memory.
-template <class Call> int with(const int64_t* plan, long rows, long shared, Call call) noexcept {
+template <class Call> int guarded(Call call) noexcept {
   try {
-#if defined(__AVX512BF16__)
-    if (plan[2]) { Networks<Bf16> networks(plan, rows, shared); call(networks); return 0; }
-#endif
-    Networks<Fp32> networks(plan, rows, shared);
-    call(networks);
+    call();
     return 0;
   } catch (const std::bad_alloc&) {
     return 1;
   }
+}
+
+template <class Call> int with(const int64_t* plan, long rows, long shared, Call call) noexcept {
+  return guarded([&] {
+#if defined(__AVX512BF16__)
+    if (plan[2]) { Networks<Bf16> networks(plan, rows, shared); return call(networks); }
+#endif
+    Networks<Fp32> networks(plan, rows, shared);
+    call(networks);
+  });
 }
 
 }  // namespace
@@ -438,6 +445,17 @@ void spreeze_draw(int64_t rows, int64_t size, double low, double high, const flo
 void spreeze_draw_backward(int64_t rows, int64_t size, double low, double high, const float* kept,
                            const float* of_action, const float* of_log_prob, float* of_output) {
   draw_backward(rows, size, low, high, kept, of_action, of_log_prob, of_output);
+}
+
+// about: channels, height, width, out, kernel, stride.
+int spreeze_convolve(const int64_t* about, int64_t images, const float* x, const float* weight, const float* bias,
+                     float* y) {
+  return guarded([&] { Convolution(about).forward(images, x, weight, bias, y); });
+}
+
+int spreeze_convolve_backward(const int64_t* about, int64_t images, const float* x, const float* weight,
+                              const float* of_y, float* of_x, float* of_weight, float* of_bias) {
+  return guarded([&] { Convolution(about).backward(images, x, weight, of_y, of_x, of_weight, of_bias); });
 }
 
 void spreeze_density(int64_t rows, int64_t size, double low, double high, const float* output,

@@ -9,9 +9,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import nn
 from spreeze_zmq.native.library import INSTRUCTIONS, Library, compiled, cpu_flags, loaded
-from spreeze_zmq.nn import native
+from spreeze_zmq.nn import native, native_conv
 from spreeze_zmq.nn.native import NativeSequential, Run
 from spreeze_zmq.nn.native_choice import distance, native_parts
+from spreeze_zmq.nn.native_conv import NativeConv
 
 BOTH = frozenset({torch.float32, torch.bfloat16})
 ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
@@ -27,7 +28,8 @@ def instructions(request, monkeypatch):
 
 def use(monkeypatch, library):
     """Have the layers computed by this library."""
-    monkeypatch.setattr(native, "library", lambda: library)
+    for module in (native, native_conv):
+        monkeypatch.setattr(module, "library", lambda: library)
 
 
 def made_native(module):
@@ -99,6 +101,39 @@ def test_bf16_is_as_near_as_its_rounding_allows(sizes, activation, layer_norm):
         assert found[0].dtype == torch.float32
         for mine, other, right in zip(found, theirs, exact, strict=True):
             assert distance([mine], [right]) <= max(1e-2, 2.0 * distance([other], [right]))
+
+
+IMAGES = {
+    "small": (lambda: nn.cnn((4, 42, 42), 6, nn.SMALL), 4 * 42 * 42),
+    "nature, norms": (lambda: nn.cnn((3, 37, 44), 5, nn.NATURE, layer_norm=True), 3 * 37 * 44),
+    "one filter of one pixel": (lambda: torch.nn.Sequential(nn.Conv((1, 1, 1), 1, 1, 1)), 1),
+    "odd": (
+        lambda: torch.nn.Sequential(
+            nn.Conv((5, 13, 9), 19, 3, 2), torch.nn.ReLU(), nn.Conv((19, 6, 4), 33, 2, 3)
+        ),
+        5 * 13 * 9,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_convolutions_agree_with_float64_autograd(instructions, name):
+    """Outputs, gradients of images and of parameters; also for gradients that are views, and again."""
+    (make, size), again = IMAGES[name], []
+    network, ours = pair(make)
+    exactly = copy.deepcopy(network).double()
+    assert any(isinstance(step, NativeConv) for step in ours.steps())
+    for rows in (1, 7, 33):
+        x = torch.randn(rows, size, generator=torch.Generator().manual_seed(rows))
+        assert_close(results(ours, x), results(exactly, x.double()))
+    for kind in AWKWARD:
+        x, of_output = awkward(kind, 5, size), awkward(kind, 5, ours(x).shape[1])
+        assert_close(results(ours, x, of_output), results(exactly, x.double(), of_output.double()))
+    for each, one in ((ours, x), (exactly, x.double())):
+        slope = results(each, one, create_graph=True)[2]
+        again.append(torch.autograd.grad(slope.square().sum(), each[0].weight, allow_unused=True)[0])
+    if again[1] is not None:  # one layer alone is linear
+        assert_close(again[:1], again[1:])
 
 
 def awkward(kind, rows, size):

@@ -73,10 +73,23 @@ for rows, size in itertools.product((1, 7, 33), (1, 6, 16, 17, 40)):
     code.spreeze_draw_backward(*numbers, *map(pointer, (kept, action, log_prob, output)))
     assert np.isfinite(output).all()
     moments = [random(rows * size) ** 2 for _ in range(4)]
-    about = np.array([1e-3, 0.9, 0.999, 1e-8, 0.1])
+    slope = random(rows, 2 * size)
+    code.spreeze_density(*numbers, *map(pointer, (output, action, log_prob, slope)))
+    about = np.array([1e-3, 0.9, 0.999, 1e-8, 0.1, 0.5])
     count = integer(rows * size)
     code.spreeze_adam(pointer(about), integer(3), count, integer(rows * size // 2), *map(pointer, moments))
     assert np.isfinite(moments).all() and not moments[1].any()
+for about in ((4, 20, 21, 16, 8, 4), (16, 9, 9, 32, 4, 2), (3, 5, 4, 33, 2, 3), (1, 1, 1, 1, 1, 1)):
+    channels, height, width, out, kernel, stride = about
+    made = out * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
+    weight, bias = random(out, channels, kernel, kernel), random(out)
+    x, y, about = random(3, channels * height * width), random(3, made), np.array(about, np.int64)
+    numbers, of_weight, of_bias = (pointer(about), integer(3)), np.empty_like(weight), np.empty_like(bias)
+    assert not code.spreeze_convolve(*numbers, *map(pointer, (x, weight, bias, y)))
+    for of_x in (None, np.empty_like(x)):
+        gradients = map(pointer, (x, weight, y, of_x, of_weight, of_bias))
+        assert not code.spreeze_convolve_backward(*numbers, *gradients)
+    assert np.isfinite(y).all() and np.isfinite(of_x).all() and np.isfinite(of_weight).all()
 print("clean")
 """
 

@@ -1,0 +1,137 @@
+// Convolutions without padding, straight from the images: patches are read where they lie.
+#pragma once
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "numbers.h"
+
+namespace {
+
+// c[m][n] += sum over i of at[m][offsets[i]] * panel[i][n].
+template <int M, int N>
+void gather(const float* const* at, const int64_t* offsets, long count, const float* panel, float* tile) {
+  Vec c[M][N];
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) c[m][n] = load<Vec>(tile + m * P + n * W);
+  for (long i = 0; i < count; ++i, panel += P) {
+    const int64_t offset = offsets[i];
+    Vec v[N];
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) v[n] = load<Vec>(panel + n * W);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) c[m][n] += at[m][offset] * v[n];
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) store(tile + m * P + n * W, c[m][n]);
+}
+
+using Gather = void (*)(const float* const*, const int64_t*, long, const float*, float*);
+
+template <int... I>
+constexpr std::array<Gather, sizeof...(I)> gathers(std::integer_sequence<int, I...>) {
+  return {gather<I / NV + 1, I % NV + 1>...};
+}
+
+// A product whose rows are places in memory: tiles [rows][columns] of sums over `offsets`, for each panel of P
+// columns. begin(tile, row, rows, panel) fills each tile with what it is added to, end takes it.
+template <class Begin, class End>
+void gathered(const float* from, const int64_t* rows, long num_rows, const int64_t* offsets, long count,
+              const float* panels, long columns, Begin begin, End end) {
+  static constexpr auto kernels = gathers(std::make_integer_sequence<int, MR * NV>());
+  alignas(64) float tile[MR * P];
+  const float* at[MR];
+  for (long column = 0; column < columns; column += P, panels += count * P) {
+    const long n = std::min<long>(NV, (columns - column + W - 1) / W);
+    for (long row = 0, m; row < num_rows; row += m) {
+      m = std::min<long>(MR, num_rows - row);
+      for (long i = 0; i < m; ++i) at[i] = from + rows[row + i];
+      begin(tile, row, m, column);
+      kernels[(m - 1) * NV + n - 1](at, offsets, count, panels, tile);
+      end(tile, row, m, column);
+    }
+  }
+}
+
+// [rows, columns] with these strides into panels [columns / P][rows][P], the rest 0.
+void to_panels(const float* from, long rows, long row_stride, long columns, long column_stride, float* to) {
+  for (long column = 0; column < columns; column += P)
+    for (long row = 0; row < rows; ++row, to += P)
+      for (long i = 0; i < P; ++i)
+        to[i] = column + i < columns ? from[row * row_stride + (column + i) * column_stride] : 0.0f;
+}
+
+struct Convolution {
+  long channels, height, width, out, kernel, stride;
+  long places_down = (height - kernel) / stride + 1, places_across = (width - kernel) / stride + 1;
+  long places = places_down * places_across, taps = channels * kernel * kernel;
+  long image = channels * height * width, made = out * places;
+  std::vector<int64_t> corners, inside, planes;  // of patches, of a patch's taps, of the planes of the result
+
+  Convolution(const int64_t* about)
+      : channels(about[0]), height(about[1]), width(about[2]), out(about[3]), kernel(about[4]), stride(about[5]) {
+    for (long y = 0; y < places_down; ++y)
+      for (long x = 0; x < places_across; ++x) corners.push_back((y * width + x) * stride);
+    for (long c = 0; c < channels; ++c)
+      for (long y = 0; y < kernel; ++y)
+        for (long x = 0; x < kernel; ++x) inside.push_back((c * height + y) * width + x);
+    for (long o = 0; o < out; ++o) planes.push_back(o * places);
+  }
+
+  // x: [images, image], weight: [out, taps], bias: [out], y: [images, made].
+  void forward(long images, const float* x, const float* weight, const float* bias, float* y) const {
+    std::vector<float> panels(up(out, P) * taps), first(up(out, P));
+    to_panels(weight, taps, 1, out, taps, panels.data());
+    std::copy(bias, bias + out, first.begin());
+    for (long i = 0; i < images; ++i, x += image, y += made)
+      gathered(x, corners.data(), places, inside.data(), taps, panels.data(), out,
+               [&](float* tile, long, long m, long column) {
+                 for (long row = 0; row < m; ++row) std::copy_n(first.data() + column, P, tile + row * P);
+               },
+               [&](const float* tile, long place, long m, long column) {
+                 for (long o = 0; o < std::min(P, out - column); ++o)
+                   for (long row = 0; row < m; ++row) y[(column + o) * places + place + row] = tile[row * P + o];
+               });
+  }
+
+  // of_x may be null; of_weight [out, taps] and of_bias [out] are written.
+  void backward(long images, const float* x, const float* weight, const float* of_y, float* of_x, float* of_weight,
+                float* of_bias) const {
+    std::vector<float> summed(up(out, P) * taps), given(up(out, P) * places), panels(up(taps, P) * out);
+    std::vector<int64_t> columns(places);
+    for (long place = 0; place < places; ++place) columns[place] = place;
+    if (of_x) {
+      to_panels(weight, out, taps, taps, 1, panels.data());
+      std::fill(of_x, of_x + images * image, 0.0f);
+    }
+    std::fill(of_bias, of_bias + out, 0.0f);
+    for (long i = 0; i < images; ++i, x += image, of_y += made) {
+      to_panels(of_y, places, 1, out, places, given.data());
+      for (long o = 0; o < out; ++o)
+        for (long place = 0; place < places; ++place) of_bias[o] += of_y[o * places + place];
+      auto at = [&](long row, long column) { return summed.data() + (column / P * taps + row) * P; };
+      gathered(x, inside.data(), taps, corners.data(), places, given.data(), out,
+               [&](float* tile, long row, long m, long column) { std::copy_n(at(row, column), m * P, tile); },
+               [&](const float* tile, long row, long m, long column) { std::copy_n(tile, m * P, at(row, column)); });
+      if (!of_x) continue;
+      gathered(of_y, columns.data(), places, planes.data(), out, panels.data(), taps,
+               [](float* tile, long, long m, long) { std::fill(tile, tile + m * P, 0.0f); },
+               [&](const float* tile, long place, long m, long column) {
+                 for (long row = 0; row < m; ++row)
+                   for (long tap = 0; tap < std::min(P, taps - column); ++tap)
+                     of_x[corners[place + row] + inside[column + tap]] += tile[row * P + tap];
+               });
+      of_x += image;
+    }
+    for (long tap = 0; tap < taps; ++tap)
+      for (long o = 0; o < out; ++o) of_weight[o * taps + tap] = summed[(o / P * taps + tap) * P + o % P];
+  }
+};
+
+}  // namespace
