@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,9 @@ from spreeze_zmq.learner.vault import SavedReplay, Vault
 from spreeze_zmq.plan.roles import PART_OF, SAMPLER
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
+
+#: Between updates that are shorter than this the sockets are served once in this time, s.
+POLL_INTERVAL_S = 0.005
 
 
 class Learner(ABC):
@@ -56,6 +60,7 @@ class Learner(ABC):
         self.enough: float = self.plan.run.stop.env_steps or math.inf
         self.env_steps = 0
         self.metrics: Mapping[str, Any] = {}
+        self._poll_s = 0.0
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.work.figures)
         component.figures["publication"] = self.cadence.figures
 
@@ -85,11 +90,16 @@ class Learner(ABC):
         return self.may_update or (self.may_pull and self.intake.ready)
 
     def poll(self, sources: Sequence[Any], owed: str) -> None:
-        """Serve the sockets; wait on ``sources`` for up to a second, for what is ``owed``, without work."""
-        if self.has_work:
+        """Serve the sockets, between short updates not each time; wait on ``sources`` for up to a second, for
+        what is ``owed``, without work.
+        """
+        if not self.has_work:
+            self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
+        elif time.monotonic() >= self._poll_s:
             self.component.poll(sources)
         else:
-            self.component.poll(sources, timeout_s=1.0, charge="starved", waiting_for=owed)
+            return
+        self._poll_s = time.monotonic() + POLL_INTERVAL_S
 
     @abstractmethod
     def wait(self) -> None:

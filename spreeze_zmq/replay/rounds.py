@@ -217,9 +217,9 @@ def minibatches(
     size = len(next(iter(fields.values())))
     for _ in range(epochs):
         order = torch.randperm(size, generator=generator, device=generator.device)
+        mixed = {name: value[order] for name, value in fields.items()}
         for start in range(0, size, batch_size):
-            chosen = order[start : start + batch_size]
-            yield {name: value[chosen] for name, value in fields.items()}
+            yield {name: value[start : start + batch_size] for name, value in mixed.items()}
 
 
 def num_minibatches(transitions: int, epochs: int, batch_size: int) -> int:

@@ -167,6 +167,12 @@ def main():
     made = comparisons.parser(__doc__)
     made.add_argument("--env-steps", type=int, help="in each run; the entry's budget by default")
     made.add_argument("--trained", type=int, help="transitions in each run, in place of env steps")
+    made.add_argument(
+        "--evaluation-share",
+        type=float,
+        default=whole_runs.EVALUATION_SHARE,
+        help="of the machine, for evaluations of ours: less where wall times are compared (default: %(default)s)",
+    )
     arguments = comparisons.parse(made)
 
     def stop(entry):
@@ -175,7 +181,7 @@ def main():
             budgets = {name: getattr(entry, name) for name in budgets}
         return next({name: value} for name, value in budgets.items() if value)
 
-    share = f"components.evaluator.cost_share={whole_runs.EVALUATION_SHARE}"
+    share = f"components.evaluator.cost_share={arguments.evaluation_share}"
     results, well = comparisons.play_all(arguments, stop, line, [share])
     rows = table(results)
     comparisons.publish(arguments.out, "learning_curves", rows, as_text(rows))
