@@ -171,7 +171,7 @@ def main():
         "--evaluation-share",
         type=float,
         default=whole_runs.EVALUATION_SHARE,
-        help="of the machine, for evaluations of ours: less where wall times are compared (default: %(default)s)",
+        help="of the machine, for evaluations of ours; less to compare wall times (default: %(default)s)",
     )
     arguments = comparisons.parse(made)
 

@@ -32,6 +32,7 @@ POLICIES = {
     "ppo unbounded": ("ppo", UNBOUNDED, SMALL),
     "ppo discrete": ("ppo", DISCRETE, SMALL),
     "ppo multi-discrete": ("ppo", SEVERAL, SMALL),
+    "ppo stack": ("ppo", FRAMES, {"network": "small_cnn", "layer_norm": True, "frame_stack": 4}),
     "own network": ("tests.unit.export.own:Gated", BOX, SMALL),
     "own act": ("tests.unit.export.own:Waving", BOX, SMALL),
 }
