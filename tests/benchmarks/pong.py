@@ -3,11 +3,10 @@ network's products for acting and learning, each measured on all cores.
 
     pip install -e '.[envpool]'
     python tests/benchmarks/pong.py --frames 4_000_000 --trained-per-step 8 --batch 32
-    python tests/benchmarks/pong.py --run runs/pong-... --batch 256
+    python tests/benchmarks/pong.py --run runs/pong-... --batch 64 --network small_cnn --pixels 42
 
 A frame is one of the emulator's: four for each env step. A run does both on the same cores, so the floor is
-the sum of the two times. Products are those of the Nature CNN (Mnih et al. 2015, doi:10.1038/nature14236,
-three convolutions and two linear layers): no activation, loss, optimiser, copy or message is in them, and of
+the sum of the two times. Products are those of a network's convolutions and two linear layers: no activation, loss, optimiser, copy or message is in them, and of
 float32 and bfloat16 in both layouts the fastest counts.
 """
 
@@ -23,11 +22,15 @@ import torch
 from torch import nn
 
 FRAME_SKIP = 4
-SHAPE = (4, 84, 84)
+#: ``(filters, kernel, stride)`` of each convolution, then the hidden layer: Mnih et al. 2015 and 2013.
+NETWORKS = {
+    "nature_cnn": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+    "small_cnn": (((16, 8, 4), (32, 4, 2)), 256),
+}
 NUM_ACTIONS = 6
 
 
-def emulated(num_envs, batch_size, seconds, num_threads):
+def emulated(pixels, num_envs, batch_size, seconds, num_threads):
     """Env steps/s of EnvPool with random actions, ``batch_size`` first-finished environments at a time."""
     import envpool
 
@@ -38,6 +41,8 @@ def emulated(num_envs, batch_size, seconds, num_threads):
         batch_size=batch_size,
         num_threads=num_threads,
         seed=1,
+        img_height=pixels,
+        img_width=pixels,
     )
     rng = np.random.default_rng(1)
     envs.async_reset()
@@ -55,10 +60,15 @@ def emulated(num_envs, batch_size, seconds, num_threads):
     return rate
 
 
-def nature_cnn():
+def network_of(name, pixels):
     """Its products alone: uint8 images enter as floats."""
-    layers = [nn.Conv2d(4, 32, 8, 4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3, 1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(3136, 512), nn.Linear(512, NUM_ACTIONS))
+    filters, hidden = NETWORKS[name]
+    layers, channels, side = [], 4, pixels
+    for out, kernel, stride in filters:
+        layers.append(nn.Conv2d(channels, out, kernel, stride))
+        channels, side = out, (side - kernel) // stride + 1
+    features = channels * side * side
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, hidden), nn.Linear(hidden, NUM_ACTIONS))
 
 
 def per_second(call, seconds):
@@ -74,15 +84,15 @@ def per_second(call, seconds):
     return statistics.median(rates)
 
 
-def products(batch, seconds):
+def products(name, pixels, batch, seconds):
     """Transitions/s of a forward pass, and of a forward and a backward pass: the best of all formats, each
     with its name: ``{"forward": (rate, format), "both": (rate, format)}``.
     """
     found = {"forward": [], "both": []}
     for dtype in (torch.float32, torch.bfloat16):
         for layout in (torch.contiguous_format, torch.channels_last):
-            network = nature_cnn().to(dtype=dtype, memory_format=layout)
-            images = torch.rand(batch, *SHAPE).to(dtype=dtype, memory_format=layout)
+            network = network_of(name, pixels).to(dtype=dtype, memory_format=layout)
+            images = torch.rand(batch, 4, pixels, pixels).to(dtype=dtype, memory_format=layout)
             gradient = torch.rand(batch, NUM_ACTIONS).to(dtype)
 
             def both(network=network, images=images, gradient=gradient):
@@ -93,9 +103,9 @@ def products(batch, seconds):
                 with torch.no_grad():
                     network(images)
 
-            name = f"{dtype} {layout}".replace("torch.", "")
+            way = f"{dtype} {layout}".replace("torch.", "")
             for what, call in (("forward", forward), ("both", both)):
-                found[what].append((batch * per_second(call, seconds), name))
+                found[what].append((batch * per_second(call, seconds), way))
     return {what: max(rates) for what, rates in found.items()}
 
 
@@ -121,6 +131,8 @@ def parse():
     parser.add_argument("--frames", type=float, default=4e6)
     parser.add_argument("--trained-per-step", type=float, default=8, help="transitions for each env step")
     parser.add_argument("--run", type=Path, help="folder of a run, in place of both: what it has done")
+    parser.add_argument("--network", choices=NETWORKS, default="nature_cnn")
+    parser.add_argument("--pixels", type=int, default=84, help="height and width of an image")
     parser.add_argument("--envs", type=int, default=64)
     parser.add_argument("--env-batches", type=int, nargs="+", default=[8, 16, 32, 64])
     parser.add_argument("--acting-batch", type=int, default=64)
@@ -142,13 +154,14 @@ def main():
         env_steps, trained = summary["env_steps"], summary["trained_transitions"]
     torch.set_num_threads(arguments.threads)
     emulation = {
-        batch: emulated(arguments.envs, batch, arguments.seconds, arguments.threads)
+        batch: emulated(arguments.pixels, arguments.envs, batch, arguments.seconds, arguments.threads)
         for batch in arguments.env_batches
     }
     for batch, rate in emulation.items():
         print(f"EnvPool, {arguments.envs} envs in batches of {batch}: {FRAME_SKIP * rate:,.0f} frames/s")
     networks = {
-        batch: products(batch, arguments.seconds) for batch in {arguments.acting_batch, arguments.batch}
+        batch: products(arguments.network, arguments.pixels, batch, arguments.seconds)
+        for batch in {arguments.acting_batch, arguments.batch}
     }
     for batch, found in networks.items():
         shown = ", ".join(f"{what} {rate:,.0f}/s ({name})" for what, (rate, name) in found.items())
