@@ -6,8 +6,8 @@ network's products for acting and learning, each measured on all cores.
     python tests/benchmarks/pong.py --run runs/pong-... --batch 64 --network small_cnn --pixels 42
 
 A frame is one of the emulator's: four for each env step. A run does both on the same cores, so the floor is
-the sum of the two times. Products are those of a network's convolutions and two linear layers: no activation, loss, optimiser, copy or message is in them, and of
-float32 and bfloat16 in both layouts the fastest counts.
+the sum of the two times. Products are those of a network's convolutions and two linear layers: no activation,
+loss, optimiser, copy or message is in them, and of float32 and bfloat16 in both layouts the fastest counts.
 """
 
 import argparse
