@@ -6,9 +6,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spreeze_zmq import algorithms
+from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.ppo import PPO
-from tests.unit.algorithms.shipped import BOX, DISCRETE, SEVERAL, UNBOUNDED, constant, make, parameters
+from spreeze_zmq.errors import InvalidEnvironment
+from tests.unit.algorithms.shipped import (
+    BOX,
+    DISCRETE,
+    PIXELS,
+    SEVERAL,
+    UNBOUNDED,
+    constant,
+    make,
+    parameters,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -238,3 +248,16 @@ def test_metrics_are_computed_where_somebody_reads_them():
     metrics = half.update(batch)
     assert set(metrics) == {"critic_loss", "target_mean", "explained_variance"}
     assert metrics["target_mean"].item() == pytest.approx(batch["target"].mean().item())
+
+
+def test_images_go_through_convolutions():
+    """Of a value network and of a policy of its own; what is no image is refused with what to do."""
+    ppo = make(PPO, PIXELS)
+    assert [layer["kind"] for layer in nn.describe(ppo.policy)][::2] == ["conv2d"] * 3 + ["linear"] * 2
+    small = make(PPO, PIXELS, network="small_cnn", layer_norm=True)
+    for network, size in ((small.value, 1), (small.policy, 6)):
+        layers = nn.describe(network)
+        assert [layer["out"] for layer in layers if "out" in layer] == [16, 32, 256, size]
+        assert [layer["kind"] for layer in layers[:3]] == ["conv2d", "layer_norm", "relu"]
+    with pytest.raises(InvalidEnvironment, match=r'"small_cnn" takes images \[channels, height, width\]'):
+        PPO.check(DISCRETE, PPO.Options(network="small_cnn"))
