@@ -41,7 +41,8 @@ class NativeConv:
         """Rows ``[B, inputs]`` to ``[B, outputs]``, both float32."""
         if bf16:
             return self.in_torch(x).float()
-        out: torch.Tensor = _Convolution.apply(self, x, *self.parameters())  # type: ignore[no-untyped-call]
+        tensors = x.contiguous(), *self.parameters()
+        out: torch.Tensor = _Convolution.apply(self, *tensors)  # type: ignore[no-untyped-call]
         return out
 
     def in_torch(self, x: torch.Tensor) -> torch.Tensor:
@@ -75,9 +76,10 @@ class NativeConv:
 
 
 class _Convolution(torch.autograd.Function):
+    """One convolution under autograd; ``x`` in one piece."""
+
     @staticmethod
     def forward(ctx: Any, conv: NativeConv, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
-        x = x.contiguous()
         ctx.conv = conv
         ctx.save_for_backward(x, weight, bias)
         return conv.forward(x, weight, bias)
