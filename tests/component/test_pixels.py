@@ -25,7 +25,7 @@ def ppo(peers):
         peers.plan, run=run, environment=spec, channels={**peers.plan.channels, CRITIC: about}
     )
     peers.folder.run_file.write_text(peers.plan.to_json())
-    options = kind.Options(frame_stack=STACK, hidden_sizes=(16,))
+    options = kind.Options(frame_stack=STACK, network="mlp", hidden_sizes=(16,))
     half = algorithms.make("policy", kind, options, spec, "cpu", 1)
     with torch.no_grad():
         half.algorithm.policy[-1].weight.mul_(300.0)  # a fresh policy hardly looks at what it sees

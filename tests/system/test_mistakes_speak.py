@@ -53,6 +53,8 @@ SOME_GET_THROUGH = ("unordered index", "no heartbeat", "no hello", "deaf")
 def stranger(launch, mistake):
     """A run of the pendulum with the stranger's sampler."""
     options = [f"components.sampler.use={STRANGER}", f"components.sampler.mistake={mistake!r}"]
+    if mistake == "no hello":  # told once learners have its rollouts, which may take them long to load
+        options.append("components.sampler.start_timeout_s=15")
     sets = [word for setting in (*SHORT, *options) for word in ("--set", setting)]
     return launch(*sets, "--without", "visualizer")
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq import topology
-from spreeze_zmq.autoscale import measure_updates, sizing
+from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.autoscale.sizing import Curves
+from spreeze_zmq.commands import measure_updates
 from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.topology import Plan
 
