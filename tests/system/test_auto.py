@@ -39,6 +39,7 @@ def test_a_run_measures_its_batch_once_and_says_so(launch, monkeypatch, tmp_path
     assert sources[1] == "as measured on this machine before"
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(150)
 def test_a_run_that_starves_goes_on_with_a_smaller_batch(launch, monkeypatch, tmp_path):
     """Pendulum at a thousand steps a second: the batch that a core could train is far more than is fed. Both

@@ -54,7 +54,7 @@ def stranger(launch, mistake):
     """A run of the pendulum with the stranger's sampler."""
     options = [f"components.sampler.use={STRANGER}", f"components.sampler.mistake={mistake!r}"]
     if mistake == "no hello":  # told once learners have its rollouts, which may take them long to load
-        options.append("components.sampler.start_timeout_s=15")
+        options += ["components.sampler.start_timeout_s=12", "run.stop.env_steps=10000000"]
     sets = [word for setting in (*SHORT, *options) for word in ("--set", setting)]
     return launch(*sets, "--without", "visualizer")
 

@@ -163,6 +163,7 @@ def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypa
     assert reason in run.view.lines
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120)
 def test_a_cheap_environment_keeps_its_sampler(tmp_path, monkeypatch):
     """One is enough, as soon as there are steady rates to tell it from."""

@@ -87,6 +87,7 @@ def test_a_video_of_a_trained_halfcheetah(tmp_path):
     assert skin.mean((1, 2)).min() > 0.005  # and shows the robot
 
 
+@pytest.mark.thorough
 def test_videos_at_stated_steps(trained, tmp_path):
     """Of the best policy that there is then, by a process that yields; a given up one leaves no file."""
     assert [path.name for path in (trained.folder / "videos").glob("*.safetensors")] == ["1.safetensors"]
