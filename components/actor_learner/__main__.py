@@ -164,7 +164,9 @@ class ActorLearner(Learner):
 
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report."""
-        return {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
+        updates, version = self.half.num_updates, self.policy.versions.newest
+        flops = self.flops(updates * self.batch.size)
+        return {"actor_updates": updates, "policy_version": version, **flops}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""

@@ -201,7 +201,7 @@ class CriticLearner(Learner):
         counted: dict[str, float] = {"env_steps": self.env_steps, "trained_transitions": self.trained}
         if self.own_policy is not None:
             counted["policy_version"] = self.own_policy.versions.newest
-        return {**counted, "critic_updates": self.half.num_updates}
+        return {**counted, "critic_updates": self.half.num_updates, **self.flops(self.trained)}
 
     def policy_lag(self) -> dict[str, float]:
         """Lag of the received transitions in versions; ``stale`` transitions were dropped."""

@@ -82,7 +82,7 @@ class AutogradHalf:
             max_gradient_norm=options.max_gradient_norm,
         )
         self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
-        self._statistics = RunningStatistics(self._rows.size)
+        self._statistics = RunningStatistics(env, options.frame_stack)
         allow_tf32(options.precision, self._device)
         size = options.reference_batch_size if options.batch_size == "auto" else options.batch_size
         dtypes = dtypes_of(options.precision, self._device, kind.auto_bf16)
@@ -216,7 +216,7 @@ class AutogradHalf:
     def observe(self, obs: NDArray[Any]) -> None:
         """Take observations ``[M, *obs_shape]`` into the statistics, which go into use when published."""
         if self._rows.learned:
-            self._statistics.add(obs.reshape(len(obs), -1))
+            self._statistics.add(obs)
 
     def description(self) -> dict[str, Any]:
         """The policy as its message describes it: by its layers, or by the name of its class."""
@@ -235,9 +235,7 @@ class AutogradHalf:
     def policy_arrays(self, weights: Parameters | None = None) -> dict[str, Parameters]:
         """Every array of a policy message; the statistics in it are those that updates use from now on."""
         if self._statistics.count:
-            mean, std = self._statistics.mean, self._statistics.std()
-            arrays = {"observation_mean": mean, "observation_std": std}
-            self._rows.adopt({name: array.astype(np.float32) for name, array in arrays.items()})
+            self._rows.adopt(self._statistics.arrays())
         flat = self._own.flat.cpu().numpy().copy() if weights is None else weights
         acting = len(flat) if self._layers is None else self._own.num_acting
         auxiliary = {"auxiliary": flat[acting:]} if len(flat) > acting else {}
@@ -276,6 +274,7 @@ class AutogradHalf:
         """Go on from ``state_dict()``."""
         for networks, name in ((self._own, "own"), (self._other, "other"), (self._targets, "targets")):
             networks.flat.copy_(state[name])
+        self._own.gradient.zero_()
         self._rows.load_state_dict(state["observations"])
         self._statistics.load_state_dict(state["statistics"])
         self._adam.load_state_dict(state["adam"])

@@ -12,29 +12,41 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.interface import Environment
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.frames import has_channels_last
+from spreeze_zmq.frames import channels_first, has_channels_last
 
-#: Pixels 0..255 become -1..1 by the observation normaliser that the policy message carries.
+#: Pixels 0..255 become -1..1 by the observation normaliser that the policy message carries, unless their
+#: statistics are learned.
 PIXEL_MEAN = PIXEL_STD = 127.5
 #: Normalised observations are cut off here.
 CLIP = 10.0
-#: An observation that hardly ever changes is not blown up by more than a hundred.
-LEAST_STD = 1e-2
+#: An observation that hardly ever changes is not blown up by more than a hundred, nor a pixel of 0..1.
+LEAST_STD, LEAST_PIXEL_STD = 1e-2, 2.55
+#: Of a batch of images about so many, evenly chosen, enter the statistics.
+MOST_IMAGES = 256
 
 
 class RunningStatistics:
     """Mean and variance of everything seen, by the pairwise update of Chan et al. 1979.
 
-    Float64 on the host: they are summed over more numbers than float32 can count.
+    Float64 on the host: they are summed over more numbers than float32 can count. Each pixel of an image has
+    its own, which the images of a stack share.
+
+    Args:
+        env: gives the observations' shape and dtype.
+        stack: images that the networks take at once.
     """
 
-    def __init__(self, size: int):
+    def __init__(self, env: Environment, stack: int = 1):
+        self._stack, self._pixels = stack, env.obs_dtype == "uint8"
+        self._channels_last = self._pixels and has_channels_last(tuple(env.obs_shape))
         self.count = 0.0
-        self.mean = np.zeros(size)
-        self.squares = np.zeros(size)  # summed squared distances from the mean
+        self.mean = np.zeros(math.prod(env.obs_shape))
+        self.squares = np.zeros_like(self.mean)  # summed squared distances from the mean
 
-    def add(self, rows: NDArray[Any]) -> None:
-        """Take in ``[M, size]``."""
+    def add(self, obs: NDArray[Any]) -> None:
+        """Take in observations ``[M, *obs_shape]``; of many images a part."""
+        taken = obs[:: -(-len(obs) // MOST_IMAGES)] if self._pixels else obs
+        rows = (channels_first(taken) if self._channels_last else taken).reshape(len(taken), -1)
         count = len(rows)
         mean = rows.mean(0, dtype=np.float64)
         squares = np.square(rows - mean).sum(0)
@@ -44,11 +56,12 @@ class RunningStatistics:
         self.squares = self.squares + squares + np.square(distance) * (self.count * count / total)
         self.count = total
 
-    def std(self) -> NDArray[np.float64]:
-        """``[size]``, at least ``LEAST_STD``; 1 before anything was seen."""
-        if self.count == 0:
-            return np.ones_like(self.mean)
-        return np.maximum(np.sqrt(self.squares / self.count), LEAST_STD)
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """The normaliser's arrays of a policy message, ``[stack * size]`` each, once something was seen."""
+        least = LEAST_PIXEL_STD if self._pixels else LEAST_STD
+        found = self.mean, np.maximum(np.sqrt(self.squares / self.count), least)
+        mean, std = (np.tile(array.astype(np.float32), self._stack) for array in found)
+        return {"observation_mean": mean, "observation_std": std}
 
     def state_dict(self) -> dict[str, Any]:
         """Copies, as tensors."""
@@ -66,7 +79,7 @@ class ObservationRows:
 
     Args:
         env: gives their shape and dtype.
-        normalize: whether float observations are normalised by published statistics; pixels always are, by
+        normalize: whether observations are normalised by published statistics; if not, pixels are by
             constants.
         device: where they are.
         stack: images that the networks take at once.
@@ -76,8 +89,8 @@ class ObservationRows:
         self.shape, self._stack = tuple(env.obs_shape), stack
         self.size = stack * math.prod(env.obs_shape)
         self._pixels = env.obs_dtype == "uint8"
-        self.learned = normalize and not self._pixels
-        self.normalized = self.learned or self._pixels
+        self.learned = normalize
+        self.normalized = normalize or self._pixels
         first = (PIXEL_MEAN, PIXEL_STD) if self._pixels else (0.0, 1.0)
         self._mean, self._std = (torch.full((self.size,), value, device=device) for value in first)
         mean, std = (np.full(self.size, value, np.float32) for value in first)
@@ -86,12 +99,15 @@ class ObservationRows:
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
         """``[B, *obs_shape]``, or stacks, to float32 ``[B, size]``; may be the caller's own memory."""
         rows = obs if obs.dim() == 2 else obs.reshape(obs.shape[0], self.size)
-        if self._pixels:
-            # A float copy first: subtracting from bytes takes eight times as long.
-            return rows.to(torch.float32, copy=True).sub_(PIXEL_MEAN).div_(PIXEL_STD)
-        if self.learned:
+        if not self.normalized:
+            return rows
+        if not self._pixels:
             return rows.sub(self._mean).div_(self._std).clamp_(-CLIP, CLIP)
-        return rows
+        # A float copy first: subtracting from bytes takes eight times as long.
+        scaled = rows.to(torch.float32, copy=True)
+        if not self.learned:
+            return scaled.sub_(PIXEL_MEAN).div_(PIXEL_STD)
+        return scaled.sub_(self._mean).div_(self._std).clamp_(-CLIP, CLIP)
 
     def adopt(self, arrays: Mapping[str, NDArray[np.float32]]) -> None:
         """Take the statistics of a policy message, where they are learned.

@@ -18,7 +18,7 @@ from spreeze_zmq.bench import isolated
 from spreeze_zmq.bench.figures import Figure, Job, Rate, Section, Way, by_clock, in_turn, paired, repeated
 from spreeze_zmq.bench.trial import timed
 from spreeze_zmq.device import WARM_UP_CALLS, Download
-from spreeze_zmq.learner.random_rollout import random_rollout
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import replay_of
 
 INGESTED_PER_S = 30_000

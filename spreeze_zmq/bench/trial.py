@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm, ReplayOptions
@@ -19,16 +17,14 @@ from spreeze_zmq.algorithms.precision import has_bf16
 from spreeze_zmq.bench.figures import Rate, Way, typical
 from spreeze_zmq.device import WARM_UP_CALLS, Work
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.learner.random_rollout import random_rollout
-from spreeze_zmq.replay import Batch, Round, minibatches, replay_of
+from spreeze_zmq.learner import flops_per_transition
+from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
+from spreeze_zmq.replay import Batch, Round, minibatches
 
 Step = Callable[[], object]
 
-NUM_ENVS = 16
 #: Transitions of a round of an on-policy algorithm, at least.
 ROUND = 512
-#: The arithmetic of an update grows with its batch; it is counted at this one.
-COUNTED_BATCH = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,12 +81,18 @@ def make_trial(
     )
 
 
+def parts_of(kind: type[Algorithm]) -> tuple[str, ...]:
+    """What learners train."""
+    return PARTS if kind.has_policy_loss() else PARTS[:1]
+
+
 def make_steps(
     kind: type[Algorithm], spec: EnvironmentSpec, device: str, options: Any, native: bool = True
 ) -> tuple[dict[str, Step], int]:
     """By part what trains it once, and the transitions that this trains on."""
-    parts = PARTS if kind.has_policy_loss() else PARTS[:1]
-    halves: dict[str, Any] = {part: algorithms.make(part, kind, options, spec, device, 1) for part in parts}
+    halves: dict[str, Any] = {
+        part: algorithms.make(part, kind, options, spec, device, 1) for part in parts_of(kind)
+    }
     if not native:
         for half in halves.values():
             half.leave_layers_to_torch()
@@ -101,7 +103,7 @@ def make_steps(
         return {part: _round_step(half, made, options) for part, half in halves.items()}, trained
     steps = {}
     for part, half in halves.items():
-        batch = batch_at_hand(kind.fields_of(part), spec, options, options.batch_size, device)
+        batch = random_batch_of(kind.fields_of(part), spec, options, options.batch_size, device)
         steps[part] = _step(half, batch)
     return steps, options.batch_size
 
@@ -121,18 +123,11 @@ def _round_step(half: Any, made: Round, options: Any) -> Step:
 
 
 def flops_of(kind: type[Algorithm], spec: EnvironmentSpec, options: Any) -> dict[str, float]:
-    """By part: floating point operations of the matrix products of an update for each transition, as PyTorch
-    counts them in the algorithm as it is written, under autograd.
-    """
+    """By part: :func:`spreeze_zmq.learner.flops_per_transition` of the algorithm as it is written."""
     plain = {"use_tuned": False} if hasattr(options, "use_tuned") else {}
-    counted = dataclasses.replace(options, batch_size=COUNTED_BATCH, precision="fp32", **plain)
-    steps, transitions = make_steps(kind, spec, "cpu", counted)
-    flops = {}
-    for part, step in steps.items():
-        with FlopCounterMode(display=False) as counter:
-            step()
-        flops[part] = counter.get_total_flops() / transitions
-    return flops
+    written = dataclasses.replace(options, precision="fp32", **plain)
+    halves = {part: algorithms.make(part, kind, written, spec, "cpu", 1) for part in parts_of(kind)}
+    return {part: flops_per_transition(half, part, kind, written, spec) for part, half in halves.items()}
 
 
 def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:
@@ -145,33 +140,10 @@ def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:
 # --- data at hand ---------------------------------------------------------------------------------
 
 
-def batch_at_hand(
-    fields: tuple[str, ...], spec: EnvironmentSpec, options: Any, batch_size: int, device: str
-) -> Any:
-    """What a learner that asks for these rollout arrays draws: observations or a ``Batch``."""
-    rows = math.ceil(batch_size / NUM_ENVS)
-    small = dataclasses.replace(options, replay_capacity=rows * NUM_ENVS, learning_starts=1)
-    replay = replay_of(fields, spec, small, device, 1)
-    replay.add(random_rollout(spec, rows, NUM_ENVS))
-    return replay.sample(batch_size)
-
-
 def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:
     """Random transitions, each counted for one step."""
-    batch: Batch = batch_at_hand(TRANSITION_FIELDS, spec, ReplayOptions(), batch_size, "cpu")
+    batch: Batch = random_batch_of(TRANSITION_FIELDS, spec, ReplayOptions(), batch_size, "cpu")
     return batch
-
-
-def random_round(spec: EnvironmentSpec, transitions: int, device: str) -> Round:
-    """A round in which no episode ends, by a policy whose every action had the same probability."""
-    rollout = random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS)
-    log_prob = np.full((rollout.num_steps, NUM_ENVS), -1.0, np.float32)
-    arrays = {field.name: getattr(rollout, field.name) for field in dataclasses.fields(Round)}
-    tensors = {
-        name: torch.from_numpy(log_prob if name == "log_prob" else array).to(device)
-        for name, array in arrays.items()
-    }
-    return Round(**tensors)
 
 
 # --- time on a device -----------------------------------------------------------------------------

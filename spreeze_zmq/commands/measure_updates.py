@@ -24,7 +24,7 @@ from spreeze_zmq.device import WARM_UP_CALLS
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner import algorithm_of
-from spreeze_zmq.learner.random_rollout import random_rollout
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
 from spreeze_zmq.replay import FRAMES_PER_TRANSITION, MEMORY_SHARE, free_bytes, replay_of

@@ -41,7 +41,7 @@ class Sampler:
     """Plays a sampler: random rollouts, pushed as far as the learner takes them."""
 
     def __init__(self, peers: Peers) -> None:
-        from spreeze_zmq.learner.random_rollout import random_rollout  # imports torch
+        from spreeze_zmq.learner.at_hand import random_rollout  # imports torch
 
         name, _, incarnation = STREAM.partition("/")
         self.end = peers.ends[experience_of(peers.role)]

@@ -1,5 +1,6 @@
 """What the learner processes share: receiving rollouts, publishing, checkpoints, and the loop."""
 
+from spreeze_zmq.learner.arithmetic import flops_per_transition
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.lag import CollectionLimits, Staleness
 from spreeze_zmq.learner.learner import Learner, learn
@@ -20,6 +21,7 @@ __all__ = [
     "RoundLearner",
     "Staleness",
     "algorithm_of",
+    "flops_per_transition",
     "keep",
     "learn",
 ]

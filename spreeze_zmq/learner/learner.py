@@ -12,6 +12,7 @@ from spreeze_zmq import algorithms, kept_memory
 from spreeze_zmq.component import Component
 from spreeze_zmq.device import Work
 from spreeze_zmq.errors import CheckpointError, Diverged
+from spreeze_zmq.learner.arithmetic import arithmetic_of
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.memory import check_memory
 from spreeze_zmq.learner.publication import Outbox, Record
@@ -31,6 +32,7 @@ class Learner(ABC):
     Attributes:
         options: the algorithm's.
         half: the half of the algorithm that this learner trains.
+        arithmetic: of an update, and the device's.
         intake: the rollouts that it receives.
         replay: what it keeps of them.
         cadence: when it publishes.
@@ -54,6 +56,9 @@ class Learner(ABC):
         self.half: Any = algorithms.make(
             part, algorithm, self.options, component.environment, self.device, seed
         )
+        self.arithmetic = arithmetic_of(
+            self.half, part, algorithm, self.options, component.environment, self.device
+        )
         self.cadence = cadence_of(component)
         self.work = Work(self.device)
         self.record = Record(component.folder.learning / f"{component.role}.jsonl", self.cadence)
@@ -61,7 +66,7 @@ class Learner(ABC):
         self.env_steps = 0
         self.metrics: Mapping[str, Any] = {}
         self._poll_s = 0.0
-        component.figures.update(counters=self.counters, gauges=self.gauges, device=self.work.figures)
+        component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)
         component.figures["publication"] = self.cadence.figures
 
     @property
@@ -149,6 +154,15 @@ class Learner(ABC):
     def losses(self) -> dict[str, float]:
         """The metrics of the last update, for reports; waits for the device."""
         return {name: float(value) for name, value in self.metrics.items()}
+
+    def device_figures(self) -> dict[str, float]:
+        """For reports: what the device could multiply, and a GPU's load."""
+        return {**self.work.figures(), "limit_flops_per_s": self.arithmetic.limit_flops_per_s}
+
+    def flops(self, transitions: float) -> dict[str, float]:
+        """For reports: the arithmetic of all ``transitions`` that were trained on."""
+        role = self.component.role.removesuffix("_learner")
+        return {f"{role}_flops": transitions * self.arithmetic.flops_per_transition}
 
     @abstractmethod
     def counters(self) -> dict[str, float]:

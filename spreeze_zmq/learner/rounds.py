@@ -164,7 +164,8 @@ class RoundLearner(Learner):
                 self.lag.add(self.policy.versions.newest - rollout.policy_version, rollout.num_transitions)
         fields = self.half.prepare(made)
         if self.policy is not None:
-            self.half.observe(made.obs[:-1].flatten(0, 1).cpu().numpy())
+            for rollout in self._rollouts:
+                self.half.observe(rollout.acted_on)
         size = len(fields["log_prob"])
         self._left = num_minibatches(size, self.options.epochs, self.options.batch_size)
         self._batches = minibatches(fields, self.options.epochs, self.options.batch_size, self.generator)
@@ -244,7 +245,7 @@ class RoundLearner(Learner):
 
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report; the critic-learner or a lone learner counts the experience."""
-        found: dict[str, float] = {}
+        found = self.flops(self.trained)
         if self.policy is not None:
             found |= {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
         if self.reports_experience:

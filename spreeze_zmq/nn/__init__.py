@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.nn.flops import CountedProducts, most_flops_per_s
 from spreeze_zmq.nn.fused import adam_step, laid_flat, normal_log_prob, polyak, squashed_normal
 from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number
 from spreeze_zmq.nn.native import code_for, into_grad
@@ -24,6 +25,7 @@ __all__ = [
     "SMALL",
     "Append",
     "Conv",
+    "CountedProducts",
     "Dueling",
     "Ensemble",
     "Number",
@@ -38,6 +40,7 @@ __all__ = [
     "laid_flat",
     "leave_to_torch",
     "mlp",
+    "most_flops_per_s",
     "normal_log_prob",
     "polyak",
     "random_shift",

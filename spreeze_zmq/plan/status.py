@@ -128,6 +128,16 @@ class WentBack(TypedDict):
     why: str
 
 
+class Efficiency(TypedDict):
+    """The matrix products and convolutions of all updates, beside what the learners' GPUs, or all cores of
+    the machine, could multiply meanwhile; ``share`` of it.
+    """
+
+    flops_per_s: float
+    limit_flops_per_s: float
+    share: float
+
+
 class Balance(TypedDict):
     """Whether worker counts may change, whether the last steady window requested no change, and the last
     change with its reason ("" for none).
@@ -150,7 +160,8 @@ class Figures(TypedDict):
     policy_lag: PolicyLag
     #: By learner: seconds between two publications, their share of the updates' time, bytes.
     publication: Mapping[str, Mapping[str, float]]
-    #: By process: share of time that updates take on its GPU, memory held, memory free.
+    #: By process: what its core or GPU could multiply, FLOP/s; share of time that updates take on a GPU,
+    #: memory held, memory free.
     devices: Mapping[str, Mapping[str, float]]
 
 
@@ -172,6 +183,8 @@ class Status(Figures):
     processes: dict[str, LiveProcess]
     #: The learners' newest losses and other momentary figures.
     gauges: Mapping[str, float]
+    #: Of late; None before it is known.
+    efficiency: Efficiency | None
     balance: Balance
     refusals: list[RefusalRow]
     #: The last few.

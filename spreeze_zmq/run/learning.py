@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.metrics import Rates
 
 if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import PolicyLag
+    from spreeze_zmq.plan.status import Efficiency, PolicyLag
 
 #: The counters that status and summary show, with their rates.
-COUNTS = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
+COUNTS = (
+    *("env_steps", "critic_updates", "actor_updates", "trained_transitions"),
+    *("critic_flops", "actor_flops"),
+)
 #: What is kept of the rest, so that no peer can fill it, and a status can be sent.
 LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
 
@@ -66,6 +69,23 @@ class LearningFigures:
         """``NAME_per_s`` of the whole run, which may have been resumed from counts above 0."""
         gains = {name: count - self._at_start.get(name, 0) for name, count in self.counts.items()}
         return {f"{name}_per_s": gain / wall_s if wall_s > 0 else 0.0 for name, gain in gains.items()}
+
+    def efficiency(self, flops_per_s: float, places: Mapping[str, str], num_cores: int) -> Efficiency | None:
+        """How much of what its devices could multiply the run does; None before learners have said so.
+
+        Args:
+            flops_per_s: of all learners together.
+            places: the device of each learner's process.
+            num_cores: physical ones that the run may use: learners on CPUs tell what one of them could do.
+        """
+        limits = {}
+        for name, place in places.items():
+            one = self.devices.get(name, {}).get("limit_flops_per_s", 0.0)
+            limits[place] = one * (num_cores if place == "cpu" else 1)
+        limit = sum(limits.values())
+        if not limit or not flops_per_s:
+            return None
+        return {"flops_per_s": flops_per_s, "limit_flops_per_s": limit, "share": flops_per_s / limit}
 
     def policy_lag(self, instances: Collection[str], bound: int | None) -> PolicyLag:
         """Maximum and stale transitions over all incarnations of the learners; quantiles of these

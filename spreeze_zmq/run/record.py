@@ -5,10 +5,12 @@ Messages and times go in; status, summary and stop conditions come out. It holds
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, experience_of
@@ -19,7 +21,7 @@ from spreeze_zmq.run.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, RefusalRec
 from spreeze_zmq.run.returns import Evaluations, TrainingEpisodes
 
 if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Balance, Figures, Status, WentBack
+    from spreeze_zmq.plan.status import Balance, Efficiency, Figures, Status, WentBack
 
 #: Failures that are kept with their tracebacks.
 FAILURES_KEPT = 100
@@ -42,6 +44,8 @@ class RunRecord:
             for index in range(plan.components[role].count.maximum)
         }
         self.learning = LearningFigures()
+        # Of whoever has started the broker, which itself may be kept off the learners' cores.
+        self._num_cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
         self.episodes = TrainingEpisodes()
         self.evaluations = Evaluations()
         self.workers: dict[str, list[list[Any]]] = {}
@@ -224,15 +228,25 @@ class RunRecord:
             "stop": to_plain(self.plan.run.stop),
             "processes": process_rows(self.processes, now_s),
             "gauges": self.learning.gauges,
+            "efficiency": self._efficiency(rate("critic_flops", now_s) + rate("actor_flops", now_s)),
             "balance": balance,
             "refusals": self.refusals.rows(now_s, SHOWN_ROWS),
             "went_back": self.went_back[-SHOWN_ROWS:],
         }
 
+    def _efficiency(self, flops_per_s: float) -> Efficiency | None:
+        """Of learners that multiply so much."""
+        places = {
+            name: self.plan.components[name.rpartition("-")[0]].options.get("device", "cpu")
+            for name in sorted(self.learners)
+        }
+        return self.learning.efficiency(flops_per_s, places, self._num_cores)
+
     def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
         """The contents of summary.json."""
         alive = self.instances(living=True) if final else None
         totals = {role: account.totals(alive) for role, account in self.accounts.items()}
+        means = self.learning.mean_rates(now_s)
         return {
             "exit_reason": exit_reason,
             "wall_s": now_s,
@@ -240,7 +254,8 @@ class RunRecord:
             "algorithm": self.plan.run.algorithm,
             "seed": self.plan.run.seed,
             **self.figures(),
-            **self.learning.mean_rates(now_s),
+            **means,
+            "efficiency": self._efficiency(means["critic_flops_per_s"] + means["actor_flops_per_s"]),
             "samples": vars(totals[CRITIC_LEARNER]),
             "samples_by_channel": {experience_of(role): vars(t) for role, t in totals.items()},
             "workers": self.workers,

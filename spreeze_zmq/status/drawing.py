@@ -17,6 +17,7 @@ from spreeze_zmq.status.words import (
     compact,
     conditions,
     decimal,
+    efficiency,
     memory,
     mistakes,
     plain_name,
@@ -202,6 +203,8 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Section]:
         ("replay ratio", f"{ratio['measured']:.2f} of {ratio['target']:g}"),
         ("policy lag", f"{lag['p50']:,g}, at most {lag['max']:,g}"),
     ]
+    if found := status.get("efficiency"):
+        beside.append(("efficiency", efficiency(found)))
     names = {
         "env_steps": "env steps",
         "trained_transitions": "trained on",

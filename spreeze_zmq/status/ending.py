@@ -10,7 +10,7 @@ from typing import Any
 
 from spreeze_zmq.status.drawing import LABEL
 from spreeze_zmq.status.view import discard
-from spreeze_zmq.status.words import clock, decimal, mistakes, program
+from spreeze_zmq.status.words import clock, decimal, efficiency, mistakes, program
 
 
 def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
@@ -24,6 +24,8 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {reason or 'failed'}"]
     if rows := mistakes(summary):
         lines.append(f"refused {sum(row['count'] for row in rows):,} in all; {rows[0]['line']}")
+    if found := summary.get("efficiency"):
+        lines.append(f"updates did {efficiency(found)} that the cores or GPUs could multiply")
     best = summary.get("best")
     if best is None:
         return [*lines, "nothing evaluated"]

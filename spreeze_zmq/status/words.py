@@ -37,6 +37,13 @@ def compact(count: float) -> str:
     return f"{count:g}"
 
 
+def efficiency(found: Mapping[str, float]) -> str:
+    """``23% of 176 GFLOP/s``: what is multiplied of what could be."""
+    limit = found["limit_flops_per_s"]
+    scale, unit = (1e-12, "TFLOP/s") if limit >= 1e12 else (1e-9, "GFLOP/s")
+    return f"{100 * found['share']:.0f}% of {rate(scale * limit)} {unit}"
+
+
 def memory(size: float) -> str:
     """Bytes in MB or GB."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

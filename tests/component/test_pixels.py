@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,9 +15,11 @@ CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"
 STACK = 3
 
 
-@pytest.fixture
-def ppo(peers):
-    """The policy half of an algorithm that learns from log probabilities, in a run of images in colour."""
+@pytest.fixture(params=[False, True], ids=["constants", "statistics"])
+def ppo(peers, request):
+    """The policy half of an algorithm that learns from log probabilities, in a run of images in colour, which
+    are normalised by constants or by what was seen.
+    """
     kind = algorithms.get("ppo")
     spec = envs.probe("tests.system.drift:Drift", {"channels": 3})
     about = replace(peers.plan.channels[CRITIC], fields=kind.fields_of("critic", STACK))
@@ -25,8 +28,11 @@ def ppo(peers):
         peers.plan, run=run, environment=spec, channels={**peers.plan.channels, CRITIC: about}
     )
     peers.folder.run_file.write_text(peers.plan.to_json())
-    options = kind.Options(frame_stack=STACK, network="mlp", hidden_sizes=(16,))
+    options = kind.Options(
+        frame_stack=STACK, network="mlp", hidden_sizes=(16,), normalize_observations=request.param
+    )
     half = algorithms.make("policy", kind, options, spec, "cpu", 1)
+    half.observe(np.random.default_rng(1).integers(0, 30, (50, *spec.obs_shape)).astype(np.uint8))
     with torch.no_grad():
         half.algorithm.policy[-1].weight.mul_(300.0)  # a fresh policy hardly looks at what it sees
     return half

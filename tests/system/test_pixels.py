@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from spreeze_zmq.policy import Policy
-from tests.system.conftest import adds_up
+from tests.system.conftest import adds_up, thorough_but
 from tests.system.drift import BEST_RETURN
 
 DRIFT = (
@@ -23,14 +23,27 @@ DQN = (
     *("--set", "algorithm.replay_capacity=4000"),
     *("--set", "balance.replay_ratio=4"),
 )
+PPO = (
+    *("--set", "algorithm.network=small_cnn"),
+    *("--set", "algorithm.normalize_observations=true"),
+    *("--set", "algorithm.batch_size=256"),
+    *("--set", "algorithm.epochs=4"),
+    *("--set", "algorithm.learning_rate=5e-4"),
+    *("--set", "components.sampler.envs=16"),
+    *("--set", "components.sampler.rollout_steps=64"),
+)
 
 
+@pytest.mark.parametrize(
+    ("topology", "settings"),
+    thorough_but(("cartpole_dqn", DQN), of=[("cartpole_dqn", DQN), ("cartpole", PPO)]),
+)
 @pytest.mark.timeout(150)
-def test_a_task_that_needs_a_stack_of_images_is_learned(launch):
+def test_a_task_that_needs_a_stack_of_images_is_learned(launch, topology, settings):
     """A random policy's return is 0 on average, and so is that of every policy that sees one image, whose
     returns of -16 and 16 thirty fresh episodes tell from a learned one; `spreeze eval` stacks as the run did.
     """
-    run = launch(*DRIFT, *DQN, topology="cartpole_dqn")
+    run = launch(*DRIFT, *settings, topology=topology)
     assert run.end(140) == 0, run.said()
     summary = run.summary()
     assert summary["exit_reason"].startswith("return"), run.said()

@@ -138,7 +138,8 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
     terminal.resize(50, 160)
     wide = terminal.until(
         lambda lines: (
-            shows("replay ratio", "return", *ROLES)(lines) and any(len(line) > 80 for line in lines)
+            shows("replay ratio", "efficiency", "FLOP/s", *ROLES)(lines)
+            and any(len(line) > 80 for line in lines)
         ),
         "wide frame",
     )

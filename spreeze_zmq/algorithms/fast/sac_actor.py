@@ -69,7 +69,7 @@ class SACActor:
         self._minus_target_entropy = torch.full((1, 1), -target_entropy, device=self._device)
         self._generator = networks.generator(seed, networks.ACTOR_NOISE, self._device)
         self._block_rows = networks.block_rows(layers, dtype, self._device)
-        self._statistics = RunningStatistics(spaces.num_inputs)
+        self._statistics = RunningStatistics(env)
         self._staging = Staging(self._device)
         self._launch = captured(self._update, self._device, [self._generator])
         self.num_updates = 0
@@ -93,7 +93,7 @@ class SACActor:
     def observe(self, obs: NDArray[Any]) -> None:
         """Take observations ``[M, *obs_shape]`` into the statistics, which go into use when published."""
         if self._spaces.rows.learned:
-            self._statistics.add(obs.reshape(len(obs), -1))
+            self._statistics.add(obs)
 
     def update(self, obs: torch.Tensor) -> LazyMetrics:
         """One step of policy and temperature; metrics ``actor_loss``, ``entropy`` and ``temperature``."""
@@ -183,9 +183,7 @@ class SACActor:
     def policy_arrays(self, weights: NDArray[np.float32] | None = None) -> dict[str, NDArray[np.float32]]:
         """Every array of a policy message; the statistics in it are those that updates use from now on."""
         if self._statistics.count:
-            mean, std = self._statistics.mean, self._statistics.std()
-            arrays = {"observation_mean": mean, "observation_std": std}
-            self._spaces.rows.adopt({name: array.astype(np.float32) for name, array in arrays.items()})
+            self._spaces.rows.adopt(self._statistics.arrays())
         bounds = {"action_low": self._spaces.low, "action_high": self._spaces.high}
         parameters = self.parameters() if weights is None else weights[: self._size]
         return {"parameters": parameters, **bounds, **self._spaces.rows.arrays()}

@@ -16,7 +16,7 @@ from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms.fast import sac_actor, sac_critic
 from spreeze_zmq.bench.learner import random_batch
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
-from spreeze_zmq.learner.random_rollout import random_rollout
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.native.library import Library
 from spreeze_zmq.nn import native
 from spreeze_zmq.replay import ObservationReplay, Replay

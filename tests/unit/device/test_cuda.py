@@ -10,7 +10,7 @@ import torch
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.device import Download, Ingestion, Staging, Work, captured
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.learner.random_rollout import random_rollout
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import ObservationReplay, Replay
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from tests.unit.replay.made import options, spec

@@ -1,12 +1,14 @@
 """What the broker makes of reports: counters, the account, stop conditions, and what a restart keeps."""
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from spreeze_zmq import topology
+from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.run.record import RunRecord
 
 #: What the status says of the balance; the record only hands it on.
@@ -100,6 +102,32 @@ def test_the_summary_says_what_each_gpu_does():
     run.take_report("critic_learner-1", 1, report("critic_learner", device=gpu), 1.0)
     run.take_report("actor_learner-0", 2, report("actor_learner", device={}), 1.0)
     assert run.summary("", 2.0, final=True)["devices"] == {"critic_learner-1": gpu}
+
+
+def test_efficiency_is_the_learners_arithmetic_beside_what_their_devices_could():
+    """Both on CPUs: all cores do what one does. With one on a GPU its own limit comes beside the cores'; in
+    the status as of late, in the summary over the run; none before a learner has said what its device could.
+    """
+    for on_gpu in (False, True):
+        run = record()
+        if on_gpu:
+            actor = run.plan.components["actor_learner"]
+            actor = replace(actor, options={**actor.options, "device": "cuda:0"})
+            run.plan = replace(run.plan, components={**run.plan.components, "actor_learner": actor})
+        cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
+        assert run.summary("", 1.0, final=False)["efficiency"] is None
+        for t_s in (0.0, 10.0):
+            critic, actor = {"critic_flops": 3e9 * t_s}, {"actor_flops": 1e9 * t_s}
+            slow, fast = {"limit_flops_per_s": 8e10}, {"limit_flops_per_s": 8e10 * (1000 if on_gpu else 1)}
+            run.take_report(
+                "critic_learner-0", 1, report("critic_learner", device=slow, counters=critic), t_s
+            )
+            run.take_report("actor_learner-0", 2, report("actor_learner", device=fast, counters=actor), t_s)
+        limit = 8e10 * cores + (8e13 if on_gpu else 0)
+        expected = {"flops_per_s": 4e9, "limit_flops_per_s": limit, "share": 4e9 / limit}
+        assert run.status("training", BALANCE, 10.0)["efficiency"] == pytest.approx(expected)
+        halved = {**expected, "flops_per_s": 2e9, "share": 2e9 / limit}
+        assert run.summary("", 20.0, final=True)["efficiency"] == pytest.approx(halved)
 
 
 @pytest.mark.parametrize(

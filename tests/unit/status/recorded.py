@@ -57,12 +57,13 @@ def large():
     record = run.record
     gauges = {"replay_ratio": 7.981, "replay_size": 1e6, "critic_loss": 0.1234, "q_mean": -12.345}
     now = {"env_steps": (1_123_456_789, 1_230_123.4), "trained_transitions": (912_345_678_901, 12_345_678.0)}
-    now |= {"critic_updates": (1_234_567, 190.2)}
+    now |= {"critic_updates": (1_234_567, 190.2), "critic_flops": (1e18, 9.8e12)}
     for t_s in (36_080.0, 36_083.4):
         counters = {name: value + per_s * (t_s - 36_083.4) for name, (value, per_s) in now.items()}
         critic = report("critic_learner", 1, (0.99, 0.0, 0.01), 12.4e9, t_s, counters=counters, gauges=gauges)
         lag = {"p50": 1, "p99": 13, "max": 12_000}
-        record.take_report("critic_learner-0", 1, {**critic, "policy_lag": lag}, t_s)
+        device = {"limit_flops_per_s": 4e13 / record._num_cores}
+        record.take_report("critic_learner-0", 1, {**critic, "policy_lag": lag, "device": device}, t_s)
         counters = {"actor_updates": 617_000 + 88.17 * (t_s - 36_083.4)}
         actor = report("actor_learner", 2, (0.4, 0.0, 0.6), 1e9, t_s, counters=counters)
         record.take_report("actor_learner-0", 2, {**actor, "gauges": {"actor_loss": 98.7}}, t_s)

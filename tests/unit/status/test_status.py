@@ -140,7 +140,7 @@ def test_a_large_run_reads_as_it_should():
         "        30:00" + " " * 59 + "10:00:00",
         "env steps         1,123,456,789  1,230,123 /s   replay ratio 7.98 of 8",
         "trained on      912,345,678,901 12,345,678 /s   policy lag   1, at most 12,000",
-        "critic updates        1,234,567        190 /s",
+        "critic updates        1,234,567        190 /s   efficiency   24% of 40.0 TFLOP/s",
         "actor updates           617,000       88.2 /s",
         "actor loss 98.7   critic loss 0.123   q mean -12.3",
         "critic learner    99% busy     0% blocked     1% starved     99% cpu   12.4 GB",

@@ -12,7 +12,6 @@ from spreeze_zmq.algorithms import fast
 from spreeze_zmq.algorithms.fast import sac_networks
 from spreeze_zmq.algorithms.fast.values import CategoricalValue, ScalarValue
 from spreeze_zmq.algorithms.flat import FlatAdam
-from spreeze_zmq.algorithms.observations import RunningStatistics
 from spreeze_zmq.algorithms.precision import has_bf16
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.errors import InputError, WireError
@@ -165,21 +164,6 @@ def test_long_gradients_are_shortened_and_short_ones_are_not():
         # The first step's mean is a tenth of the gradient, which is cleared.
         assert 10.0 * adam.state_dict()["mean"].norm().item() == pytest.approx(expected, rel=1e-5)
         assert not gradient.any()
-
-
-def test_statistics_are_those_of_all_rows():
-    """Taken in pieces of uneven size, far from zero, and through a checkpoint."""
-    rng = np.random.default_rng(0)
-    rows = (rng.normal(size=(1000, 3)) * (0.1, 5.0, 0.0) + (1000.0, -2.0, 7.0)).astype(np.float32)
-    statistics = RunningStatistics(3)
-    statistics.add(rows[:7])
-    again = RunningStatistics(3)
-    again.load_state_dict(statistics.state_dict())
-    for part in np.split(rows[7:], (1, 300)):
-        again.add(part)
-    np.testing.assert_allclose(again.mean, rows.mean(0, dtype=np.float64), rtol=1e-9)
-    expected = rows.std(0, dtype=np.float64)
-    np.testing.assert_allclose(again.std(), [expected[0], expected[1], 1e-2], rtol=1e-6)
 
 
 def test_statistics_come_into_use_when_they_are_published():

@@ -1,17 +1,22 @@
-"""Transitions that nobody collected, for learners that are timed before or without samplers."""
+"""Transitions that nobody collected, for learners that are measured before or without samplers."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.replay import Round, RoundStore, replay_of
 from spreeze_zmq.rollout import Rollout
+
+NUM_ENVS = 16
 
 
 def random_rollout(
-    env: EnvironmentSpec, num_steps: int = 16, num_envs: int = 16, frame_stack: int = 1
+    env: EnvironmentSpec, num_steps: int = 16, num_envs: int = NUM_ENVS, frame_stack: int = 1
 ) -> Rollout:
     """``num_steps`` steps of ``num_envs`` environments, by default as many as samplers send, in which no
     episode ends, for networks that take ``frame_stack`` observations at once; the same in every call.
@@ -39,3 +44,24 @@ def random_rollout(
         final_index=np.zeros((0, 2), np.int32),
         history=obs[:before] if before else None,
     )
+
+
+def random_batch_of(
+    fields: tuple[str, ...], spec: EnvironmentSpec, options: Any, batch_size: int, device: str
+) -> Any:
+    """What a learner that asks for these rollout arrays draws: observations or a ``Batch``."""
+    rows, stack = math.ceil(batch_size / NUM_ENVS), options.frame_stack
+    kept = (rows + stack) * NUM_ENVS
+    small = dataclasses.replace(options, replay_capacity=kept, learning_starts=1)
+    replay = replay_of(fields, spec, small, device, 1)
+    replay.add(random_rollout(spec, rows, NUM_ENVS, stack))
+    return replay.sample(batch_size)
+
+
+def random_round(spec: EnvironmentSpec, transitions: int, device: str, frame_stack: int = 1) -> Round:
+    """A round in which no episode ends, by a policy whose every action had the same probability."""
+    rollout = random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS, frame_stack)
+    log_prob = np.full((rollout.num_steps, NUM_ENVS), -1.0, np.float32)
+    store = RoundStore(1, device, stack=frame_stack)
+    store.add(dataclasses.replace(rollout, log_prob=log_prob))
+    return store.take()[0]
