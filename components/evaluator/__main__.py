@@ -1,5 +1,6 @@
 """Evaluator: plays whole deterministic episodes with published policies and keeps the best."""
 
+import importlib
 import json
 import os
 import sys
@@ -267,6 +268,9 @@ def main(component: Component) -> None:
         keep_newest(component)
         return
     evaluator = Evaluator(component)
+    if component.environment.obs_dtype == "uint8":
+        # Convolutions are torch's, which may take longer to import than a process may be silent later on.
+        importlib.import_module("spreeze_zmq.policy.torch_network")
     component.ready()
     while component.running:
         evaluator.receive()

@@ -1,7 +1,8 @@
-"""The native layers as a shared library, compiled for this processor when first asked for.
+"""The native layers as a shared library for this processor: what the wheel carries, else compiled when first
+asked for.
 
-It is kept beside Python's own compiled files or in the user's cache, by source, flags and compiler. Without a
-compiler there is none, and torch does the work.
+What is compiled is kept beside Python's own compiled files or in the user's cache, by source, flags and
+compiler. Without either there is none, and torch does the work.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from spreeze_zmq.user_cache import cache_folder
 log = logging.getLogger("spreeze")
 
 SOURCES = Path(__file__).with_name("csrc")
+#: What a wheel carries, by the names of :func:`name_of`.
+CARRIED = Path(__file__).with_name("built")
 COMPILERS = ("g++", "c++")
 FLAGS = ("-O3", "-std=gnu++17", "-shared", "-fPIC", "-fno-math-errno", "-Wno-psabi")
 #: Instruction sets that the source knows, best first: flags of /proc/cpuinfo, and the compiler's.
@@ -78,7 +81,7 @@ def library() -> Library:
         return Library(None, problem="SPREEZE_NATIVE=0")
     for instructions in runnable():  # an older compiler may not know the best
         try:
-            path = compiled(instructions)
+            path = carried(instructions) or compiled(instructions)
             return Library(loaded(path), path.stem, instructions)
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
             problem = problem or said_by(error)
@@ -104,7 +107,7 @@ def prepare(say: Callable[[str], None]) -> None:
             with contextlib.suppress(
                 OSError, subprocess.SubprocessError
             ):  # the learners' logs say what is lost
-                compiled(instructions, say=say)
+                carried(instructions) or compiled(instructions, say=say)
                 return
 
 
@@ -117,8 +120,54 @@ def said_by(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
+def carried(instructions: str) -> Path | None:
+    """The file for some instructions that was compiled when the package was built; None without one."""
+    path = CARRIED / name_of(flags_for(instructions))
+    return path if path.exists() else None
+
+
+def flags_for(instructions: str) -> list[str]:
+    """The compiler's flags for a key of ``INSTRUCTIONS``."""
+    machine = [f"-m{flag.replace('_', '')}" for flag in INSTRUCTIONS[instructions]]
+    if instructions in ("AVX512-BF16", "AVX-512"):
+        machine.append("-mprefer-vector-width=512")
+    return [*FLAGS, *machine]
+
+
+def name_of(flags: Sequence[str], compiler: str = "") -> str:
+    """Of the file that a compiler makes of the sources with these flags."""
+    about = [compiler]
+    if compiler:
+        stat = os.stat(os.path.realpath(compiler))
+        about += [str(stat.st_size), str(stat.st_mtime_ns)]
+    sources = [path.read_text(encoding="utf-8") for path in sorted(SOURCES.iterdir())]
+    text = "\0".join((*sources, *about, *flags))
+    return f"native-{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
+
+
+def compiler_found() -> str:
+    """Its path. Raises FileNotFoundError."""
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise FileNotFoundError(f"no compiler ({' or '.join(COMPILERS)}) on the path")
+    return compiler
+
+
+def compile_to(path: Path, compiler: str, flags: Sequence[str]) -> None:
+    """Make the library; it is there as a whole or not at all.
+
+    Raises:
+        OSError: the folder cannot be written.
+        CalledProcessError: the compiler failed.
+    """
+    with tempfile.TemporaryDirectory(dir=path.parent) as made:
+        command = [compiler, *flags, str(SOURCES / "native.cpp"), "-o", f"{made}/native.so"]
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+        os.replace(f"{made}/native.so", path)
+
+
 def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str], None] = log.info) -> Path:
-    """The library's file for some instructions, a key of ``INSTRUCTIONS``; compiled where it is not there.
+    """The library's file for some instructions, compiled on this machine where it is not there.
 
     Args:
         instructions: a key of ``INSTRUCTIONS``.
@@ -130,28 +179,16 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
         OSError: the folder cannot be written.
         CalledProcessError: the compiler failed.
     """
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        raise FileNotFoundError(f"no compiler ({' or '.join(COMPILERS)}) on the path")
-    machine = [f"-m{flag.replace('_', '')}" for flag in INSTRUCTIONS[instructions]]
-    if instructions.startswith("AVX512") or instructions == "AVX-512":
-        machine.append("-mprefer-vector-width=512")
-    arguments = [*FLAGS, *machine, *extra]
-    stat = os.stat(os.path.realpath(compiler))
-    sources = [path.read_text() for path in sorted(SOURCES.iterdir())]
-    text = "\0".join((*sources, compiler, str(stat.st_size), str(stat.st_mtime_ns), *arguments))
+    compiler, flags = compiler_found(), [*flags_for(instructions), *extra]
     folder = folder_of_libraries()
-    path = folder / f"native-{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
+    path = folder / name_of(flags, compiler)
     if path.exists():
         return path
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder / "native.lock"):
         if not path.exists():
             say(f"compiling the native layers with {compiler} for {instructions}, once")
-            with tempfile.TemporaryDirectory(dir=folder) as made:
-                command = [compiler, *arguments, str(SOURCES / "native.cpp"), "-o", f"{made}/native.so"]
-                subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
-                os.replace(f"{made}/native.so", path)
+            compile_to(path, compiler, flags)
     return path
 
 

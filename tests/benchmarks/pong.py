@@ -3,7 +3,8 @@ network's products for acting and learning, each measured on all cores.
 
     pip install -e '.[envpool]'
     python tests/benchmarks/pong.py --frames 4_000_000 --trained-per-step 8 --batch 32
-    python tests/benchmarks/pong.py --run runs/pong-... --batch 64 --network small_cnn --pixels 42
+    python tests/benchmarks/pong.py --run runs/pong-... --batch 512 --network small_cnn --pixels 42 \\
+        --networks 2 --target-passes 0
 
 A frame is one of the emulator's: four for each env step. A run does both on the same cores, so the floor is
 the sum of the two times. Products are those of a network's convolutions and two linear layers: no activation,
@@ -133,11 +134,12 @@ def parse():
     parser.add_argument("--run", type=Path, help="folder of a run, in place of both: what it has done")
     parser.add_argument("--network", choices=NETWORKS, default="nature_cnn")
     parser.add_argument("--pixels", type=int, default=84, help="height and width of an image")
+    parser.add_argument("--networks", type=int, default=1, help="trained on each transition: 2 PPO")
     parser.add_argument("--envs", type=int, default=64)
     parser.add_argument("--env-batches", type=int, nargs="+", default=[8, 16, 32, 64])
     parser.add_argument("--acting-batch", type=int, default=64)
     parser.add_argument("--batch", type=int, default=32, help="of an update")
-    parser.add_argument("--target-passes", type=int, default=1, help="1 DQN, 2 double DQN, 0 PQN")
+    parser.add_argument("--target-passes", type=int, default=1, help="1 DQN, 2 double DQN, 0 PQN and PPO")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", type=Path, help="where to write every figure")
@@ -171,7 +173,7 @@ def main():
         "emulated": max(emulation.values()),
         "acting": networks[arguments.acting_batch]["forward"][0],
     }
-    parts = floor(env_steps, trained, rates, arguments.target_passes)
+    parts = floor(env_steps, trained * arguments.networks, rates, arguments.target_passes)
     print(
         f"floor of {FRAME_SKIP * env_steps:,.0f} frames with {trained:,.0f} transitions trained:"
         f" {sum(parts):.0f} s = emulation {parts[0]:.0f} + acting {parts[1]:.0f} + learning {parts[2]:.0f}"

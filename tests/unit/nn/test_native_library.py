@@ -5,16 +5,20 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 import torch
 
 from spreeze_zmq import nn
 from spreeze_zmq.native import library as native_library
+from spreeze_zmq.native.build import build_into
 from spreeze_zmq.native.library import compiled, cpu_flags, instructions_of
 from spreeze_zmq.nn import native_choice
 from spreeze_zmq.nn.native import NativeSequential
 
+ROOT = Path(__file__).parents[3]
 #: Drives the library in memory of exactly the size that it may touch.
 SANITIZED = """
 import ctypes, itertools, struct, sys
@@ -206,6 +210,75 @@ def test_two_processes_compile_once_and_choose_alike(tmp_path):
     lines = {subprocess.check_output(command, env=environment, text=True) for _ in range(2)}
     assert len(lines) == 1
     assert {path: path.read_bytes() for path in tmp_path.rglob("layers-*.json")} == kept
+
+
+def test_what_was_compiled_with_the_package_needs_no_compiler(tmp_path):
+    """It is found by the sources and the flags: a file of other sources is passed over."""
+    best = native_library.runnable()[0]
+    [built] = build_into(tmp_path / "built", [best])
+    carried = f"library.CARRIED = library.Path({str(built.parent)!r})\nnetwork ="
+    script = CHOOSE.replace("network =", carried, 1)
+    line, _ = child(script, tmp_path, PATH="/nonexistent").splitlines()
+    assert f"({best})" in line
+    assert list(tmp_path.rglob("*.so")) == [built]
+    built.rename(built.with_name("native-0123456789abcdef0123.so"))
+    assert "no compiler" in child(script, tmp_path, PATH="/nonexistent")
+
+
+def test_a_package_is_built_without_what_the_compiler_cannot_do(tmp_path, monkeypatch, caplog):
+    """Other instruction sets are in it; without any compiler none is, and both say so."""
+    (tmp_path / "g++").write_text(
+        '#!/bin/sh\ncase "$*" in *-mavx512f*) echo error: unknown >&2; exit 1;; esac\n'
+        f'exec {shutil.which("g++")} -O0 "$@"\n'
+    )
+    (tmp_path / "g++").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    [path] = build_into(tmp_path / "built", ["AVX-512", "plain"])
+    assert path.name == native_library.name_of(native_library.flags_for("plain"))
+    assert "no native layers for AVX-512: g++ failed: error: unknown" in caplog.text.replace(
+        f"{tmp_path}/", ""
+    )
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert build_into(tmp_path / "none") == []
+    assert "the package will hold no native layers: no compiler" in caplog.text
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+def test_a_wheel_carries_the_layers_for_every_processor(tmp_path):
+    """Of one platform and any Python; unpacked elsewhere it runs without a compiler."""
+    source, wheels, there = (tmp_path / name for name in ("source", "wheels", "there"))
+    for name in ("spreeze_zmq", "components", "launch"):
+        shutil.copytree(
+            ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
+        )
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        wheels,
+        source,
+    ]
+    subprocess.run(command, check=True, timeout=380)
+    [wheel] = wheels.iterdir()
+    assert wheel.name.split("-")[2:4] == ["py3", "none"]
+    assert "linux" in wheel.name
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(there)
+    built = [path.name for path in (there / "spreeze_zmq" / "native" / "built").iterdir()]
+    best = native_library.runnable()[0]
+    assert native_library.name_of(native_library.flags_for(best)) in built
+    assert len(built) <= len(native_library.INSTRUCTIONS)
+    line, _ = child(CHOOSE, tmp_path, PATH="/nonexistent", PYTHONPATH=str(there)).splitlines()
+    assert f"({best})" in line
 
 
 def test_a_run_compiles_before_its_processes_start(tmp_path, monkeypatch):

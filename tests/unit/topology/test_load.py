@@ -47,7 +47,6 @@ def test_the_shipped_topologies_are_those_promised():
         "humanoid",
         "pendulum",
         "pong",
-        "pong_pqn",
         "walker2d",
         "walker2d_td3",
     ]
@@ -56,9 +55,9 @@ def test_the_shipped_topologies_are_those_promised():
 @pytest.mark.parametrize("name", shipped_topologies())
 def test_every_shipped_topology_loads_and_ends_by_itself(name):
     """Each is runnable as it stands and has a time limit."""
-    if name.startswith("pong"):
+    if name == "pong":
         pytest.importorskip("envpool")
-    one_learner = name in ("cartpole_dqn", "cartpole_pqn", "pong", "pong_pqn")
+    one_learner = name in ("cartpole_dqn", "cartpole_pqn")
     plan = load(name, ON_CPU[1:] if one_learner else ON_CPU)
     assert plan.name == name
     assert (len(plan.learning.learners) == 1) == one_learner
