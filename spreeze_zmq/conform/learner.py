@@ -8,105 +8,31 @@ from typing import Any
 
 import numpy as np
 
-from spreeze_zmq import channels
 from spreeze_zmq.conform import garbage, life
 from spreeze_zmq.conform.clauses import Clause, NotSeen, Stalled, expect
 from spreeze_zmq.conform.life import another_incarnation, end, hello_of, left, no_gap
 from spreeze_zmq.conform.peers import Life, Peers
+from spreeze_zmq.conform.players import ENVS, STEPS, STREAM, UPDATES, Other, Sampler, newest_policy
 from spreeze_zmq.plan.roles import (
     ACTOR_LEARNER,
     CONTROL,
-    CRITIC,
     CRITIC_LEARNER,
-    PART_OF,
     POLICY,
     ROLES,
     experience_of,
 )
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.wire import Message, encode, rollout_message
+from spreeze_zmq.wire import Message
 
-#: The sampler that is played, the steps of its rollouts, and how many it pushes at once.
-STREAM, STEPS, ENVS, AT_ONCE = "sampler-0/5", 24, 4, 50
 #: Rollouts that are offered to a learner that takes none.
 OFFERED = 1000
 #: What the queues and the kernel hold of rollouts that nobody takes, beside the high-water marks.
 KERNEL_BYTES = 500_000
-#: Critic updates between two publications of the critics that are played.
-UPDATES = 100
 FOLDER = "000000000001-000000000001"
 
 
-class Sampler:
-    """Plays a sampler: random rollouts, pushed as far as the learner takes them."""
-
-    def __init__(self, peers: Peers) -> None:
-        from spreeze_zmq.learner.at_hand import random_rollout  # imports torch
-
-        name, _, incarnation = STREAM.partition("/")
-        self.end = peers.ends[experience_of(peers.role)]
-        self.name, self.incarnation = name, int(incarnation)
-        rollout = random_rollout(peers.plan.environment, STEPS, ENVS)
-        self.rollout = rollout_message(rollout, peers.plan.channels[experience_of(peers.role)].fields)
-        self.num_pushed, self.poller = 0, channels.Poller()
-
-    def next(self, **arrays: Any) -> Message:
-        """The next rollout of its stream, perhaps with other arrays."""
-        produced = (self.num_pushed + 1) * STEPS * ENVS
-        fields = {**self.rollout.fields, "produced": produced}
-        changed = {**self.rollout.arrays, **arrays}
-        return Message("rollout", fields, changed, self.name, self.incarnation, self.num_pushed)
-
-    def push(self, most: int = AT_ONCE, frames: list[Any] | None = None) -> None:
-        """Push rollouts as long as there is a place, or one as these frames."""
-        while most and self.poller.wait([], [self.end], timeout_s=0.002):
-            if not self.end.forward(frames or encode(self.next())):
-                return
-            self.num_pushed, most = self.num_pushed + 1, most - 1
-
-
-class Other:
-    """Plays the other learner, with untrained weights of the run's algorithm; nobody where there is none."""
-
-    def __init__(self, peers: Peers) -> None:
-        from spreeze_zmq import algorithms  # imports torch
-        from spreeze_zmq.learner.setup import algorithm_of
-
-        self.voice = peers.voices.get(POLICY if peers.role == CRITIC_LEARNER else CRITIC)
-        self.version = 0
-        if self.voice is not None:
-            algorithm, options = algorithm_of(peers.plan)
-            part = next(part for role, part in PART_OF.items() if role != peers.role)
-            self.half: Any = algorithms.make(part, algorithm, options, peers.plan.environment, "cpu", 1)
-            self.is_actor = peers.role == CRITIC_LEARNER
-
-    def say(self, env_steps: int = 0) -> None:
-        """Publish, under the next version and after some more updates."""
-        if self.voice is None:
-            return
-        weights = self.half.weights.detach().cpu().numpy().copy()
-        counts = {"version": self.version, "critic_updates": (1 + self.version) * UPDATES}
-        if self.is_actor:
-            extras = {**self.half.extras(weights), "env_steps": env_steps}
-            about = {"actor_updates": 0, "description": self.half.description(), "extras": extras}
-            self.voice.say(Message("policy", {**counts, **about}, self.half.policy_arrays(weights)))
-        else:
-            fields = {**counts, "env_steps": env_steps}
-            self.voice.say(Message("critic", fields, {"parameters": weights}))
-        self.version += 1
-
-    def restart(self) -> None:
-        """Begin another life, whose versions and counts are lower."""
-        if self.voice is not None:
-            self.voice.incarnation, self.voice.sequence, self.version = 77, 0, 0
-
-
 def learn(peers: Peers) -> None:
-    """It is fed, rests, hears what is broken, saves itself, is killed, joins again, and is told to stop; one
-    that learns by rounds, which would need rollouts of the newest policy, is not.
-    """
-    if peers.plan.learning.on_policy:
-        return
+    """It is fed, rests, hears what is broken, saves itself, is killed, joins again, and is told to stop."""
     peers.open()
     first = peers.start(0)
     peers.mark("begun")
@@ -118,8 +44,13 @@ def learn(peers: Peers) -> None:
         peers.notes["untaken"] = sampler.num_pushed
     else:
         peers.until("T2", "a policy", lambda: peers.between("begun", None, "policy"))
+
+    def feed() -> None:
+        sampler.push()
+        other.follow()
+
     other.say()
-    peers.meanwhile = sampler.push
+    peers.meanwhile = feed
     peers.wait(0.7)  # critics that follow at once would be the first that it meets
     other.say()
     works = "T1" if peers.role == CRITIC_LEARNER else "T6"
@@ -127,7 +58,7 @@ def learn(peers: Peers) -> None:
     peers.mark("training")
     peers.wait(1.5)
     peers.mark("fed")
-    peers.meanwhile = lambda: None
+    peers.meanwhile = other.follow
     rest(peers, sampler, works)
     goes_on(peers, sampler, other, works)
     hear_garbage(peers, sampler, other)
@@ -178,16 +109,31 @@ def is_taken(peers: Peers, sampler: Sampler, clause: str, what: str) -> None:
 
 def goes_on(peers: Peers, sampler: Sampler, other: Other, works: str) -> None:
     """New samples, or critics, also of another life of the other learner."""
+    if peers.role == ACTOR_LEARNER and peers.plan.learning.on_policy:
+        peers.meanwhile = lambda: sampler.push(1)
+        peers.wait(1.0)
+        peers.notes["ahead"] = newest_policy(peers) - other.followed
     before = updates(peers)
+
+    def feed() -> None:
+        sampler.push(1)
+        other.follow()
+
     other.say()
-    peers.meanwhile = lambda: sampler.push(1)
+    peers.meanwhile = feed
     peers.until(works, "a further update", lambda: updates(peers) > before)
-    peers.meanwhile = lambda: None
+    peers.meanwhile = other.follow
     if peers.role != CRITIC_LEARNER:
         other.restart()
         other.say(env_steps=77)
         peers.wait(0.5)
         other.say(env_steps=78)
+        if peers.plan.learning.on_policy:  # its policies say which of its own samples made them
+            before, peers.meanwhile = updates(peers), feed
+            peers.until("C6", "an update with critics of another life", lambda: updates(peers) > before)
+            peers.meanwhile = other.follow
+            peers.mark("restarted")
+            return
 
         def follows() -> bool:
             extras = peers.between("waited", None, "policy")[-1].fields["extras"]
@@ -248,7 +194,12 @@ def rejoin(peers: Peers, first: Life, sampler: Sampler, other: Other) -> None:
     second = peers.start(0)
     peers.notes["lives"] = (*lives, hello_of(peers, "second", "L9").incarnation)
     other.say()
-    peers.meanwhile = lambda: sampler.push(1)
+
+    def feed() -> None:
+        sampler.push(1)
+        other.follow()
+
+    peers.meanwhile = feed
     peers.until("L9", "an account of the next life", lambda: account(peers, "second")["last"] > 0)
     if peers.role == ACTOR_LEARNER:
         peers.until("T2", "a policy of the next life", lambda: peers.between("second", None, "policy"))
@@ -274,6 +225,9 @@ def _keeps_the_ratio(peers: Peers) -> str:
 
 
 def _follows_the_critics(peers: Peers) -> str:
+    if peers.plan.learning.on_policy:
+        ahead = peers.note("ahead")  # critics of one policy's rollouts allow a round of the next one's
+        return expect(ahead <= 2, f"{ahead} policies after the one that the critics know, at most 2")
     slack, delay = peers.about.options.get("slack_updates", 0), peers.plan.algorithm.get("policy_delay", 1)
     made = [int(m.fields["counters"]["actor_updates"]) for m in peers.between("begun", "waited", "report")]
     most = (UPDATES + slack) // delay  # it met them at the first of two publications
@@ -281,6 +235,8 @@ def _follows_the_critics(peers: Peers) -> str:
 
 
 def _stops_its_samplers(peers: Peers) -> str:
+    if POLICY not in peers.voices:
+        raise NotSeen("a learner that waits for no other takes rollouts at once")
     about, rollout = peers.plan.channels[experience_of(peers.role)], Sampler(peers).next()
     num_bytes = sum(array.nbytes for array in rollout.arrays.values())
     most, pushed = 2 * about.high_water_mark + 2 + KERNEL_BYTES // num_bytes, peers.note("untaken")

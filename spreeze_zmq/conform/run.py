@@ -62,9 +62,12 @@ def run(
 
 
 def shaped(plan: Plan, act: str) -> Plan:
-    """The plan for an act: in order where that is looked at; else the first learner asks for log_prob."""
+    """The plan for an act: in order where that is looked at; else the first learner asks for log_prob, as all
+    do that learn by rounds.
+    """
     name = experience_of(plan.learning.learners[0])
-    fields = set(plan.channels[name].fields) - {"log_prob"} | ({"log_prob"} if act == "main" else set())
+    asks = act == "main" or plan.learning.on_policy
+    fields = set(plan.channels[name].fields) - {"log_prob"} | ({"log_prob"} if asks else set())
     channels = {**plan.channels, name: replace(plan.channels[name], fields=tuple(sorted(fields)))}
     return replace(plan, balance=replace(plan.balance, in_order=act == "order"), channels=channels)
 

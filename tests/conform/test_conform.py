@@ -20,6 +20,11 @@ CLAUSE = re.compile(
 )
 
 #: What a broken sampler does not do is not waited for longer.
+BY_ROUNDS = (
+    ("critic_learner", "cartpole"),
+    ("actor_learner", "cartpole"),
+    ("critic_learner", "cartpole_pqn"),
+)
 PATIENCE_S = 5.0
 #: The starts of broken samplers: mistakes that do not hide each other, and the clause that chooses the acts.
 STARTS = {
@@ -168,6 +173,22 @@ def test_our_other_components_keep_every_clause(verdicts, role):
     """Of every role's life, and an evaluator's figures and file."""
     found, text = verdicts(role)
     assert not broken_of(found) | unseen_of(found), text
+
+
+@pytest.mark.parametrize(
+    ("role", "topology"),
+    [
+        ("actor_learner", "cartpole"),
+        pytest.param("critic_learner", "cartpole", marks=pytest.mark.thorough),
+        pytest.param("critic_learner", "cartpole_pqn", marks=pytest.mark.thorough),
+    ],
+)
+def test_our_learners_by_rounds_keep_every_clause(role, topology):
+    """Fed with rollouts of the newest policy, and the other learner's weights of each round."""
+    found, text = check(ours(role), options=("--topology", topology), role=role)
+    assert not broken_of(found), text
+    alone = topology == "cartpole_pqn"  # nobody else can make it wait before it takes anything
+    assert unseen_of(found) == ({"C3"} if alone else set()), text
 
 
 def test_our_sampler_acts_in_discrete_environments(verdicts):

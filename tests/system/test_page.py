@@ -87,6 +87,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
         wait_for(lambda: moved(page, first), "movement")
         points, _ = wait_for(lambda: num_points(page), "curve")
         wait_for(lambda: num_points(page) > points, "growth of the curve")
+        page.locator("#figures", has_text="GFLOP/s that the cores or GPUs multiply").wait_for()
 
         run.kill("sampler-0")
         gone = page.locator("#events li.bad", has_text="sampler-0 was killed by SIGKILL")
