@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,8 @@ from pathlib import Path
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
+if "spreeze_zmq" not in sys.modules:  # setuptools loads this file alone: the package lies about it
+    sys.path.insert(0, str(Path(__file__).parents[2]))
 from spreeze_zmq.native import library
 
 log = logging.getLogger("spreeze")
