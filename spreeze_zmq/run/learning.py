@@ -78,10 +78,10 @@ class LearningFigures:
             places: the device of each learner's process.
             num_cores: physical ones that the run may use: learners on CPUs tell what one of them could do.
         """
-        limits = {}
+        limits: dict[str, float] = {}
         for name, place in places.items():
             one = self.devices.get(name, {}).get("limit_flops_per_s", 0.0)
-            limits[place] = one * (num_cores if place == "cpu" else 1)
+            limits[place] = max(limits.get(place, 0.0), one * (num_cores if place == "cpu" else 1))
         limit = sum(limits.values())
         if not limit or not flops_per_s:
             return None
