@@ -134,11 +134,9 @@ def test_a_learner_that_says_nothing_of_its_device_hides_no_others_limit():
     """As one in another language may: both are on the same cores."""
     run = record()
     for t_s in (0.0, 10.0):
-        counters, device = {"critic_flops": 1e9 * t_s}, {"limit_flops_per_s": 8e10}
-        run.take_report("actor_learner-0", 2, report("actor_learner"), t_s)
-        run.take_report(
-            "critic_learner-0", 1, report("critic_learner", device=device, counters=counters), t_s
-        )
+        counters, device = {"actor_flops": 1e9 * t_s}, {"limit_flops_per_s": 8e10}
+        run.take_report("critic_learner-0", 1, report("critic_learner"), t_s)
+        run.take_report("actor_learner-0", 2, report("actor_learner", device=device, counters=counters), t_s)
     cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
     assert run.summary("", 10.0, final=True)["efficiency"]["limit_flops_per_s"] == 8e10 * cores
 
