@@ -226,8 +226,9 @@ def _keeps_the_ratio(peers: Peers) -> str:
 
 def _follows_the_critics(peers: Peers) -> str:
     if peers.plan.learning.on_policy:
-        ahead = peers.note("ahead")  # critics of one policy's rollouts allow a round of the next one's
-        return expect(ahead <= 2, f"{ahead} policies after the one that the critics know, at most 2")
+        # Critics of one policy's rollouts allow rounds of the next one's, of which some may be under way.
+        ahead, most = peers.note("ahead"), 2 + (peers.plan.balance.max_policy_lag or 0)
+        return expect(ahead <= most, f"{ahead} policies after the one that the critics know, at most {most}")
     slack, delay = peers.about.options.get("slack_updates", 0), peers.plan.algorithm.get("policy_delay", 1)
     made = [int(m.fields["counters"]["actor_updates"]) for m in peers.between("begun", "waited", "report")]
     most = (UPDATES + slack) // delay  # it met them at the first of two publications

@@ -25,6 +25,8 @@ from spreeze_zmq.wire import KINDS, Message, decode, encode
 
 #: Longest pause between two looks at the sockets.
 SLICE_S = 0.02
+#: What a process has sent before its end may still be on its way for so long.
+LAST_WORDS_S = 0.3
 NAME, INCARNATION = "peer-0", 2**53 - 2
 
 
@@ -232,6 +234,8 @@ class Peers:
                 first = self.refusals[0]
                 raise Stalled("M3", f"{len(self.refusals)} refused, on {first.channel}: {first.refusal}")
             if life.ended:
+                if last := self.wait(LAST_WORDS_S, condition):
+                    return last
                 raise Stalled(clause, f"{what} was waited for, but {life.ending()}")
             if time.monotonic() > until_s:
                 raise Stalled(clause, f"{what} did not come in {timeout_s:.0f} s")

@@ -147,7 +147,10 @@ def test_the_numbers_and_tiers_are_those_of_the_document():
 def test_a_broken_sampler_breaks_its_clauses_and_no_others(verdicts, name):
     """Each with what was seen."""
     found, text = verdicts(name)
-    assert broken_of(found) - {"C4"} == set(STARTS[name]), text
+    beside = (
+        {"C4", "L8"} if "L2" in STARTS[name] else {"C4"}
+    )  # who takes a held name is heard beside the first
+    assert broken_of(found) - beside == set(STARTS[name]), text
 
 
 def test_the_strangers_sampler_keeps_every_clause(verdicts):
@@ -185,7 +188,8 @@ def test_our_other_components_keep_every_clause(verdicts, role):
 )
 def test_our_learners_by_rounds_keep_every_clause(role, topology):
     """Fed with rollouts of the newest policy, and the other learner's weights of each round."""
-    found, text = check(ours(role), options=("--topology", topology), role=role)
+    found, text = check(ours(role), ("T3",), ("--topology", topology), role)  # all that is seen where T3 is
+    assert len(found) > 8
     assert not broken_of(found), text
     alone = topology == "cartpole_pqn"  # nobody else can make it wait before it takes anything
     assert unseen_of(found) == ({"C3"} if alone else set()), text

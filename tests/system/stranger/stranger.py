@@ -171,7 +171,7 @@ envs = gym.make_vec(
     vector_kwargs={"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP},
 )
 obs, _ = envs.reset(seed=1)
-if not err("no hello"):
+if mistake != "no hello":
     hello = {"role": "sampler", "name": name, "pid": os.getpid(), "protocol": 1, "host": "here"}
     report.send("hello", hello, {})
 version = None
@@ -193,6 +193,7 @@ while not stopping:
         if err("missing field"):
             del fields["num_envs"]
         wanted = {key: arrays[key] for key in arrays if key in outlet.about["fields"]}
+        err("no hello")  # of somebody who pushes
         sent = False
         while not sent and not stopping:
             if not (sent := outlet.send("rollout", fields, wanted)):
