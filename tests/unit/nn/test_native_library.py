@@ -135,9 +135,8 @@ def test_code_is_for_what_the_processor_has(flags, expected):
 def child(script, tmp_path, **environment):
     """The output of a Python process whose cache is empty."""
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=variables, capture_output=True, text=True, timeout=100
-    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
