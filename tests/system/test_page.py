@@ -148,7 +148,7 @@ def test_a_robot_stays_in_view(launch, tmp_path):
         page.wait_for_selector("#stage iframe")
         wait_for(lambda: robot(picture(page)), "robot", 90)
         before = picture(page)
-        [after], _ = wait_for(lambda: moved(page, before), "movement", 60)
+        [after], _ = wait_for(lambda: moved(page, before), "movement", 120)
         page.screenshot(path=tmp_path / "halfcheetah.png")
         for seen in (before, after):
             x, y = robot(seen)
