@@ -45,7 +45,7 @@ class ActorLearner(Learner):
         self.gate = DelayGate(options.policy_delay, component.options["slack_updates"])
         self.policy = PolicyOutlet(component, self.half, self.cadence, self.device)
         self.critics_from = 0
-        self.received = self.received_wanted = self.updates_published = 0
+        self.received = self.received_wanted = self.updates_published = self.trained = 0
         self.taken: Mapping[str, int] = {}
 
     # --- what it may do
@@ -128,6 +128,7 @@ class ActorLearner(Learner):
     def update(self) -> None:
         """Take one policy update (of SAC: policy and temperature)."""
         self.metrics = self.half.update(self.replay.sample(self.batch.size))
+        self.trained += self.batch.size
         self.gate.actor_updates += 1
 
     def publish_if_due(self) -> None:
@@ -164,9 +165,8 @@ class ActorLearner(Learner):
 
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report."""
-        updates, version = self.half.num_updates, self.policy.versions.newest
-        flops = self.flops(updates * self.batch.size)
-        return {"actor_updates": updates, "policy_version": version, **flops}
+        counted = {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
+        return {**counted, **self.flops(self.trained)}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""
@@ -175,6 +175,7 @@ class ActorLearner(Learner):
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
         counters = {"version": self.policy.versions.newest, "env_steps": self.env_steps}
+        counters["trained"] = self.trained
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -182,6 +183,7 @@ class ActorLearner(Learner):
         self.half.load_state_dict(state["half"])
         self.replay.set_random_state(state["replay"])
         self.policy.versions.restore(state["counters"]["version"])
+        self.trained = state["counters"].get("trained", 0)  # older checkpoints lack it
         self.env_steps, self.updates_published = state["counters"]["env_steps"], self.half.num_updates
 
 

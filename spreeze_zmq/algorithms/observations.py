@@ -19,7 +19,8 @@ from spreeze_zmq.frames import channels_first, has_channels_last
 PIXEL_MEAN = PIXEL_STD = 127.5
 #: Normalised observations are cut off here.
 CLIP = 10.0
-#: An observation that hardly ever changes is not blown up by more than a hundred, nor a pixel of 0..1.
+#: An observation that hardly ever changes is not blown up by more than a hundred: its deviation counts as
+#: this at least, that of a pixel as a hundredth of 0..255.
 LEAST_STD, LEAST_PIXEL_STD = 1e-2, 2.55
 #: Of a batch of images about so many, evenly chosen, enter the statistics.
 MOST_IMAGES = 256

@@ -233,7 +233,7 @@ def test_the_critic_learner_goes_on_with_the_batch_that_it_is_told(peers, halves
 
 @pytest.mark.parametrize("peers", [AUTO], indirect=True)
 def test_the_actor_learner_goes_on_with_the_batch_that_it_is_told(peers, halves):
-    """It says so, and goes on training."""
+    """It says so, and goes on training; the arithmetic that it counts never falls."""
     feed = Feed(peers, ACTOR, "actor_learner")
     peers.peer("policy", "actor_learner")
     critics = peers.peer("critic", "actor_learner")
@@ -250,3 +250,16 @@ def test_the_actor_learner_goes_on_with_the_batch_that_it_is_told(peers, halves)
     while peers.wait("report", "actor_learner", "report").fields["counters"]["actor_updates"] == 0:
         pass
     assert "batch size 256 -> 128; for 0.5 times the batch of 256: learning_rate 0.003 x" in peers.logs()
+    before = peers.wait("report", "actor_learner", "report").fields["counters"]
+    set_batch(control, "actor_learner", 64)
+    counted = before
+    for version in range(2, 30):
+        publish_critics(critics, halves, version, 100 + 20 * version)
+        now = peers.wait("report", "actor_learner", "report").fields["counters"]
+        assert now["actor_flops"] >= counted["actor_flops"] > 0
+        counted = now
+        if "batch size 128 -> 64" in peers.logs() and now["actor_updates"] > before["actor_updates"] + 1:
+            break
+    assert "batch size 128 -> 64" in peers.logs()
+    gained = (counted["actor_flops"] - before["actor_flops"]) / before["actor_flops"]
+    assert gained <= (counted["actor_updates"] - before["actor_updates"]) / before["actor_updates"]
