@@ -101,9 +101,14 @@ class CriticLearner(Learner):
         return (wanted and self.newest_policy() is not None) or self.stopping
 
     @property
-    def settled(self) -> bool:
+    def trained_out(self) -> bool:
         """Whether all samples of the run have come and been trained on as often as the ratio allows."""
         return self.env_steps >= self.enough and not self.gate.may_update
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has also taken the policies that it would need for another update."""
+        return self.trained_out and not self.lacks_policy
 
     # --- what it does
 
@@ -166,7 +171,7 @@ class CriticLearner(Learner):
             return
         updates = self.half.num_updates - self.updates_before
         news = updates > self.updates_published
-        due = news and (self.cadence.due(updates) or self.settled)
+        due = news and (self.cadence.due(updates) or self.trained_out)
         if due or (not self.gate.may_update and self.limits.used_up(self.intake.taken())):
             self.updates_published = updates
             self.version += 1

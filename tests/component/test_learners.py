@@ -1,5 +1,7 @@
 """The two learners as real processes; the test is their sampler, their broker and each one's other half."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -179,6 +181,42 @@ def test_a_learner_restores_what_it_saved(peers, halves):
     assert report.fields["counters"]["critic_updates"] >= 5
     assert report.fields["counters"]["env_steps"] > 0
     assert "going on from" in peers.logs()
+
+
+IN_ORDER = [
+    *(*OVERRIDES, "balance.mode=lockstep", "components.sampler.count=1", "components.sampler.envs=16"),
+    *("components.sampler.rollout_steps=8", "run.stop.env_steps=1024"),
+]
+
+
+@pytest.mark.parametrize("peers", [IN_ORDER], indirect=True)
+def test_in_order_the_last_checkpoint_waits_for_the_policy_that_is_owed(peers, halves):
+    """Though all samples were trained on: the policy is part of what is saved, whenever it comes. The critics
+    are a version ahead of the policy that they need.
+    """
+    feed = Feed(peers, CRITIC, "critic_learner")
+    control = peers.peer("control", "critic_learner")
+    peers.peer("critic", "critic_learner")
+    publish_policy(peers, halves[1], 0)
+    peers.start("critic_learner")
+
+    answered = updates = 0
+
+    def feed_some():
+        if feed.sequence < min(8, 2 + answered):
+            feed.push(version=answered)
+
+    while updates < 4 * 1024 // 256:
+        updates = peers.wait("critic", "critic_learner", meanwhile=feed_some).fields["critic_updates"]
+        if 2 < updates < 4 * 1024 // 256:
+            answered += 1
+            publish_policy(peers, halves[1], answered)
+    control.publish(Message("checkpoint", {"folder": "1", "env_steps": 1024}))
+    until_s = time.monotonic() + 2.0
+    while time.monotonic() < until_s:
+        assert peers.wait("report", "critic_learner").kind != "part"
+    publish_policy(peers, halves[1], answered + 1)
+    assert peers.wait("report", "critic_learner", "part").fields["folder"] == "1"
 
 
 AUTO = [*OVERRIDES, "algorithm.batch_size=auto"]
