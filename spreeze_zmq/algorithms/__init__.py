@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions, options_from
-from spreeze_zmq.algorithms.registry import batch_bytes, check, get, is_tuned, make, names, suited
+from spreeze_zmq.algorithms.registry import batch_bytes, check, get, make, names, suited
 from spreeze_zmq.schema import option
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "batch_bytes",
     "check",
     "get",
-    "is_tuned",
     "make",
     "names",
     "option",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.native import recording
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +75,6 @@ class Algorithm(ABC):
         critic_fields: rollout arrays that the critic-learner asks the samplers for.
         policy_fields: those that the actor-learner asks for.
         auto_bf16: whether ``precision = "auto"`` may take bf16 where that is faster, since it learns as well.
-        tuned: module with hand-derived halves of this very class; its subclasses do not inherit them.
 
     Attributes:
         options: an instance of ``Options``.
@@ -89,12 +89,21 @@ class Algorithm(ABC):
     critic_fields: ClassVar[tuple[str, ...]] = TRANSITION_FIELDS
     policy_fields: ClassVar[tuple[str, ...]] = ("obs",)
     auto_bf16: ClassVar[bool] = False
-    tuned: ClassVar[str] = ""
 
     def __init__(self, options: Any, env: EnvironmentSpec) -> None:
         self.options = options
         self.env = env
-        self.env_steps = 0
+        self._env_steps = 0
+
+    @property
+    def env_steps(self) -> int:
+        """See the attributes. A loss that reads it is not recorded."""
+        recording.refuse("reads env_steps, which grows meanwhile")
+        return self._env_steps
+
+    @env_steps.setter
+    def env_steps(self, env_steps: int) -> None:
+        self._env_steps = env_steps
 
     # --- what its writer fills in
 

@@ -114,17 +114,22 @@ def _check_trained(kind: type[Algorithm], networks: Networks) -> None:
             raise AlgorithmError(kind, f"networks() gives the {part} part nothing to train")
 
 
-def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int, update: int) -> None:
+def check_finite(loss: torch.Tensor, algorithm: Algorithm, part: str, update: int) -> None:
+    """Raise Diverged unless a loss, 0-d on the CPU, is finite; ``update`` is its number, for the message."""
+    if not math.isfinite(value := loss.item()):
+        hint = "a lower learning_rate, max_gradient_norm, or bounded rewards may help"
+        raise Diverged(algorithm, f"{part}_loss is {value} at update {update}; {hint}")
+
+
+def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int) -> None:
     """Raise AlgorithmError unless a loss is a scalar that depends on what its part trains, and unless its
-    metrics and priorities have their shapes; Diverged unless it is, on a CPU, finite (elsewhere that would
-    cost a wait: weights are looked at when they are published).
+    metrics and priorities have their shapes.
 
     Args:
         algorithm: whose it is.
         part: ``"critic"`` or ``"policy"``.
         loss: what its loss function returned.
         size: transitions of the batch.
-        update: its number, for the message.
     """
     name, value, errors = f"{part}_loss", loss.loss, loss.priorities
     if not isinstance(value, torch.Tensor) or value.dim() != 0:
@@ -133,9 +138,6 @@ def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int, update: i
     if not value.requires_grad:
         problem = f"{name} does not depend on any network of the {part} part: nothing can be trained"
         raise AlgorithmError(algorithm, problem)
-    if value.device.type == "cpu" and not math.isfinite(value.item()):
-        hint = "a lower learning_rate, max_gradient_norm, or bounded rewards may help"
-        raise Diverged(algorithm, f"{name} is {value.item()} at update {update}; {hint}")
     for metric, number in loss.metrics.items():
         if not isinstance(number, torch.Tensor) or number.dim() != 0:
             problem = f"{name} gives the metric {metric} as {shown(number)}, expected a 0-d tensor"

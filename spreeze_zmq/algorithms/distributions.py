@@ -260,10 +260,23 @@ class EpsilonGreedy:
 
     def values(self, output: Tensor) -> Tensor:
         """The expected return ``[B, num_actions]`` of each action."""
-        if self.atoms == 1:
-            return output.float()
-        returns = torch.linspace(self.v_min, self.v_max, self.atoms, device=output.device)
-        return output.float().reshape(-1, self.num_actions, self.atoms).softmax(2) @ returns
+        return expected_values(output, self.atoms, self.v_min, self.v_max)
+
+
+def expected_values(output: Tensor, atoms: int, v_min: float, v_max: float) -> Tensor:
+    """The expected return ``[B, A]`` of each action.
+
+    Args:
+        output: ``[B, A * atoms]``: the returns, or for each action the logits of evenly spaced ones.
+        atoms: 1 for the returns themselves.
+        v_min: the lowest of those spaced ones.
+        v_max: the highest.
+    """
+    if atoms == 1:
+        return output.float()
+    returns = torch.linspace(v_min, v_max, atoms, device=output.device)
+    expected: Tensor = output.float().reshape(len(output), -1, atoms).softmax(2) @ returns
+    return expected
 
 
 def _normal_density(noise: Tensor, log_std: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.action_values import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.algorithm import Loss, Networks
-from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values
 from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import ReplayOptions, check_below
@@ -77,14 +77,13 @@ class DQN(ActionValueAlgorithm):
 
     def critic_loss(self, batch: Any) -> Loss:
         """One-step or n-step Q-learning, on a value or on a distribution of returns."""
-        actions = self.distribution()
         o_tm1 = self.shifted(batch.obs)
         o_t = self.shifted(batch.next_obs)
         output_tm1 = self._of(self.q(o_tm1), batch.action)
         with torch.no_grad():
             target_output_t = self.target_q(o_t)
             chooser_t = self.q(o_t) if self.options.double else target_output_t
-            a_t = actions.values(chooser_t).argmax(1)
+            a_t = self._values(chooser_t).argmax(1)
             target_tm1 = self._target(self._of(target_output_t, a_t), batch.reward, batch.discount)
         if self.options.num_atoms == 1:
             error = (output_tm1 - target_tm1).squeeze(1)
@@ -96,6 +95,10 @@ class DQN(ActionValueAlgorithm):
             q_mean = (output_tm1.detach().softmax(1) @ self._returns(output_tm1)).mean()
         weighted = loss if batch.weight is None else loss * batch.weight
         return Loss(weighted.mean(), {"q_mean": q_mean}, priorities=error.detach().abs())
+
+    def _values(self, output: Tensor) -> Tensor:
+        options = self.options
+        return expected_values(output, options.num_atoms, options.v_min, options.v_max)
 
     def _of(self, output: Tensor, action: Tensor) -> Tensor:
         """The numbers ``[B, num_atoms]`` of one action of each row."""

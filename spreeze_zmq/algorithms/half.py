@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,13 +16,14 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
-from spreeze_zmq.algorithms.declared import blaming, check_loss, declared, shown
+from spreeze_zmq.algorithms.declared import blaming, check_finite, check_loss, declared, shown
 from spreeze_zmq.algorithms.flat import FlatAdam, FlatNetworks
 from spreeze_zmq.algorithms.interface import Environment, Parameters, seen
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, dtypes_of
 from spreeze_zmq.device import captured
 from spreeze_zmq.errors import AlgorithmError
+from spreeze_zmq.native import recording
 from spreeze_zmq.replay import Batch
 from spreeze_zmq.schema import suggestion
 
@@ -89,7 +91,7 @@ class AutogradHalf:
         self._networks = {**own, **other, **networks.targets}
         self._dtype, line = nn.choose(self._networks, size, dtypes)
         log.info("%s", line)
-        self._launch = captured(self._learn, self._device)
+        self._recorded_around: list[object] = []
         self._priorities: torch.Tensor | None = None
         self._loss_of: Callable[[Any], Loss | torch.Tensor] = getattr(self.algorithm, f"{part}_loss")
         self._after = getattr(self.algorithm, f"after_{part}_step")
@@ -97,10 +99,25 @@ class AutogradHalf:
         self.env_steps = 0
         torch.manual_seed(_stream(seed, NOISE[part]))
 
+    def _around(self) -> list[object]:
+        """What a recording takes as it was: numbers that the algorithm keeps, and which objects."""
+        plain = (bool, int, float, str)
+        kept = vars(self.algorithm).items()
+        return [
+            value if isinstance(value, plain) else id(value) for name, value in kept if name != "_env_steps"
+        ]
+
     def leave_layers_to_torch(self) -> None:
         """Compute no layer natively from here on, for comparisons."""
         for module in self._networks.values():
             nn.leave_to_torch(module)
+        self._forget_recordings()
+
+    def _forget_recordings(self) -> None:
+        """Record updates anew, since something that is no tensor has changed: those with and without the
+        metrics that are to be measured.
+        """
+        self._launch = [captured(partial(self._learn, measured), self._device) for measured in (False, True)]
 
     # --- an update
 
@@ -113,21 +130,26 @@ class AutogradHalf:
             AlgorithmError: the loss is no finite scalar, or none that depends on what is trained.
         """
         self.algorithm.env_steps = self.env_steps
+        if (around := self._around()) != self._recorded_around:
+            self._recorded_around = around
+            self._forget_recordings()
         if isinstance(batch, Batch):
             fields = vars(batch)
         else:
             fields = dict(batch) if isinstance(batch, Mapping) else {"obs": batch}
         self._names = tuple(fields)
-        self._measured = measured or self._device.type != "cpu"  # a captured graph has them all
-        metrics = self._launch(*fields.values())
+        metrics, self._priorities = self._launch[measured](*fields.values())
         with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
             self._after()
         self.num_updates += 1
         return metrics
 
-    def _learn(self, *tensors: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
-        """The device's part of an update: the gradient, and a step along it; must be capturable as a CUDA
-        graph.
+    def _learn(
+        self, measured: bool, *tensors: torch.Tensor | None
+    ) -> tuple[Mapping[str, torch.Tensor], torch.Tensor | None]:
+        """The device's part of an update: the gradient, and a step along it. Returns metrics and priorities.
+
+        It is recorded, as a CUDA graph or on a tape, and must be what a replay is.
         """
         batch = Fields(**dict(zip(self._names, tensors, strict=True)))
         for name in ("obs", "next_obs"):
@@ -137,24 +159,27 @@ class AutogradHalf:
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
         size = len(tensors[0]) if tensors[0] is not None else 0
-        metrics = self._metrics_of(loss)
-        check_loss(self.algorithm, self._part, loss._replace(metrics=metrics), size, self.num_updates + 1)
+        metrics = self._metrics_of(loss, measured)
+        check_loss(self.algorithm, self._part, loss._replace(metrics=metrics), size)
+        if (
+            loss.loss.is_cpu
+        ):  # elsewhere that would cost a wait: weights are looked at when they are published
+            value = loss.loss.detach()
+            recording.each_time(lambda: check_finite(value, self.algorithm, self._part, self.num_updates + 1))
         with blaming(self.algorithm, f"{self._part}_loss, going backward"), nn.into_grad():
             loss.loss.backward()  # type: ignore[no-untyped-call]
         self._adam.step()
-        self._priorities = None if loss.priorities is None else loss.priorities.detach()
-        return {
-            f"{self._part}_loss": loss.loss.detach(),
-            **{k: value.detach() for k, value in metrics.items()},
-        }
+        told = {f"{self._part}_loss": loss.loss, **metrics}
+        priorities = None if loss.priorities is None else loss.priorities.detach()
+        return {name: value.detach() for name, value in told.items()}, priorities
 
     @torch.no_grad()
-    def _metrics_of(self, loss: Loss) -> dict[str, torch.Tensor]:
+    def _metrics_of(self, loss: Loss, measured: bool) -> dict[str, torch.Tensor]:
         with blaming(self.algorithm, f"{self._part}_loss"):
             return {
                 name: value() if callable(value) else value
                 for name, value in loss.metrics.items()
-                if self._measured or not callable(value)
+                if measured or not callable(value)
             }
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
@@ -250,7 +275,7 @@ class AutogradHalf:
         """Go on with other values of the options that follow the batch size."""
         self.algorithm.options = dataclasses.replace(self.algorithm.options, **rates)
         self._adam.learning_rate = self.algorithm.options.learning_rate
-        self._launch = captured(self._learn, self._device)
+        self._forget_recordings()
 
     # --- checkpoints
 

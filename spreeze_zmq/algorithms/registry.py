@@ -118,16 +118,12 @@ def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:
 def make(part: str, kind: type[Algorithm], options: Any, env: Environment, device: str, seed: int) -> Any:
     """The half of an algorithm that trains ``part``, ``"critic"`` or ``"policy"``, initialised from ``seed``.
 
-    Hand-derived halves are taken where the very class names some and its option ``use_tuned`` allows it.
-
     Raises:
         InvalidEnvironment: it cannot act there.
         InputError: its declarations do not fit together.
     """
     assert part in PARTS, part
     _check_spaces(kind, options, env)
-    if tuned := _tuned(kind, options, env):
-        return getattr(tuned, f"make_{part}")(options, env, device, seed)
     from spreeze_zmq.algorithms.half import AutogradHalf
 
     return AutogradHalf(kind, options, env, device, seed, part)
@@ -167,21 +163,6 @@ def _fits(kind: type[Algorithm], env: Environment) -> bool:
 
 def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
     """Upper bound of the bytes that an update takes for each transition of its batch."""
-    if tuned := _tuned(kind, options, env):
-        return int(tuned.batch_bytes(options, env))
     from spreeze_zmq.algorithms import half
 
     return half.batch_bytes(kind, options, seen(env, options))
-
-
-def _tuned(kind: type[Algorithm], options: Any, env: Environment) -> Any:
-    """The module of hand-derived halves; None where there is none, or where it is not wanted. They take
-    observations as they come.
-    """
-    wanted = is_tuned(kind, options) and seen(env, options) is env
-    return importlib.import_module(vars(kind)["tuned"]) if wanted else None
-
-
-def is_tuned(kind: type[Algorithm], options: Any) -> bool:
-    """Whether this very class has hand-derived halves and its options want them."""
-    return bool(vars(kind).get("tuned")) and getattr(options, "use_tuned", True)

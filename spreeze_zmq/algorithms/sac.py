@@ -48,14 +48,12 @@ class SAC(Algorithm):
         log_std_max: float = option(
             2.0, "highest log standard deviation before the tanh", minimum=-20.0, maximum=2.0
         )
-        use_tuned: bool = option(True, "use the hand-derived halves, which are faster", fixed=True)
 
         def __post_init__(self) -> None:
             super().__post_init__()
             check_below(self, "log_std_min", "log_std_max")
 
     auto_bf16 = True
-    tuned = "spreeze_zmq.algorithms.fast"
 
     options: Options
     critics: Module

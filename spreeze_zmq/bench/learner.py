@@ -38,7 +38,7 @@ WIDTH = 256
 #: and this many.
 IN_CACHE = 1024
 #: What ours are compared with.
-LIMITS = {"autograd": "use_tuned = false", "torch": "no native layers", "fp32": "fp32"}
+LIMITS = {"torch": "no native layers", "fp32": "fp32"}
 #: Rows and columns of the product that shows the peak of a GPU.
 PEAK_SIZE = 8192
 
@@ -155,14 +155,10 @@ def update_figures(
 def measure_beside_others(
     trial: Trial, kind: type[Algorithm], spec: EnvironmentSpec, seconds: float
 ) -> list[Figure]:
-    """All halves beside the same under autograd, where they are tuned, beside the same with torch's layers on
-    a CPU, where they are not, and beside the same in float32, each in turn with it.
-    """
+    """On a CPU all halves beside the same with torch's layers, and beside the same in float32, in turn."""
     options = {"batch_size": trial.options.batch_size, "precision": trial.precision}
     others: dict[str, dict[str, Any]] = {}
-    if algorithms.is_tuned(kind, trial.options):
-        others["autograd"] = {**options, "use_tuned": False}
-    elif trial.device == "cpu":
+    if trial.device == "cpu":
         others["torch"] = {**options, "native": False}
     if trial.device == "cpu" and trial.precision != "fp32":
         others["fp32"] = {**options, "precision": "fp32"}

@@ -13,7 +13,7 @@ import torch
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm, ReplayOptions
 from spreeze_zmq.algorithms.algorithm import PARTS, TRANSITION_FIELDS
-from spreeze_zmq.algorithms.precision import has_bf16
+from spreeze_zmq.algorithms.precision import dtypes_of
 from spreeze_zmq.bench.figures import Rate, Way, typical
 from spreeze_zmq.device import WARM_UP_CALLS, Work
 from spreeze_zmq.envs import EnvironmentSpec
@@ -53,7 +53,7 @@ class Trial:
 def make_trial(
     kind: type[Algorithm], spec: EnvironmentSpec, device: str, *, native: bool = True, **changed: Any
 ) -> Trial:
-    """Both halves with default options but those ``changed``, their CUDA graphs recorded.
+    """Both halves with default options but those ``changed``, their updates recorded.
 
     Args:
         kind: the algorithm.
@@ -66,7 +66,7 @@ def make_trial(
     if options.batch_size == "auto":
         options = dataclasses.replace(options, batch_size=options.reference_batch_size)
     steps, transitions = make_steps(kind, spec, device, options, native)
-    for _ in range(WARM_UP_CALLS + 2 if device != "cpu" else 1):
+    for _ in range(WARM_UP_CALLS + 2 if device != "cpu" else 3):
         for step in steps.values():
             step()
     delay = getattr(options, "policy_delay", 1)
@@ -124,17 +124,17 @@ def _round_step(half: Any, made: Round, options: Any) -> Step:
 
 def flops_of(kind: type[Algorithm], spec: EnvironmentSpec, options: Any) -> dict[str, float]:
     """By part: :func:`spreeze_zmq.learner.flops_per_transition` of the algorithm as it is written."""
-    plain = {"use_tuned": False} if hasattr(options, "use_tuned") else {}
-    written = dataclasses.replace(options, precision="fp32", **plain)
+    written = dataclasses.replace(options, precision="fp32")
     halves = {part: algorithms.make(part, kind, written, spec, "cpu", 1) for part in parts_of(kind)}
     return {part: flops_per_transition(half, part, kind, written, spec) for part, half in halves.items()}
 
 
 def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:
-    """What ``"auto"`` stands for: hand-derived halves are known to gain by bf16."""
+    """What ``"auto"`` may take at most."""
     if options.precision != "auto":
         return str(options.precision)
-    return "bf16" if algorithms.is_tuned(kind, options) and has_bf16(torch.device(device)) else "fp32"
+    dtype = dtypes_of("auto", torch.device(device), kind.auto_bf16)[-1]
+    return "bf16" if dtype == torch.bfloat16 else "fp32"
 
 
 # --- data at hand ---------------------------------------------------------------------------------

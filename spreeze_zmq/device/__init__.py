@@ -1,4 +1,4 @@
-"""CUDA graphs and asynchronous transfers that keep a GPU busy; on a CPU each part is the plain call."""
+"""Recorded updates, on a GPU as CUDA graphs, and asynchronous transfers that keep a GPU busy."""
 
 from __future__ import annotations
 

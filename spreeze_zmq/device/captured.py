@@ -6,10 +6,13 @@ https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+
+from spreeze_zmq.device.tape import Taped
 
 #: Any, because torch's stubs lack much of it.
 cuda: Any = torch.cuda
@@ -119,7 +122,11 @@ class Captured(Generic[ResultT]):
 def captured(
     function: Callable[..., ResultT], device: torch.device, generators: Sequence[torch.Generator] = ()
 ) -> Callable[..., ResultT]:
-    """``function`` itself on a CPU, as a CUDA graph (:class:`Captured`) on a GPU."""
+    """``function`` recorded, on a GPU as a CUDA graph (:class:`Captured`), on a CPU on a tape
+    (:class:`Taped`); itself where ``SPREEZE_NATIVE=0`` asks for torch alone, as for a debugger.
+    """
+    if device.type == "cpu" and os.environ.get("SPREEZE_NATIVE") != "0":
+        return Taped(function)
     if device.type != "cuda":
         return function
     return Captured(function, CudaGraphs(device, generators))

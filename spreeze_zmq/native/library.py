@@ -219,7 +219,7 @@ def loaded(path: Path) -> Any:
     code.spreeze_kept.argtypes = [pointer, number, number]
     code.spreeze_forward.argtypes = [pointer, number, number, pointer, pointer, pointer, pointer]
     code.spreeze_backward.argtypes = [pointer, number, number, *[pointer] * 5, number]
-    code.spreeze_adam.argtypes = [pointer, number, number, number, *[pointer] * 4]
+    code.spreeze_adam.argtypes = [pointer, pointer, number, number, *[pointer] * 4]
     code.spreeze_draw.argtypes = [number, number, real, real, *[pointer] * 5]
     code.spreeze_draw_backward.argtypes = [number, number, real, real, *[pointer] * 4]
     code.spreeze_density.argtypes = [number, number, real, real, *[pointer] * 4]

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
 from spreeze_zmq.nn.native import code_for
 
@@ -54,7 +55,9 @@ def adam_step(
     if code is not None:
         about = (ctypes.c_double * 6)(learning_rate, BETA1, beta2, EPSILON, weight_decay, max_gradient_norm)
         places = [tensor.data_ptr() for tensor in tensors]
-        code.spreeze_adam(about, int(steps), parameters.numel(), num_decaying, *places)
+        recording.call(
+            *(code.spreeze_adam, about, steps.data_ptr(), parameters.numel(), num_decaying, *places)
+        )
         return
     if max_gradient_norm:
         gradient.mul_((max_gradient_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0))
@@ -139,7 +142,7 @@ def _drawn(
     rows, size = noise.shape
     made = torch.empty(rows, size), torch.empty(rows), torch.empty(rows, 3 * size)
     places = [tensor.data_ptr() for tensor in (output, noise, *made)]
-    library().code.spreeze_draw(rows, size, low, high, *places)
+    recording.call(library().code.spreeze_draw, rows, size, low, high, *places)
     return made
 
 
@@ -165,7 +168,7 @@ class _SquashedNormal(torch.autograd.Function):
         of_output = torch.empty(output.shape)
         given = of_action.contiguous(), of_log_prob.contiguous()
         places = (tensor.data_ptr() for tensor in (ctx.kept, *given, of_output))
-        library().code.spreeze_draw_backward(*noise.shape, *ctx.limits, *places)
+        recording.call(library().code.spreeze_draw_backward, *noise.shape, *ctx.limits, *places)
         return of_output, None, None, None
 
 
@@ -201,7 +204,7 @@ def _density(
     """The same natively, and its derivative by ``output``."""
     log_prob, slope = torch.empty(len(action)), torch.empty(output.shape)
     places = [tensor.data_ptr() for tensor in (output, action, log_prob, slope)]
-    library().code.spreeze_density(*action.shape, low, high, *places)
+    recording.call(library().code.spreeze_density, *action.shape, low, high, *places)
     return log_prob, slope
 
 

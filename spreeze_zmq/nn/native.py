@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
 from spreeze_zmq.nn.layers import Conv
 from spreeze_zmq.nn.native_conv import NativeConv
@@ -96,11 +97,10 @@ class Run:
         from_rows = (x[0] if shared and self.num else x).contiguous()
         output = torch.empty((*x.shape[:-1], self.outputs))
         kept = torch.empty(code.spreeze_kept(plan, rows, shared), dtype=torch.uint8) if keep else None
-        failed = code.spreeze_forward(
-            plan, rows, shared, from_rows.data_ptr(), _pointers(parameters), output.data_ptr(), _pointer(kept)
+        recording.call(
+            *(code.spreeze_forward, plan, rows, shared, from_rows.data_ptr(), _pointers(parameters)),
+            *(output.data_ptr(), _pointer(kept)),
         )
-        if failed:
-            raise MemoryError("a native forward pass")
         return output, kept
 
     def backward(
@@ -120,7 +120,8 @@ class Run:
         each = zip(parameters, wanted[1:], strict=True)
         made = added or [torch.empty(parameter.shape) if want else None for parameter, want in each]
         of_output = gradient.float().contiguous()
-        failed = library().code.spreeze_backward(
+        recording.call(
+            library().code.spreeze_backward,
             self._plans[bf16].data_ptr(),
             x.shape[-2],
             self._shared(x),
@@ -131,8 +132,6 @@ class Run:
             _pointers(made),
             bool(added),
         )
-        if failed:
-            raise MemoryError("a native backward pass")
         return (of_x, *([None] * len(made) if added else made))
 
     def _shared(self, x: torch.Tensor) -> bool:
@@ -271,10 +270,13 @@ class NativeSequential(torch.nn.Sequential):
 
 
 def _watched() -> bool:
-    """Whether torch looks at each operation: to trace, count, batch or compile it."""
+    """Whether torch looks at each operation: to trace, count, batch or compile it. A tape may be there, which
+    notes native calls as well.
+    """
     looks: Any = torch._C
+    tapes = recording.under_way() is not None
     return bool(
-        looks._len_torch_dispatch_stack()
+        looks._len_torch_dispatch_stack() > tapes
         or looks._functorch.peek_interpreter_stack() is not None
         or looks._get_tracing_state() is not None
         or torch.compiler.is_compiling()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
 from spreeze_zmq.nn.layers import Conv
 
@@ -71,8 +72,7 @@ class NativeConv:
 
     def _call(self, name: str, rows: int, *tensors: torch.Tensor | None) -> None:
         places = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-        if getattr(library().code, f"spreeze_{name}")(self._about.data_ptr(), rows, *places):
-            raise MemoryError("a native convolution")
+        recording.call(getattr(library().code, f"spreeze_{name}"), self._about.data_ptr(), rows, *places)
 
 
 class _Convolution(torch.autograd.Function):

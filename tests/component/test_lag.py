@@ -61,7 +61,7 @@ def test_samplers_that_wait_go_on_when_the_critic_learner_is_another(peers, halv
     for life, taken in ((1, {"sampler-0/1": 1_000_000}), (2, {})):
         critics.incarnation, critics._published = life, 0
         fields = {"version": 0, "critic_updates": 0, "env_steps": 384, "taken": taken}
-        critics.publish(Message("critic", fields, {"parameters": halves[0].parameters()}))
+        critics.publish(Message("critic", fields, {"parameters": halves[0].weights.numpy()}))
         while peers.wait("policy", "actor_learner").fields["collect_until"].keys() != taken.keys():
             pass
 

@@ -48,7 +48,7 @@ def publish_policy(peers, actor, version, **extras):
 def publish_critics(publisher, halves, version, updates):
     """Play the critic-learner."""
     fields = {"version": version, "critic_updates": updates, "env_steps": 384}
-    publisher.publish(Message("critic", fields, {"parameters": halves[0].parameters()}))
+    publisher.publish(Message("critic", fields, {"parameters": halves[0].weights.numpy()}))
 
 
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)

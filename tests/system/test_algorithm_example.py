@@ -42,7 +42,7 @@ def test_the_readmes_algorithm_trains(tmp_path, launch):
 
 
 def test_another_loss_for_an_algorithm_that_ships():
-    """The first answer: the class inherits everything but the tuned halves."""
+    """The first answer: the class inherits everything else."""
     names = {"SAC": SAC}
     exec(code_blocks("How do I ...")[0], names)
     kind, env = names["Calm"], envs.probe("Pendulum-v1", {})

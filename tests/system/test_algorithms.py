@@ -7,7 +7,7 @@ from tests.system.conftest import adds_up, thorough_but
 
 #: Topology and settings of each road that learners can take.
 ROADS = {
-    "sac": ("pendulum", "--set", "algorithm.use_tuned=false", "--set", "algorithm.hidden_sizes=[16]"),
+    "sac": ("pendulum", "--set", "algorithm.hidden_sizes=[16]"),
     "td3": ("pendulum", "--set", "run.algorithm=td3", "--set", "algorithm.hidden_sizes=[16]"),
     "dqn": ("cartpole_dqn", "--set", "algorithm.hidden_sizes=[16]"),
     "ppo": ("cartpole", "--set", "algorithm.hidden_sizes=[16]"),

@@ -54,7 +54,6 @@ def test_options_that_are_not_fixed_leave_checkpoints_as_they_are(name):
     ("name", "option", "value"),
     [
         ("sac", "hidden_sizes", [6]),
-        ("sac", "use_tuned", False),
         ("sac", "num_atoms", 5),
         ("td3", "layer_norm", True),
         ("dqn", "dueling", True),

@@ -27,6 +27,7 @@ CASES = {
     "dqn c51 dueling": ("dqn", DISCRETE, {**RICH, "dueling": True}),
     "ppo": ("ppo", BOX, {}),
     "ppo discrete": ("ppo", DISCRETE, {"layer_norm": True}),
+    "pqn": ("pqn", DISCRETE, {}),
 }
 
 
@@ -34,8 +35,7 @@ def half_of(case, part, precision, native, seed):
     """With all of its layers native or none, whatever is faster."""
     name, env, options = case
     kind = algorithms.get(name)
-    extra = {} if name == "ppo" else {"use_tuned": False} if name == "sac" else {}
-    made = kind.Options(hidden_sizes=(40, 40), precision=precision, **options, **extra)
+    made = kind.Options(hidden_sizes=(40, 40), precision=precision, **options)
     half = algorithms.make(part, kind, made, env, "cpu", seed)
     layers = [
         layer
@@ -81,6 +81,20 @@ def test_whole_updates_are_torchs(case, part):
     assert distance([ours], [moved]) < 5e-3
     again, _ = trained(case, part, "fp32", native=True, updates=100)
     assert torch.equal(ours, again)
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_updates_on_a_tape_have_the_same_bits(monkeypatch, case, part, native):
+    """Thirty, replayed from the fourth on: the weights are those of the plain calls."""
+    if part == "policy" and not algorithms.get(case[0]).has_policy_loss():
+        pytest.skip("one half")
+    taped, _ = trained(case, part, "fp32", native, updates=30)
+    monkeypatch.setenv("SPREEZE_NATIVE", "0")  # looked at when updates are recorded, and when code is loaded
+    plain, weights = trained(case, part, "fp32", native, updates=30)
+    assert torch.equal(taped, plain)
+    assert plain.norm() > 0.002 * weights.norm()
 
 
 @pytest.mark.skipif(not library().code or not library().code.spreeze_has_bf16(), reason="no bf16 here")

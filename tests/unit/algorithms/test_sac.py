@@ -1,5 +1,6 @@
-"""SAC in plain torch: losses by hand, where gradients go, 100 updates beside the hand-derived halves."""
+"""SAC in plain torch: losses by hand, where gradients go, 100 updates beside a loop without the library."""
 
+import contextlib
 import math
 import subprocess
 import sys
@@ -8,8 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils import vector_to_parameters
 
-from spreeze_zmq.algorithms import fast
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.algorithm import PARTS
 from spreeze_zmq.algorithms.distributions import TanhNormal
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.algorithms.twin_critics import TwinCriticOptions, TwinCritics
@@ -181,32 +184,12 @@ def test_a_distribution_of_twins_is_bootstrapped(twins):
     assert twin.value(logits).item() == pytest.approx(1.0 if twins == "min" else 2.0)
 
 
-class SameNoise(TanhNormal):
-    """Draws what a hand-derived half draws: action by action, from that half's generator."""
-
-    generator: torch.Generator
-
-    def noise(self, mean):
-        """``[B, A]``, drawn as ``[A, B]``."""
-        return torch.empty(mean.shape[1], mean.shape[0]).normal_(generator=self.generator).T
-
-
-class BesideFast(SAC):
-    """With that noise."""
-
-    def __init__(self, options, env):
-        super().__init__(options, env)
-        self.actions = SameNoise(env, options.log_std_min, options.log_std_max)
-
-
-def load(flat, tensors):
-    """Flat numbers over these parameters."""
-    offset = 0
-    with torch.no_grad():
-        for tensor in tensors:
-            tensor.copy_(flat[offset : offset + tensor.numel()].view(tensor.shape))
-            offset += tensor.numel()
-    assert offset == len(flat)
+@contextlib.contextmanager
+def drawing_from(states, name):
+    """Inside, torch's default generator is this one of several."""
+    torch.set_rng_state(states[name])
+    yield
+    states[name] = torch.get_rng_state()
 
 
 def optimizer(options, weights, others=()):
@@ -227,48 +210,51 @@ def optimizer(options, weights, others=()):
     ],
     ids=["plain", "c51-norm", "mean-silu", "c51-decay", "fixed-elu"],
 )
-def test_100_updates_agree_with_the_hand_derived_halves(options):
-    """Critics, targets, policy and temperature, exchanged after every update; both in float32."""
-    sac = make(BesideFast, tau=0.05, **options)
-    tuned_critic = fast.make_critic(sac.options, ENVIRONMENT, "cpu", 3)
-    tuned_policy = fast.make_policy(sac.options, ENVIRONMENT, "cpu", 3)
-    first, first_policy = tuned_critic.state_dict(), tuned_policy.state_dict()
-    load(first["critics"], parameters(sac.critics))
-    load(first["targets"], parameters(sac.target_critics))
-    load(first_policy["policy"][:-1], parameters(sac.policy))
-    noises = [torch.Generator().set_state(state["generator"]) for state in (first, first_policy)]
-    critic_adam = optimizer(sac.options, parameters(sac.critics))
-    policy_adam = optimizer(sac.options, parameters(sac.policy), parameters(sac.log_temperature))
+def test_100_updates_are_those_of_a_loop_in_plain_torch(options):
+    """The library's halves, native and recorded, beside the losses, torch's AdamW and autograd: critics,
+    targets, policy and temperature, exchanged after every update; both in float32.
+    """
+    sac = make(tau=0.05, **options)
+    critic, policy = (algorithms.make(part, SAC, sac.options, ENVIRONMENT, "cpu", 3) for part in PARTS)
+    first, first_policy = critic.state_dict(), policy.state_dict()
+    vector_to_parameters(first["own"].clone(), sac.critics.parameters())
+    vector_to_parameters(first["targets"].clone(), sac.target_critics.parameters())
+    vector_to_parameters(first_policy["own"].clone(), parameters(sac.policy, sac.log_temperature))
+    noise = {"critic": first["generator"], "policy": first_policy["generator"]}
+    plain_noise = dict(noise)
+    adams = {
+        "critic": optimizer(sac.options, parameters(sac.critics)),
+        "policy": optimizer(sac.options, parameters(sac.policy), parameters(sac.log_temperature)),
+    }
     for step in range(100):
         batch = make_batch(64, seed=step, weight=torch.rand(64) if step % 2 else None)
-        tuned_critic.update(batch)
-        tuned_policy.load_critic(tuned_critic.parameters())
-        tuned_policy.update(batch.obs)
-        tuned_critic.load_policy(tuned_policy.policy_arrays(), tuned_policy.extras())
-        losses = ((sac.critic_loss, critic_adam), (sac.policy_loss, policy_adam))
-        for (loss_of, adam), generator in zip(losses, noises, strict=True):
-            sac.actions.generator = generator
-            loss = loss_of(batch)
+        with drawing_from(noise, "critic"):
+            critic.update(vars(batch))
+        policy.load_critic(critic.weights.numpy())
+        with drawing_from(noise, "policy"):
+            policy.update(batch.obs)
+        critic.load_policy(policy.policy_arrays(), policy.extras())
+        for part, loss_of in (("critic", sac.critic_loss), ("policy", sac.policy_loss)):
+            with drawing_from(plain_noise, part):
+                loss = loss_of(batch)
             if loss.priorities is not None:
                 priorities = loss.priorities
-            adam.zero_grad()
+            adams[part].zero_grad()
             loss.loss.backward()
-            adam.step()
-            if adam is critic_adam:
+            adams[part].step()
+            if part == "critic":
                 sac.after_critic_step()
-    last, close = tuned_critic.state_dict(), {"rtol": 1e-3, "atol": 2e-4}
-    for network, flat in (
-        (sac.critics, last["critics"]),
-        (sac.target_critics, last["targets"]),
-        (sac.policy, torch.from_numpy(tuned_policy.parameters())),
+    last, close = critic.state_dict(), {"rtol": 1e-3, "atol": 2e-4}
+    for modules, flat in (
+        ((sac.critics,), last["own"]),
+        ((sac.target_critics,), last["targets"]),
+        ((sac.policy, sac.log_temperature), policy.weights),
     ):
-        ours = torch.cat([parameter.detach().reshape(-1) for parameter in network.parameters()])
-        torch.testing.assert_close(ours, flat, **close)
-    moved = (last["critics"] - first["critics"]).abs().mean().item()
+        ours = torch.cat([parameter.detach().reshape(-1) for parameter in parameters(*modules)])
+        torch.testing.assert_close(ours, flat[: len(ours)], **close)  # buffers come last
+    moved = (last["own"] - first["own"]).abs().mean().item()
     assert moved > 20 * close["atol"], "training moved nothing: the comparison would show nothing"
-    temperature = sac.log_temperature().exp().item()
-    assert temperature == pytest.approx(tuned_policy.extras()["temperature"], rel=1e-4)
-    torch.testing.assert_close(priorities, tuned_critic.priorities(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(priorities, critic.priorities(), rtol=1e-3, atol=1e-3)
 
 
 def test_options_that_do_not_fit_are_refused():

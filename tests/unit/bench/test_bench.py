@@ -84,7 +84,7 @@ def test_updates_are_measured_beside_matrix_products(tmp_path):
             assert figure["reached"] == pytest.approx(batch_size * figure["details"]["updates_per_s"])
             assert figure["details"]["flops_per_update"] > 500_000 * batch_size
         assert each[0]["reached"] < min(figure["reached"] for figure in each[1:])
-        assert figures[f"over autograd, fp32 {batch_size}"]["ratio"] > 0
+        assert figures[f"over torch, fp32 {batch_size}"]["ratio"] > 0
     boxes, choices = ("sac 256", "td3 256"), ("dqn 256", "pqn 64")
     shipped = [f"{one}, CartPole-v1" for one in choices] + [
         f"{one}, Pendulum-v1" for one in ("ppo 64", *boxes)

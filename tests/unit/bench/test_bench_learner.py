@@ -12,6 +12,8 @@ from spreeze_zmq.bench.trial import Trial, flops_of, launched, make_trial, rando
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.nn.native import NativeSequential
 
+pytestmark = pytest.mark.usefixtures("one_thread")  # as a learner's process has
+
 SAC, TD3, PPO, DQN = map(algorithms.get, ("sac", "td3", "ppo", "dqn"))
 CHEETAH, CARTPOLE = envs.probe("HalfCheetah-v5"), envs.probe("CartPole-v1")
 
@@ -75,19 +77,11 @@ def test_a_policy_that_follows_every_second_update_takes_half_of_its_time():
     assert make_trial(TD3, CHEETAH, "cpu", batch_size=16).shares == {"critic": 1.0, "policy": 0.5}
 
 
-def test_tuned_halves_are_compared_with_the_same_under_autograd():
-    """One figure over both, named by precision and batch size."""
-    ours = make_trial(SAC, CHEETAH, "cpu", batch_size=32, precision="fp32")
-    (figure,) = measure_beside_others(ours, SAC, CHEETAH, 0.2)
-    assert (figure.name, figure.unit) == ("over autograd, fp32 32", "transitions/s")
-    assert figure.note == "limit: use_tuned = false"
-    assert figure.ratio > 0
-
-
-@pytest.mark.parametrize(("kind", "spec"), [(TD3, CHEETAH), (PPO, CARTPOLE), (DQN, CARTPOLE)])
+@pytest.mark.parametrize(("kind", "spec"), [(SAC, CHEETAH), (TD3, CHEETAH), (PPO, CARTPOLE), (DQN, CARTPOLE)])
 def test_native_layers_are_compared_with_torchs(kind, spec):
     """For every algorithm; in the trial that it is held against no layer is native."""
-    (figure,) = measure_beside_others(make_trial(kind, spec, "cpu", batch_size=32), kind, spec, 0.2)
+    ours = make_trial(kind, spec, "cpu", batch_size=32, precision="fp32")
+    (figure,) = measure_beside_others(ours, kind, spec, 0.2)
     assert (figure.name, figure.note) == ("over torch, fp32 32", "limit: no native layers")
     assert figure.ratio > 0
     half = algorithms.make("critic", kind, kind.Options(), spec, "cpu", 1)

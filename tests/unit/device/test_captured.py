@@ -1,7 +1,5 @@
-"""What is recorded once and replayed must be what the plain calls are: shown on a CPU by a tape.
-
-``Tape`` does what a CUDA graph does: it writes down every operation with the very tensors that it was given,
-and replays them into the very tensors that they returned, without running the function's Python again.
+"""What is recorded once and replayed must be what the plain calls are: on a tape, and as a CUDA graph would
+do it, shown on a CPU by a recorder that makes tapes.
 """
 
 import logging
@@ -9,16 +7,13 @@ import logging
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms.fast import sac_actor, sac_critic
-from spreeze_zmq.bench.learner import random_batch
+from spreeze_zmq.algorithms import half as half_module
+from spreeze_zmq.bench.trial import random_batch
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
+from spreeze_zmq.device.tape import Tape, Taped
 from spreeze_zmq.learner.at_hand import random_rollout
-from spreeze_zmq.native.library import Library
-from spreeze_zmq.nn import native
 from spreeze_zmq.replay import ObservationReplay, Replay
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from tests.unit.replay.made import options
@@ -40,26 +35,11 @@ RICH = {
 }
 
 
-@pytest.fixture(autouse=True)
-def torch_alone(monkeypatch):
-    """As on a GPU: a native call is no operation that could be recorded."""
-    monkeypatch.setattr(native, "library", lambda: Library(None, problem="as on a GPU"))
-
-
-class Tape(TorchDispatchMode):
-    """Operations in their order, with the tensors that they took and gave."""
+class Tapes:
+    """Records as CUDA graphs are recorded; the first replay is what a tape has done already."""
 
     def __init__(self):
-        super().__init__()
-        self.operations = []
-        self.computed = False
         self.num_recordings = 0
-
-    def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
-        """Write one down; a tape cannot but do it as well, which counts as the first replay."""
-        given = operation(*arguments, **(keywords or {}))
-        self.operations.append((operation, arguments, keywords or {}, given))
-        return given
 
     def warm(self, function):
         """As it is."""
@@ -67,38 +47,44 @@ class Tape(TorchDispatchMode):
 
     def record(self, function):
         """The result, and the replay."""
-        self.operations, self.computed = [], True
         self.num_recordings += 1
-        with self:
-            return function(), self.replay
+        tape = Tape()
+        result = tape.record(function)
+        assert not tape.refusal
+        steps, done = tape.steps(), [True]
+        self.kept = tape
 
-    @torch.inference_mode()  # as updates run; a graph launches kernels and knows no modes
-    def replay(self):
-        """The same operations on the same memory."""
-        if self.computed:
-            self.computed = False
-            return
-        for operation, arguments, keywords, given in self.operations:
-            again = operation(*arguments, **keywords)
-            for old, new in zip(tree_leaves(given), tree_leaves(again), strict=True):
-                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
-                    old.copy_(new)
+        @torch.no_grad()
+        def replay():
+            for step in [] if done else steps:
+                step()
+            done.clear()
+
+        return result, replay
+
+
+@pytest.fixture
+def as_graph(monkeypatch):
+    """Halves that are recorded as on a GPU; their recorders."""
+    recorders = []
+
+    def captured_so(function, *_):
+        recorders.append(Tapes())
+        return Captured(function, recorders[-1])
+
+    monkeypatch.setattr(half_module, "captured", captured_so)
+    return recorders
+
+
+@pytest.fixture
+def plainly(monkeypatch):
+    """A switch: halves made from then on are not recorded."""
+    return lambda: monkeypatch.setattr(half_module, "captured", lambda function, *_: function)
 
 
 def both_halves(options):
     """SAC's critic and policy halves from the same seed."""
     return [algorithms.make(part, SAC, options, PENDULUM, "cpu", 3) for part in ("critic", "policy")]
-
-
-def taped(half):
-    """The half with its device's work recorded as on a GPU; its tapes."""
-    tapes = []
-    for name, function in vars(half).items():
-        if name.startswith("_launch"):
-            tapes.append(Tape())
-            setattr(half, name, Captured(function, tapes[-1]))
-    assert tapes
-    return half, tapes
 
 
 def train(critic, actor, batch_sizes, prioritized=False):
@@ -118,59 +104,72 @@ def train(critic, actor, batch_sizes, prioritized=False):
         seen += critic.priorities().tolist()
         seen += [float(value) for value in actor.update(observations.sample(size)).values()]
         if count % 3 == 2:
-            actor.load_critic(critic.parameters())
+            actor.load_critic(critic.weights.numpy().copy())
             critic.load_policy(actor.policy_arrays(), actor.extras())
-    state = (critic.parameters().tobytes(), actor.parameters().tobytes(), actor.extras())
+    state = (critic.weights.numpy().tobytes(), actor.weights.numpy().tobytes())
     return seen, state, (critic.num_updates, actor.num_updates)
+
+
+def num_steps(half):
+    """Of each recording that is replayed."""
+    return [len(course._steps) for course in half._launch[True]._courses.values() if course._steps]
 
 
 @pytest.mark.parametrize("options", [{}, RICH], ids=["plain", "rich"])
 @pytest.mark.parametrize("prioritized", [False, True])
-def test_a_replayed_update_is_the_update(options, prioritized):
-    """Bit for bit: weights, losses, priorities and counts, over batches that differ at each call."""
-    sizes = [32] * 12
-
-    def halves():
-        made = SAC.Options(**OPTIONS, **options)
-        return both_halves(made)
-
-    plain = train(*halves(), sizes, prioritized)
-    (critic, critic_tapes), (actor, actor_tapes) = map(taped, halves())
-    assert train(critic, actor, sizes, prioritized) == plain
-    assert [tape.num_recordings for tape in (*critic_tapes, *actor_tapes)] == [1, 1, 1]
-
-
-def test_another_batch_size_is_recorded_anew():
-    """And then replayed too; what was recorded of the first is gone."""
-    sizes = [32] * 6 + [48] * 6
-    made = SAC.Options(**OPTIONS)
-    plain = train(*both_halves(made), sizes)
-    (critic, critic_tapes), (actor, _) = map(taped, both_halves(made))
-    assert train(critic, actor, sizes) == plain
-    assert sorted(tape.num_recordings for tape in critic_tapes) == [1, 2]  # the step takes no batch
+def test_a_taped_update_is_the_update(plainly, options, prioritized):
+    """Bit for bit: weights, losses, priorities and counts, over batches that differ at each call, also in
+    their size.
+    """
+    made, sizes = SAC.Options(**OPTIONS, **options), [32] * 8 + [48] * 6 + [32] * 4
+    critic, actor = both_halves(made)
+    ours = train(critic, actor, sizes, prioritized)
+    for half in (critic, actor):
+        assert len(num_steps(half)) == 2
+        assert 15 < num_steps(half)[0] < 200
+    plainly()
+    assert train(*both_halves(made), sizes, prioritized) == ours
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-def test_other_rates_hold_from_the_next_update_on(monkeypatch, recorded):
+@pytest.mark.parametrize("options", [{}, RICH], ids=["plain", "rich"])
+def test_a_graphs_update_is_the_update(as_graph, plainly, options):
+    """Likewise."""
+    made = SAC.Options(**OPTIONS, **options)
+    ours = train(*both_halves(made), [32] * 12)
+    assert sorted(recorder.num_recordings for recorder in as_graph)[-2:] == [1, 1]
+    plainly()
+    assert train(*both_halves(made), [32] * 12) == ours
+
+
+def test_another_batch_size_is_recorded_anew(as_graph, plainly):
+    """As a graph; what was recorded of the first is gone."""
+    sizes, made = [32] * 6 + [48] * 6, SAC.Options(**OPTIONS)
+    ours = train(*both_halves(made), sizes)
+    assert sorted(recorder.num_recordings for recorder in as_graph)[-2:] == [2, 2]
+    plainly()
+    assert train(*both_halves(made), sizes) == ours
+
+
+@pytest.mark.parametrize("recorder", ["tape", "as_graph"])
+def test_other_rates_hold_from_the_next_update_on(request, recorder):
     """Ten times the rate moves ten times as far, targets by their share; what is recorded is made again."""
-    if recorded:
-        for module in (sac_critic, sac_actor):
-            monkeypatch.setattr(module, "captured", lambda function, *_: Captured(function, Tape()))
+    if recorder != "tape":
+        request.getfixturevalue(recorder)
     made, batch = SAC.Options(**OPTIONS, learning_rate=1e-4, tau=0.1), random_batch(PENDULUM, 32)
     critic, actor = both_halves(made)
 
     def moved():
         """How far two updates move each, the second one's part of the targets, and what of it they keep."""
-        before = critic.parameters(), actor.parameters()
+        before = critic.weights.clone(), actor.weights.clone()
         critic.update(batch)
         actor.update(batch.obs)
-        targets = critic.state_dict()["targets"].numpy()
+        targets = critic.state_dict()["targets"]
         critic.update(batch)
         actor.update(batch.obs)
-        after, new_targets = critic.parameters(), critic.state_dict()["targets"].numpy()
-        share = np.linalg.norm(new_targets - targets) / np.linalg.norm(after - targets)
-        distances = np.abs(after - before[0]).max(), np.abs(actor.parameters() - before[1]).max()
-        return np.array([*distances, share])
+        new_targets = critic.state_dict()["targets"]
+        share = (new_targets - targets).norm() / (critic.weights - targets).norm()
+        far = (critic.weights - before[0]).abs().max(), (actor.weights - before[1]).abs().max()
+        return [float(value) for value in (*far, share)]
 
     for _ in range(WARM_UP_CALLS):
         slow = moved()
@@ -178,32 +177,34 @@ def test_other_rates_hold_from_the_next_update_on(monkeypatch, recorded):
         half.set_rates({"learning_rate": 1e-3, "tau": 0.5})
     for _ in range(WARM_UP_CALLS):
         fast = moved()
-    assert slow[:2] == pytest.approx(2e-4, rel=0.1)
-    assert fast[:2] == pytest.approx(2e-3, rel=0.1)
+    assert slow[:2] == pytest.approx([2e-4] * 2, rel=0.1)
+    assert fast[:2] == pytest.approx([2e-3] * 2, rel=0.1)
     assert (slow[2], fast[2]) == (pytest.approx(0.1, rel=1e-3), pytest.approx(0.5, rel=1e-3))
 
 
-def test_a_restored_half_is_replayed_from_its_new_state():
+@pytest.mark.parametrize("recorder", ["tape", "as_graph"])
+def test_a_restored_half_is_replayed_from_its_new_state(request, recorder):
     """A checkpoint fills the memory that the recording works on, and its random numbers go on from there."""
+    if recorder != "tape":
+        request.getfixturevalue(recorder)
     made, batch = SAC.Options(**OPTIONS), random_batch(PENDULUM, 32)
-    reference, (half, _) = (
-        algorithms.make("critic", SAC, made, PENDULUM, "cpu", 1),
-        taped(algorithms.make("critic", SAC, made, PENDULUM, "cpu", 2)),
-    )
-    for _ in range(WARM_UP_CALLS + 2):
-        reference.update(batch)
-        half.update(batch)
-    half.load_state_dict(reference.state_dict())
-    for _ in range(2):
-        reference.update(batch)
-        half.update(batch)
-    assert np.array_equal(half.parameters(), reference.parameters())
+    saved, weights = [], []
+    for seed in (1, 2):
+        half = algorithms.make("critic", SAC, made, PENDULUM, "cpu", seed)
+        for _ in range(WARM_UP_CALLS + 2):
+            half.update(batch)
+        saved = saved or [half.state_dict()]
+        half.load_state_dict(saved[0])
+        for _ in range(2):
+            half.update(batch)
+        weights.append(half.weights)
+    assert torch.equal(*weights)
 
 
 def test_what_cannot_be_recorded_is_called_as_it_is(caplog):
     """Once, with the reason in the log; nothing is missing and nothing is done twice."""
 
-    class Refuses(Tape):
+    class Refuses(Tapes):
         def record(self, function):
             raise RuntimeError("operation not permitted when stream is capturing")
 
@@ -217,30 +218,91 @@ def test_what_cannot_be_recorded_is_called_as_it_is(caplog):
     assert caplog.text.count("not permitted when stream is capturing") == 1
 
 
-def test_a_cpu_calls_the_function_itself():
-    """There is nothing to gain by recording."""
+# --- what a tape refuses --------------------------------------------------------------------------
+
+
+def numbers_of(function, calls=8):
+    """What a recorded function of a one gives at each call, and whether it was replayed."""
+    recorded = Taped(function)
+    values = [float(recorded(torch.ones(()))) for _ in range(calls)]
+    return values, any(course._steps for course in recorded._courses.values())
+
+
+class Counting:
+    """Something that changes by itself."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def number(self):
+        """Another one at each call."""
+        self.calls += 1
+        return self.calls
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda counting, x: x * counting.number(), "gives mul.Tensor other arguments"),
+        (lambda counting, x: x * torch.tensor(float(counting.number())), "gives lift_fresh"),
+        (
+            lambda counting, x: x * torch.from_numpy(np.full((), counting.number(), "f4")),
+            "gives lift_fresh",
+        ),
+        (lambda counting, x: x * x.item() * counting.number(), "reads _local_scalar_dense of a tensor"),
+        (lambda counting, x: x.expand(3)[x.expand(3) > 0].sum() / 3 * counting.number(), "indexes by a mask"),
+        (
+            lambda counting, x: x + 1 if counting.number() % 2 else x * 2 + 0,
+            "does 2 operations, and 1 at another",
+        ),
+        (lambda counting, x: torch.tensor(0.0).add_(x * counting.number()), "writes to what torch.tensor"),
+    ],
+    ids=["number", "tensor", "numpy", "item", "mask", "branch", "constant"],
+)
+def test_what_a_replay_would_change_is_called_plainly(caplog, function, why):
+    """Its results are the plain ones, and the log says once why it is not recorded."""
+    ours, theirs = Counting(), Counting()
+    with caplog.at_level(logging.INFO):
+        values, replayed = numbers_of(lambda x: function(ours, x))
+    assert values == [float(function(theirs, torch.ones(()))) for _ in range(8)]
+    assert not replayed
+    assert caplog.text.count("updates are not recorded: the loss " + why) == 1, caplog.text
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * torch.tensor(0.5) + torch.linspace(0.0, 1.0, 5)[2],
+        lambda x: torch.zeros(3).index_add_(0, torch.tensor([1]), x.expand(1)).sum(),
+        lambda x: torch.stack((x, 2 * x)).max(0).values + torch.full_like(x, 3.0).add_(x),
+        lambda x: torch.nn.functional.mse_loss(x.expand(4), torch.zeros(4)) + x.double().float(),
+        lambda x: torch.zeros(2, 2)[torch.tensor([0, 1]), torch.tensor([1, 1])].sum() + x,
+    ],
+    ids=["constants", "scatter", "filled", "reduced", "indexed"],
+)
+def test_what_is_the_same_at_each_call_is_replayed(function):
+    """Constants, memory that is filled anew, reductions, views of made things."""
+    values, replayed = numbers_of(function)
+    assert values == [float(function(torch.ones(())))] * 8
+    assert replayed
+
+
+def test_a_replay_draws_what_the_calls_would_have_drawn():
+    """Each time other numbers of torch's generator, in the same order."""
+
+    def noisy(x):
+        drawn = torch.randn(2), torch.rand(2), torch.randn_like(x.expand(2)), torch.randperm(4).float()
+        return sum(numbers.sum() for numbers in drawn) + torch.empty(2).uniform_(0.0, 5.0).sum() + x
+
+    torch.manual_seed(3)
+    values, replayed = numbers_of(noisy)
+    torch.manual_seed(3)
+    assert values == [float(noisy(torch.ones(()))) for _ in range(8)]
+    assert len(set(values)) == 8
+    assert replayed
+
+
+def test_no_tape_where_torch_alone_is_asked_for(monkeypatch):
+    """SPREEZE_NATIVE=0: a debugger stops in each update."""
+    monkeypatch.setenv("SPREEZE_NATIVE", "0")
     assert captured(len, torch.device("cpu")) is len
-
-
-@pytest.mark.parametrize("options", [{}, RICH], ids=["plain", "rich"])
-def test_an_update_never_reads_its_device(monkeypatch, options):
-    """On torch's meta device nothing can be read back, and nothing on the host can be mixed in: an update
-    that did either would make a GPU wait, and could not be recorded.
-    """
-    from spreeze_zmq.algorithms.fast import sac_networks
-
-    monkeypatch.setattr(sac_networks, "generator", lambda *_: torch.Generator())
-    made = SAC.Options(**OPTIONS, **options)
-    critic = algorithms.make("critic", SAC, made, PENDULUM, "meta", 1)
-    actor = algorithms.make("policy", SAC, made, PENDULUM, "meta", 1)
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        critic.weights[0].item()
-    batch = random_batch(PENDULUM, 32)
-    fields = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs)
-    obs, action, reward, discount, next_obs = (field.to("meta") for field in fields)
-    for weight in (None, reward):
-        metrics = critic._backward(obs, action, reward, discount, next_obs, weight)
-        critic._step()
-        assert {value.device.type for value in metrics.values()} == {"meta"}
-    assert critic.priorities().device.type == "meta"
-    assert {value.device.type for value in actor.update(obs).values()} == {"meta"}

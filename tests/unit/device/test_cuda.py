@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms import half
 from spreeze_zmq.device import Download, Ingestion, Staging, Work, captured
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner.at_hand import random_rollout
-from spreeze_zmq.replay import ObservationReplay, Replay
+from spreeze_zmq.replay import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from tests.unit.replay.made import options, spec
 
@@ -50,7 +51,7 @@ def train(critic, actor, replay, observations, updates):
         actor.update(observations.sample(256))
         if count % 3 == 2:
             replay.add(random_rollout(PENDULUM))
-            actor.load_critic(critic.parameters())
+            actor.load_critic(critic.weights.cpu().numpy())
             critic.load_policy(actor.policy_arrays(), actor.extras())
             losses.append(float(metrics["critic_loss"]))
     return losses
@@ -59,19 +60,18 @@ def train(critic, actor, replay, observations, updates):
 @pytest.mark.parametrize("options", [{}, RICH], ids=["plain", "rich"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
 @pytest.mark.parametrize("kind", [Replay, PrioritizedReplay])
-def test_a_graph_trains_as_the_plain_launches_do(caplog, options, precision, kind):
+def test_a_graph_trains_as_the_plain_launches_do(monkeypatch, caplog, options, precision, kind):
     """Twelve updates each from one seed: the same losses and weights, whatever the precision."""
     results = []
     for plain in (False, True):
-        critic, actor = make_halves(precision=precision, **options)
         if plain:
-            critic._launch_backward, critic._launch_step = critic._backward, critic._step
-            actor._launch = actor._update
+            monkeypatch.setattr(half, "captured", lambda function, *_: function)
+        critic, actor = make_halves(precision=precision, **options)
         losses = train(critic, actor, *make_replays(kind=kind), 12)
-        results.append((losses, critic.parameters(), actor.parameters()))
+        results.append((losses, critic.weights.cpu().numpy(), actor.weights.cpu().numpy()))
         if not plain:
-            assert critic._launch_backward._recorded is not None, caplog.text
-            assert actor._launch._recorded is not None, caplog.text
+            assert critic._launch[True]._recorded is not None, caplog.text
+            assert actor._launch[True]._recorded is not None, caplog.text
     (losses, *weights), (plain_losses, *plain_weights) = results
     tolerance = {"rtol": 0.02, "atol": 2e-3} if precision == "bf16" else {"rtol": 1e-3, "atol": 1e-4}
     np.testing.assert_allclose(losses, plain_losses, **tolerance)
@@ -79,20 +79,19 @@ def test_a_graph_trains_as_the_plain_launches_do(caplog, options, precision, kin
         np.testing.assert_allclose(ours, theirs, **tolerance)
 
 
-def test_a_graph_is_made_anew_for_other_rates():
+def test_a_graph_is_made_anew_for_other_rates(monkeypatch):
     """Learning rate and tau are numbers of the recording: it trains on as the plain launches do."""
     results = []
     for plain in (False, True):
+        if plain:
+            monkeypatch.setattr(half, "captured", lambda function, *_: function)
         critic, actor = make_halves()
         replays = make_replays()
         for rates in ({"learning_rate": 3e-4, "tau": 0.005}, {"learning_rate": 3e-3, "tau": 0.5}):
-            for half in (critic, actor):
-                half.set_rates(rates)
-            if plain:
-                critic._launch_backward, critic._launch_step = critic._backward, critic._step
-                actor._launch = actor._update
+            for each in (critic, actor):
+                each.set_rates(rates)
             train(critic, actor, *replays, 6)
-        results.append((critic.parameters(), actor.parameters()))
+        results.append((critic.weights.cpu().numpy(), actor.weights.cpu().numpy()))
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
@@ -103,11 +102,10 @@ def test_an_update_is_that_of_the_cpu():
     replay, _ = make_replays("cpu")
     batch = replay.sample(256)
     batch.discount.zero_()  # without a next state there is no noise
-    for half, device in ((for_cpu, "cpu"), (for_gpu, "cuda")):
-        fields = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs)
-        half._launch_backward(*(field.to(device) for field in fields), None)
-        half._launch_step()
-    np.testing.assert_allclose(for_gpu.parameters(), for_cpu.parameters(), rtol=1e-4, atol=1e-5)
+    fields = {name: field for name, field in vars(batch).items() if field is not None}
+    for_cpu.update(batch)
+    for_gpu.update(Batch(**{name: field.to("cuda") for name, field in fields.items()}))
+    np.testing.assert_allclose(for_gpu.weights.cpu(), for_cpu.weights, rtol=1e-4, atol=1e-5)
 
 
 def test_noise_goes_on_over_replays_and_checkpoints(tmp_path):
@@ -131,7 +129,7 @@ def test_updates_do_not_wait_for_the_device():
     critic, actor = make_halves()
     replay, observations = make_replays(kind=PrioritizedReplay)
     train(critic, actor, replay, observations, 12)
-    weights, policy, extras = critic.parameters(), actor.policy_arrays(), actor.extras()
+    weights, policy, extras = critic.weights.cpu().numpy(), actor.policy_arrays(), actor.extras()
     torch.cuda.synchronize()
     held = torch.cuda.Event()
     torch.cuda._sleep(2_000_000_000)  # about a second

@@ -20,7 +20,7 @@ SMALL = {"hidden_sizes": (16, 16)}
 #: Algorithm, environment, options.
 POLICIES = {
     "sac": ("sac", BOX, {"activation": "silu", "layer_norm": True, "actor_layer_norm": True, **SMALL}),
-    "sac tuned": ("sac", BOX, SMALL),
+    "sac plain": ("sac", BOX, SMALL),
     "td3": ("td3", BOX, SMALL),
     "dqn": ("dqn", DISCRETE, SMALL),
     "dqn dueling c51": ("dqn", DISCRETE, {"dueling": True, "num_atoms": 11, **SMALL}),

@@ -13,7 +13,6 @@ from tests.unit.algorithms.shipped import BOX, DISCRETE, PIXELS
 
 CASES = {
     "sac": ("sac", BOX, {}),
-    "sac_plain": ("sac", BOX, {"use_tuned": False}),
     "td3": ("td3", BOX, {}),
     "dqn": ("dqn", DISCRETE, {"prioritized": True}),
     "dqn_images": ("dqn", PIXELS, {"frame_stack": 2}),

@@ -79,8 +79,9 @@ for rows, size in itertools.product((1, 7, 33), (1, 6, 16, 17, 40)):
     slope = random(rows, 2 * size)
     code.spreeze_density(*numbers, *map(pointer, (output, action, log_prob, slope)))
     about = np.array([1e-3, 0.9, 0.999, 1e-8, 0.1, 0.5])
-    count = integer(rows * size)
-    code.spreeze_adam(pointer(about), integer(3), count, integer(rows * size // 2), *map(pointer, moments))
+    steps, count = np.array([3.0], np.float32), integer(rows * size)
+    half = integer(rows * size // 2)
+    code.spreeze_adam(pointer(about), pointer(steps), count, half, *map(pointer, moments))
     assert np.isfinite(moments).all() and not moments[1].any()
 for about in ((4, 20, 21, 16, 8, 4), (16, 9, 9, 32, 4, 2), (3, 5, 4, 33, 2, 3), (1, 1, 1, 1, 1, 1)):
     channels, height, width, out, kernel, stride = about

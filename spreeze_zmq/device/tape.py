@@ -1,0 +1,328 @@
+"""An update recorded on a CPU: what a CUDA graph is on a GPU.
+
+At small batches a third of an update is Python and autograd. A tape notes every operation of it with the very
+tensors that it took and gave; a replay does the same operations on the same memory, without them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from spreeze_zmq.native import recording
+
+log = logging.getLogger("spreeze")
+
+ResultT = TypeVar("ResultT")
+
+aten = torch.ops.aten
+#: These make memory and put nothing into it.
+EMPTY = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
+#: These take no more of a tensor than its shape.
+FILLED = {aten.ones_like, aten.zeros_like, aten.full_like, aten.new_zeros, aten.new_ones, aten.new_full}
+#: Random numbers as they are drawn into memory that is there.
+DRAWN = {
+    aten.randn: torch.Tensor.normal_,
+    aten.randn_like: torch.Tensor.normal_,
+    aten.rand: torch.Tensor.uniform_,
+    aten.rand_like: torch.Tensor.uniform_,
+}
+COPIED = {aten._to_copy, aten.clone}
+#: These give what a later call may have another shape of, or hand a number to Python.
+TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+INDEXED = {aten.index, aten.index_put, aten.index_put_}
+#: Courses that are kept, each for batches of another shape; the oldest is forgotten.
+MOST_COURSES = 4
+
+
+class Operation(NamedTuple):
+    """One operation of a tape, or one step that was noted by others.
+
+    Attributes:
+        function: of torch; None for a step.
+        given: its arguments and keywords.
+        made: what it returned.
+        step: to be done again instead.
+    """
+
+    function: Any
+    given: tuple[Any, Any]
+    made: Any
+    step: Callable[[], object] | None
+
+
+class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside, every operation is done and noted, those of a backward pass too.
+
+    Attributes:
+        operations: in their order.
+        refusal: why a replay would not be what the call is; empty where nothing speaks against it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: list[Operation] = []
+        self.refusal = ""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled inside; true would import torch's compiler, which takes seconds.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Do it, and note it."""
+        made = func(*args, **(kwargs or {}))
+        packet = func.overloadpacket
+        if packet in INDEXED:
+            if any(leaf.dtype in (torch.bool, torch.uint8) for leaf in _tensors(args[1])):
+                self.refuse("indexes by a mask: torch.where keeps the shape")
+        elif TAGS & set(func.tags):
+            self.refuse(f"reads {packet.__name__} of a tensor, whose value Python may act on")
+        self.operations.append(Operation(func, (args, kwargs or {}), made, None))
+        return made
+
+    def note(self, step: Callable[[], object]) -> None:
+        """See :class:`spreeze_zmq.native.recording.Recording`."""
+        self.operations.append(Operation(None, ((), {}), None, step))
+
+    def check(self, check: Callable[[], object]) -> None:
+        """See :class:`spreeze_zmq.native.recording.Recording`."""
+        self.note(check)
+        with _disable_current_modes():
+            check()
+
+    def refuse(self, why: str) -> None:
+        """See :class:`spreeze_zmq.native.recording.Recording`."""
+        self.refusal = self.refusal or why
+
+    def record(self, function: Callable[[], ResultT]) -> ResultT:
+        """Call ``function``, which computes as it always does."""
+        with recording.into(self), self:
+            result = function()
+        constants = (op.given for op in self.operations if op.function is aten.lift_fresh.default)
+        if any(_memory(given) & self._written() for given in constants):
+            self.refuse("writes to what torch.tensor made of a number; torch.full makes it anew each time")
+        return result
+
+    def differs(self, other: Tape) -> str:
+        """What this tape, of the same function called once more, has that the other one has not; empty where
+        they are equal but for the numbers in tensors.
+        """
+        num, others_num = len(self.operations), len(other.operations)
+        if num != others_num:
+            return f"does {num} operations, and {others_num} at another call"
+        places = [_Places(), _Places()]
+        for mine, others in zip(self.operations, other.operations, strict=True):
+            told = [seen.signature(operation) for seen, operation in zip(places, (mine, others), strict=True)]
+            if told[0] != told[1] or not _same_constant(mine, others):
+                return f"gives {getattr(mine.function, '__name__', 'a step')} other arguments at each call"
+        return ""
+
+    def _written(self) -> set[int]:
+        return {place for operation in self.operations for place in _memory(list(_written(operation)))}
+
+    def steps(self) -> list[Callable[[], object]]:
+        """What a replay calls, in turn; their memory is the tape's, which must be kept as long."""
+        written = self._written()
+        steps: list[Callable[[], object]] = []
+        for operation in self.operations:
+            if operation.step is not None:
+                steps.append(operation.step)
+            elif not _stays(operation, written):
+                steps.append(_again(operation))
+        return steps
+
+
+class _Places:
+    """Names for tensors that are the same in two recordings: by where their memory was made, or by the memory
+    itself where it was there before.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[int, int]] = {}
+        self._count = 0
+
+    def signature(self, operation: Operation) -> Any:
+        """Of an operation: what it is and what it takes, and the shapes of what it gives."""
+        if operation.function is None:
+            return None
+        is_constant = operation.function is aten.lift_fresh.default
+        given = None if is_constant else tree_map(self._name, operation.given)
+        taken = set() if is_constant else _memory(operation.given)
+        for index, leaf in enumerate(_tensors(operation.made)):
+            place = leaf.untyped_storage().data_ptr()
+            if place not in taken:
+                self._made.setdefault(place, (self._count, index))
+        self._count += 1
+        return operation.function, given, [tuple(leaf.shape) for leaf in _tensors(operation.made)]
+
+    def _name(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        place = leaf.untyped_storage().data_ptr()
+        return (
+            *(self._made.get(place, place), leaf.storage_offset()),
+            *(tuple(leaf.shape), leaf.stride(), leaf.dtype),
+        )
+
+
+def _same_constant(mine: Operation, others: Operation) -> bool:
+    """Whether both take in the same number from Python, as ``torch.tensor(0.5)`` does, or neither any."""
+    if mine.function is not aten.lift_fresh.default:
+        return True
+    with _disable_current_modes():
+        return torch.equal(mine.given[0][0], others.given[0][0])
+
+
+def _tensors(tree: Any) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
+
+
+def _memory(tree: Any) -> set[int]:
+    return {leaf.untyped_storage().data_ptr() for leaf in _tensors(tree)}
+
+
+def _written(operation: Operation) -> Iterator[torch.Tensor]:
+    """The arguments that an operation writes to."""
+    if operation.function is None or not operation.function._schema.is_mutable:
+        return
+    arguments, keywords = operation.given
+    for position, about in enumerate(operation.function._schema.arguments):
+        if about.alias_info is not None and about.alias_info.is_write:
+            named = keywords.get(about.name)
+            yield from _tensors(arguments[position] if position < len(arguments) else named)
+
+
+def _stays(operation: Operation, written: set[int]) -> bool:
+    """Whether what an operation made is the same without it: a view, memory, a constant."""
+    function = operation.function
+    if function._schema.is_mutable:
+        return False
+    if function.overloadpacket in EMPTY:
+        return True
+    made, taken = _memory(operation.made), _memory(operation.given)
+    if not made or made <= taken:
+        return True
+    is_random = torch.Tag.nondeterministic_seeded in function.tags
+    constant = not taken or function.overloadpacket in FILLED
+    return constant and not is_random and not made & written
+
+
+def _again(operation: Operation) -> Callable[[], object]:
+    """What does an operation again on the same memory."""
+    function, (arguments, keywords), made = operation.function, operation.given, operation.made
+    if function._schema.is_mutable:
+        return _bound(function, arguments, keywords)
+    packet, outputs = function.overloadpacket, list(_tensors(made))
+    if packet in DRAWN and keywords.get("generator") is None:
+        return _bound(DRAWN[packet], (made,), {})
+    if packet in COPIED:
+        return _bound(made.copy_, arguments[:1], {})
+    into = _into(packet, function)
+    if into is not None and len(into[1]) == len(outputs):
+        return _bound(into[0], arguments, {**keywords, **dict(zip(into[1], outputs, strict=True))})
+
+    def copied() -> None:
+        for old, new in zip(outputs, _tensors(function(*arguments, **keywords)), strict=True):
+            old.copy_(new)
+
+    return copied
+
+
+def _bound(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) -> Callable[[], object]:
+    called = getattr(function, "_op", function)  # past a call in Python
+    if not keywords:
+        return lambda: called(*arguments)
+    return lambda: called(*arguments, **keywords)
+
+
+def _into(packet: Any, function: Any) -> tuple[Any, list[str]] | None:
+    """The overload of an operation that writes into given tensors, and their names."""
+    wanted = [(about.name, str(about.type)) for about in function._schema.arguments]
+    if any(name == "reduction" for name, _ in wanted):
+        return None  # torch's own version into memory gives it the shape before the reduction
+    for name in packet.overloads():
+        overload = getattr(packet, name)
+        arguments = overload._schema.arguments
+        outputs = [about.name for about in arguments if about.is_out]
+        if outputs and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:
+            return overload, outputs
+    return None
+
+
+class Taped(Generic[ResultT]):
+    """A function of tensors that is called plainly once, recorded at its next two calls with tensors of those
+    shapes, and replayed from then on if both recordings are equal.
+
+    Both must do the same operations with the same numbers from Python, on tensors that were there before or
+    that the recording itself made. What differs, what hands a number of a tensor to Python, and what says so
+    itself (:func:`spreeze_zmq.native.recording.refuse`), is called plainly for ever, and the log says why.
+
+    Args:
+        function: takes tensors, or None, as positional arguments.
+    """
+
+    def __init__(self, function: Callable[..., ResultT]) -> None:
+        self._function = function
+        self._courses: dict[tuple[object, ...], _Course[ResultT]] = {}
+        self._refused = False
+
+    def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
+        """The function's result; the next call may overwrite it."""
+        modes: Any = torch._C
+        if self._refused or modes._len_torch_dispatch_stack():
+            return self._function(*tensors)
+        key = tuple(None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors)
+        course = self._courses.get(key)
+        if course is None:
+            if len(self._courses) >= MOST_COURSES:
+                del self._courses[next(iter(self._courses))]
+            course = self._courses[key] = _Course(self._function)
+        result = course.call(tensors)
+        if course.refusal:
+            self._refused = True
+            self._courses.clear()
+            log.info("updates are not recorded: the loss %s", course.refusal)
+        return result
+
+
+class _Course(Generic[ResultT]):
+    """Calls with tensors of the same shapes."""
+
+    def __init__(self, function: Callable[..., ResultT]) -> None:
+        self._function = function
+        self._tensors: tuple[torch.Tensor | None, ...] | None = None
+        self._tape: Tape | None = None
+        self._steps: list[Callable[[], object]] | None = None
+        self._result: ResultT
+        self.refusal = ""
+
+    def call(self, tensors: tuple[torch.Tensor | None, ...]) -> ResultT:
+        """Plainly, on a tape, or from it."""
+        if self._tensors is None:
+            self._tensors = tuple(None if t is None else t.clone() for t in tensors)
+            return self._function(*tensors)
+        with torch.no_grad():
+            for mine, new in zip(self._tensors, tensors, strict=True):
+                if mine is not None and new is not None:
+                    mine.copy_(new)
+            if self._steps is not None:
+                for step in self._steps:
+                    step()
+                return self._result
+        return self._record()
+
+    def _record(self) -> ResultT:
+        assert self._tensors is not None
+        tape, tensors = Tape(), self._tensors
+        result = tape.record(lambda: self._function(*tensors))
+        self.refusal = tape.refusal or (self._tape.differs(tape) if self._tape is not None else "")
+        if not self.refusal and self._tape is not None:
+            self._steps, self._result = tape.steps(), result
+        self._tape = tape
+        return result
