@@ -161,9 +161,7 @@ class AutogradHalf:
         size = len(tensors[0]) if tensors[0] is not None else 0
         metrics = self._metrics_of(loss, measured)
         check_loss(self.algorithm, self._part, loss._replace(metrics=metrics), size)
-        if (
-            loss.loss.is_cpu
-        ):  # elsewhere that would cost a wait: weights are looked at when they are published
+        if loss.loss.is_cpu:  # elsewhere a look costs a wait: weights are looked at when they are published
             value = loss.loss.detach()
             recording.each_time(lambda: check_finite(value, self.algorithm, self._part, self.num_updates + 1))
         with blaming(self.algorithm, f"{self._part}_loss, going backward"), nn.into_grad():

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from spreeze_zmq.device.tape import Taped
+from spreeze_zmq.native import recording
 
 #: Any, because torch's stubs lack much of it.
 cuda: Any = torch.cuda
@@ -72,6 +73,23 @@ class CudaGraphs:
         return result, graph.replay
 
 
+class _Refusals:
+    """Hears why a function must not be recorded, before it is."""
+
+    why = ""
+
+    def note(self, step: Callable[[], object]) -> None:
+        """A graph records the device's work alone."""
+
+    def check(self, check: Callable[[], object]) -> None:
+        """Likewise."""
+        check()
+
+    def refuse(self, why: str) -> None:
+        """See :class:`spreeze_zmq.native.recording.Recording`."""
+        self.why = why
+
+
 class Captured(Generic[ResultT]):
     """A function of tensors, recorded at its fourth call with the same tensors and replayed from then on.
 
@@ -102,7 +120,13 @@ class Captured(Generic[ResultT]):
             self._key, self._tensors, self._calls, self._recorded = key, tensors, 0, None
         self._calls += 1
         if self._calls <= WARM_UP_CALLS:
-            return self._recorder.warm(lambda: self._function(*tensors))
+            heard = _Refusals()
+            with recording.into(heard):
+                result = self._recorder.warm(lambda: self._function(*tensors))
+            if heard.why:
+                log.info("updates are not recorded: the loss %s", heard.why)
+                self._recorder = None
+            return result
         if self._recorded is None and not self._record(self._recorder):
             return self._function(*tensors)
         assert self._recorded is not None

@@ -109,20 +109,6 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.refuse("writes to what torch.tensor made of a number; torch.full makes it anew each time")
         return result
 
-    def differs(self, other: Tape) -> str:
-        """What this tape, of the same function called once more, has that the other one has not; empty where
-        they are equal but for the numbers in tensors.
-        """
-        num, others_num = len(self.operations), len(other.operations)
-        if num != others_num:
-            return f"does {num} operations, and {others_num} at another call"
-        places = [_Places(), _Places()]
-        for mine, others in zip(self.operations, other.operations, strict=True):
-            told = [seen.signature(operation) for seen, operation in zip(places, (mine, others), strict=True)]
-            if told[0] != told[1] or not _same_constant(mine, others):
-                return f"gives {getattr(mine.function, '__name__', 'a step')} other arguments at each call"
-        return ""
-
     def _written(self) -> set[int]:
         return {place for operation in self.operations for place in _memory(list(_written(operation)))}
 
@@ -138,45 +124,49 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return steps
 
 
-class _Places:
-    """Names for tensors that are the same in two recordings: by where their memory was made, or by the memory
-    itself where it was there before.
+class _Trace:
+    """What a tape has done, without the memory that it made, to be compared with another tape's.
+
+    A tensor is named by where its memory was made on the tape, or by the memory itself where it was there
+    before; such memory is kept, so that no other tensor gets its place meanwhile.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tape: Tape) -> None:
         self._made: dict[int, tuple[int, int]] = {}
-        self._count = 0
+        self._kept: list[torch.Tensor] = []
+        with _disable_current_modes():
+            self._done = [self._signature(*each) for each in enumerate(tape.operations)]
 
-    def signature(self, operation: Operation) -> Any:
-        """Of an operation: what it is and what it takes, and the shapes of what it gives."""
+    def differs(self, other: _Trace) -> str:
+        """What both have not alike; empty where they differ in the numbers in tensors at most."""
+        if len(self._done) != len(other._done):
+            return f"does {len(self._done)} operations, and {len(other._done)} at another call"
+        for mine, others in zip(self._done, other._done, strict=True):
+            if mine != others:
+                return f"gives {getattr(mine[0], '__name__', 'a step')} other arguments at each call"
+        return ""
+
+    def _signature(self, count: int, operation: Operation) -> tuple[Any, ...]:
+        """What an operation is, what it takes, and the shapes of what it gives."""
         if operation.function is None:
-            return None
-        is_constant = operation.function is aten.lift_fresh.default
-        given = None if is_constant else tree_map(self._name, operation.given)
+            return (None,)
+        is_constant = operation.function is aten.lift_fresh.default  # of Python's numbers, by torch.tensor
+        given = operation.given[0][0].tolist() if is_constant else tree_map(self._name, operation.given)
         taken = set() if is_constant else _memory(operation.given)
         for index, leaf in enumerate(_tensors(operation.made)):
             place = leaf.untyped_storage().data_ptr()
             if place not in taken:
-                self._made.setdefault(place, (self._count, index))
-        self._count += 1
+                self._made.setdefault(place, (count, index))
         return operation.function, given, [tuple(leaf.shape) for leaf in _tensors(operation.made)]
 
     def _name(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        place = leaf.untyped_storage().data_ptr()
-        return (
-            *(self._made.get(place, place), leaf.storage_offset()),
-            *(tuple(leaf.shape), leaf.stride(), leaf.dtype),
-        )
-
-
-def _same_constant(mine: Operation, others: Operation) -> bool:
-    """Whether both take in the same number from Python, as ``torch.tensor(0.5)`` does, or neither any."""
-    if mine.function is not aten.lift_fresh.default:
-        return True
-    with _disable_current_modes():
-        return torch.equal(mine.given[0][0], others.given[0][0])
+        place: Any = leaf.untyped_storage().data_ptr()
+        if place not in self._made:
+            self._kept.append(leaf)
+        place = self._made.get(place, place)
+        return place, leaf.storage_offset(), tuple(leaf.shape), leaf.stride(), leaf.dtype
 
 
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
@@ -297,6 +287,7 @@ class _Course(Generic[ResultT]):
     def __init__(self, function: Callable[..., ResultT]) -> None:
         self._function = function
         self._tensors: tuple[torch.Tensor | None, ...] | None = None
+        self._first: _Trace | None = None
         self._tape: Tape | None = None
         self._steps: list[Callable[[], object]] | None = None
         self._result: ResultT
@@ -321,8 +312,9 @@ class _Course(Generic[ResultT]):
         assert self._tensors is not None
         tape, tensors = Tape(), self._tensors
         result = tape.record(lambda: self._function(*tensors))
-        self.refusal = tape.refusal or (self._tape.differs(tape) if self._tape is not None else "")
-        if not self.refusal and self._tape is not None:
-            self._steps, self._result = tape.steps(), result
-        self._tape = tape
+        trace = _Trace(tape)
+        self.refusal = tape.refusal or (self._first.differs(trace) if self._first is not None else "")
+        if not self.refusal and self._first is not None:
+            self._tape, self._steps, self._result = tape, tape.steps(), result
+        self._first = trace
         return result

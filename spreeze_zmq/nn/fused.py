@@ -84,7 +84,11 @@ def adam_step(
 def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float) -> None:
     """Move the parameters of ``target`` by the share ``tau`` of the way to those of ``source``, in place."""
     with torch.no_grad():
-        torch._foreach_lerp_(_pieces(target), _pieces(source), tau)
+        pieces = [_flat[each] for each in (target, source) if each in _flat]
+        if len(pieces) == 2:
+            pieces[0].lerp_(pieces[1], tau)
+        else:
+            torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), tau)
 
 
 _flat: WeakKeyDictionary[torch.nn.Module, torch.Tensor] = WeakKeyDictionary()
@@ -93,11 +97,6 @@ _flat: WeakKeyDictionary[torch.nn.Module, torch.Tensor] = WeakKeyDictionary()
 def laid_flat(module: torch.nn.Module, flat: torch.Tensor) -> None:
     """Say that the parameters of a module are views of ``flat``, one behind the other, and stay so."""
     _flat[module] = flat
-
-
-def _pieces(module: torch.nn.Module) -> list[torch.Tensor]:
-    flat = _flat.get(module)
-    return list(module.parameters()) if flat is None else [flat]
 
 
 def squashed_normal(

@@ -2,6 +2,7 @@
 do it, shown on a CPU by a recorder that makes tapes.
 """
 
+import copy
 import logging
 
 import numpy as np
@@ -285,6 +286,50 @@ def test_what_is_the_same_at_each_call_is_replayed(function):
     values, replayed = numbers_of(function)
     assert values == [float(function(torch.ones(())))] * 8
     assert replayed
+
+
+class Annealed(SAC):
+    """Its loss depends on how far the run is."""
+
+    def critic_loss(self, batch):
+        """Half of it at the start."""
+        loss = super().critic_loss(batch)
+        return loss._replace(loss=loss.loss * (0.5 + self.env_steps / 1000))
+
+
+class Renewed(SAC):
+    """Now and then something is another one."""
+
+    scale = 1.0
+
+    def critic_loss(self, batch):
+        """Larger and larger."""
+        loss = super().critic_loss(batch)
+        return loss._replace(loss=loss.loss * self.scale)
+
+    def after_critic_step(self):
+        """A number changes with the seventh update, and the targets are other networks."""
+        super().after_critic_step()
+        self.count = getattr(self, "count", 0) + 1
+        if self.count == 7:
+            self.scale, self.target_critics = 2.0, copy.deepcopy(self.critics)
+
+
+@pytest.mark.parametrize("kind", [Annealed, Renewed])
+@pytest.mark.parametrize("recorder", ["tape", "as_graph"])
+def test_what_the_algorithm_keeps_is_never_that_of_the_recording(request, plainly, kind, recorder):
+    """A schedule by env_steps, attributes that change: the weights are those of the plain calls."""
+    if recorder != "tape":
+        request.getfixturevalue(recorder)
+    batch, weights = random_batch(PENDULUM, 32), []
+    for _ in range(2):
+        half = algorithms.make("critic", kind, kind.Options(**OPTIONS), PENDULUM, "cpu", 1)
+        for count in range(16):
+            half.env_steps = 100 * count
+            half.update(batch)
+        weights.append(half.weights)
+        plainly()
+    assert torch.equal(*weights)
 
 
 def test_a_replay_draws_what_the_calls_would_have_drawn():
