@@ -92,6 +92,7 @@ class AutogradHalf:
         self._dtype, line = nn.choose(self._networks, size, dtypes)
         log.info("%s", line)
         self._recorded_around: list[object] = []
+        self._plain = False
         self._priorities: torch.Tensor | None = None
         self._loss_of: Callable[[Any], Loss | torch.Tensor] = getattr(self.algorithm, f"{part}_loss")
         self._after = getattr(self.algorithm, f"after_{part}_step")
@@ -107,8 +108,9 @@ class AutogradHalf:
             value if isinstance(value, plain) else id(value) for name, value in kept if name != "_env_steps"
         ]
 
-    def leave_layers_to_torch(self) -> None:
-        """Compute no layer natively from here on, for comparisons."""
+    def leave_to_torch(self) -> None:
+        """Compute no layer natively and record nothing from here on, for comparisons."""
+        self._plain = True
         for module in self._networks.values():
             nn.leave_to_torch(module)
         self._forget_recordings()
@@ -117,7 +119,8 @@ class AutogradHalf:
         """Record updates anew, since something that is no tensor has changed: those with and without the
         metrics that are to be measured.
         """
-        self._launch = [captured(partial(self._learn, measured), self._device) for measured in (False, True)]
+        learn = [partial(self._learn, measured) for measured in (False, True)]
+        self._launch = learn if self._plain else [captured(each, self._device) for each in learn]
 
     # --- an update
 
@@ -309,15 +312,18 @@ class AutogradHalf:
 
 
 def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
-    """Bytes that an update takes for each transition of its batch, estimated from above: of every layer what
-    the forward pass keeps and the backward pass makes of it, for the networks and as many targets.
+    """Bytes that an update takes for each transition of its batch, estimated from above.
+
+    Of every layer what the forward pass keeps and the backward pass makes of it, for the networks and as many
+    targets. A tape keeps all of it at once: of SAC with layer norm, SiLU and C51 in torch's layers, 81,000 of
+    the 109,000 bytes estimated were seen.
     """
     networks = kind(options, env).networks()
     modules = {**networks.critic, **networks.policy, **networks.targets}.values()
     weights = [tensor for module in modules for tensor in module.parameters() if tensor.dim() > 1]
     # Of an ensemble's weights [E, outputs, inputs] all outputs count.
     widths = [tensor.shape[:2].numel() if tensor.dim() == 3 else tensor.shape[0] for tensor in weights]
-    return 4 * (16 * sum(widths) + 8 * int(np.prod(env.obs_shape)))
+    return 4 * (9 * sum(widths) + 8 * int(np.prod(env.obs_shape)))
 
 
 def _stream(seed: int, stream: int) -> int:

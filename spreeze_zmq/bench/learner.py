@@ -38,7 +38,7 @@ WIDTH = 256
 #: and this many.
 IN_CACHE = 1024
 #: What ours are compared with.
-LIMITS = {"torch": "no native layers", "fp32": "fp32"}
+LIMITS = {"torch": "plain torch", "fp32": "fp32"}
 #: Rows and columns of the product that shows the peak of a GPU.
 PEAK_SIZE = 8192
 
@@ -155,7 +155,9 @@ def update_figures(
 def measure_beside_others(
     trial: Trial, kind: type[Algorithm], spec: EnvironmentSpec, seconds: float
 ) -> list[Figure]:
-    """On a CPU all halves beside the same with torch's layers, and beside the same in float32, in turn."""
+    """On a CPU all halves beside the same with torch's layers, one operation after another, and beside the
+    same in float32, each in turn with it.
+    """
     options = {"batch_size": trial.options.batch_size, "precision": trial.precision}
     others: dict[str, dict[str, Any]] = {}
     if trial.device == "cpu":

@@ -59,7 +59,8 @@ def make_trial(
         kind: the algorithm.
         spec: of an environment that it can act in.
         device: ``"cpu"`` or ``"cuda:0"``.
-        native: whether layers may be native; otherwise torch computes them.
+        native: whether layers may be native and updates are recorded; otherwise torch does one operation
+            after another.
         changed: options by name.
     """
     options = dataclasses.replace(kind.Options(), **changed)
@@ -95,7 +96,7 @@ def make_steps(
     }
     if not native:
         for half in halves.values():
-            half.leave_layers_to_torch()
+            half.leave_to_torch()
     if kind.on_policy():
         size = math.lcm(NUM_ENVS, options.batch_size)
         made = random_round(spec, size * math.ceil(ROUND / size), device)

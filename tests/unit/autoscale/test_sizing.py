@@ -157,7 +157,8 @@ def test_memory_limits_the_batch():
     """Beside both full replays, by an estimate before anything is allocated; a GPU of its own holds one."""
     cheetah = topology.load("halfcheetah", [AUTO])  # 17 observations, 6 actions
     row, obs = 2 * 17 * 4 + 6 * 8 + 8, 17 * 4
-    update = 4 * (8 * 512 + 4 * 512 + 24 + 8 * (17 + 2 * 6))
+    critics, policy = 2 * (256 + 256 + 1 + 3), 256 + 256 + 2 * 6  # an ensemble's biases are matrices
+    update = 4 * (9 * (2 * critics + policy) + 8 * 17)  # targets too
     free = 4e9
     room = 0.9 * free - 1_000_000 * (row + obs)
     assert measure_updates.largest_batch(cheetah, int(free)) == int(room) // (2 * (row + update))

@@ -82,10 +82,10 @@ def test_native_layers_are_compared_with_torchs(kind, spec):
     """For every algorithm; in the trial that it is held against no layer is native."""
     ours = make_trial(kind, spec, "cpu", batch_size=32, precision="fp32")
     (figure,) = measure_beside_others(ours, kind, spec, 0.2)
-    assert (figure.name, figure.note) == ("over torch, fp32 32", "limit: no native layers")
+    assert (figure.name, figure.note) == ("over torch, fp32 32", "limit: plain torch")
     assert figure.ratio > 0
     half = algorithms.make("critic", kind, kind.Options(), spec, "cpu", 1)
-    half.leave_layers_to_torch()
+    half.leave_to_torch()
     layers = [each for network in half._networks.values() for each in network.modules()]
     formats = [each.formats for each in layers if isinstance(each, NativeSequential)]
     assert formats
