@@ -19,6 +19,7 @@ from spreeze_zmq.bench import figures as bench_figures
 from spreeze_zmq.bench.figures import Job, Rate, Section, in_turn, paired, repeated, typical
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.errors import ComponentFailed
+from spreeze_zmq.native.library import prepare
 
 
 def run(*words):
@@ -234,6 +235,7 @@ def test_bad_input_costs_one_line_and_nothing_is_measured(words, expected, capsy
 )
 def test_a_signal_leaves_no_process_and_no_folder(section, number, tmp_path):
     """Interrupted in the middle of a section: exit code 130, no traceback, nothing left."""
+    prepare(lambda _: None)  # else a compiler may be what is interrupted, and waits for an init to reap it
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "bench", section, "--seconds", "60"]
     places = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(command, env={**os.environ, **places}, stderr=subprocess.PIPE, text=True)
