@@ -144,6 +144,7 @@ class AutogradHalf:
         metrics, self._priorities = self._launch[measured](*fields.values())
         with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
             self._after()
+            self._put_back()
         self.num_updates += 1
         return metrics
 
@@ -170,9 +171,23 @@ class AutogradHalf:
         with blaming(self.algorithm, f"{self._part}_loss, going backward"), nn.into_grad():
             loss.loss.backward()  # type: ignore[no-untyped-call]
         self._adam.step()
+        with torch.no_grad(), blaming(self.algorithm, f"{self._part}_loss"):
+            self._put_back()
         told = {f"{self._part}_loss": loss.loss, **metrics}
         priorities = None if loss.priorities is None else loss.priorities.detach()
         return {name: value.detach() for name, value in told.items()}, priorities
+
+    def _put_back(self) -> None:
+        """Where the algorithm has put another network under a name, such as a deep copy as its targets, copy
+        its weights into the network that is trained, published and in the checkpoints. What wraps the same
+        parameters stays.
+        """
+        for name, network in self._networks.items():
+            other = getattr(self.algorithm, name)
+            if other is network or {*map(id, other.parameters())} == {*map(id, network.parameters())}:
+                continue
+            network.load_state_dict(other.state_dict())
+            setattr(self.algorithm, name, network)
 
     @torch.no_grad()
     def _metrics_of(self, loss: Loss, measured: bool) -> dict[str, torch.Tensor]:

@@ -75,6 +75,58 @@ def test_a_good_file_passes_and_trains(load):
     assert set(half_of(name).update(batch())) == {"critic_loss", "error"}
 
 
+#: Follows the class: another one of its name.
+REPLACED = """
+import copy
+
+Base = Mine
+
+class Mine(Base):
+    count = 0
+
+    def networks(self):
+        made = super().networks()
+        return Networks(made.critic, made.policy, {"target": copy.deepcopy(made.critic["value"])})
+
+    def critic_loss(self, batch):
+        error = self.value(batch.obs).squeeze(1) - batch.reward - self.target(batch.obs).squeeze(1).detach()
+        return error.square().mean()
+
+    def after_critic_step(self):
+        self.count += 1
+        if self.count % 3 == 0:
+            self.target = copy.deepcopy(self.value)
+"""
+
+
+def test_a_network_in_the_place_of_another_is_saved(load):
+    """A deep copy as the targets: who goes on from the state makes the same updates."""
+    name = load(new=REPLACED)
+    ours = half_of(name)
+    for _ in range(7):
+        ours.update(batch())
+    state = ours.state_dict()
+    copied, weights = ours.algorithm.target, []
+    assert torch.equal(state["targets"], torch.nn.utils.parameters_to_vector(copied.parameters()))
+    assert state["targets"].any()
+    rows = batch()
+    for half in (ours, half_of(name)):
+        half.load_state_dict(state)
+        half.algorithm.count = 7
+        for _ in range(6):
+            half.update(rows)
+        weights.append(half.weights.clone())
+    assert torch.equal(*weights)
+
+
+def test_a_network_of_another_shape_is_refused(load):
+    """In the place of the target."""
+    other = REPLACED.replace("copy.deepcopy(self.value)", "nn.mlp([3, 5, 1])").replace("% 3", "% 1")
+    half = half_of(load(new=other))
+    with pytest.raises(AlgorithmError, match=r"after_critic_step: RuntimeError: Error.* state_dict"):
+        half.update(batch())
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
