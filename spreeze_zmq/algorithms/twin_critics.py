@@ -92,7 +92,7 @@ class TwinCritics:
     def value(self, output: Tensor) -> Tensor:
         """The expected return ``[B]`` of both critics together."""
         expected = self.expected(output)
-        return expected.min(0).values if self._lowest else expected.mean(0)
+        return torch.minimum(*expected) if self._lowest else expected.mean(0)
 
     def target(self, output_t: Tensor, r_t: Tensor, discount_t: Tensor) -> Tensor:
         """What to learn for ``r_t + discount_t * return``: ``[B]``, or probabilities ``[B, num_atoms]``.
@@ -121,12 +121,6 @@ class TwinCritics:
             weight: ``[B]``, of each transition, or None.
         """
         target_tm1 = target_tm1.detach()
-        if self._num_atoms == 1 and weight is None:  # the same in fewer steps, backward too
-            q_tm1 = output_tm1.squeeze(2).float()
-            loss = 0.5 * torch.nn.functional.mse_loss(q_tm1, target_tm1.expand_as(q_tm1))
-            q = q_tm1.detach()
-            metrics = {"critic_loss": loss.detach(), "q_mean": q.mean(), "target_mean": target_tm1.mean()}
-            return Loss(len(q) * loss, metrics, priorities=(q - target_tm1).abs().mean(0))
         if self._num_atoms == 1:
             error = output_tm1.squeeze(2).float() - target_tm1
             loss = 0.5 * error.square()
@@ -141,4 +135,5 @@ class TwinCritics:
             "target_mean": target_mean,
         }
         weighted = loss if weight is None else loss * weight
-        return Loss(weighted.mean(1).sum(), metrics, priorities=error.detach().abs().mean(0))
+        priorities = None if weight is None else error.detach().abs().mean(0)
+        return Loss(len(weighted) * weighted.mean(), metrics, priorities)

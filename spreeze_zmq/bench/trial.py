@@ -19,7 +19,7 @@ from spreeze_zmq.device import WARM_UP_CALLS, Work
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner import flops_per_transition
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
-from spreeze_zmq.replay import Batch, Round, minibatches
+from spreeze_zmq.replay import Batch, Round, minibatches, num_minibatches
 
 Step = Callable[[], object]
 
@@ -117,8 +117,10 @@ def _round_step(half: Any, made: Round, options: Any) -> Step:
     generator = torch.Generator(made.reward.device).manual_seed(1)
 
     def step() -> None:
+        left = num_minibatches(made.reward.numel(), options.epochs, options.batch_size)
         for batch in minibatches(half.prepare(made), options.epochs, options.batch_size, generator):
-            half.update(batch)
+            left -= 1
+            half.update(batch, measured=left == 0)  # as a learner does
 
     return step
 

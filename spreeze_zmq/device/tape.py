@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from spreeze_zmq.device.elementwise import Elementwise
 from spreeze_zmq.native import recording
 
 log = logging.getLogger("spreeze")
@@ -116,12 +117,14 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """What a replay calls, in turn; their memory is the tape's, which must be kept as long."""
         written = self._written()
         steps: list[Callable[[], object]] = []
+        together = Elementwise.here()
         for operation in self.operations:
-            if operation.step is not None:
-                steps.append(operation.step)
-            elif not _stays(operation, written):
-                steps.append(_again(operation))
-        return steps
+            if operation.step is None:
+                given = operation.function, operation.given, operation.made
+                if _stays(operation, written) or together.take(*given):
+                    continue
+            steps += (*together.end(), operation.step or _again(operation))
+        return [*steps, *together.end()]
 
 
 class _Trace:
@@ -213,7 +216,7 @@ def _again(operation: Operation) -> Callable[[], object]:
         return _bound(DRAWN[packet], (made,), {})
     if packet in COPIED:
         return _bound(made.copy_, arguments[:1], {})
-    into = _into(packet, function)
+    into = None if _reduces(function, arguments, keywords) else _into(packet, function)
     if into is not None and len(into[1]) == len(outputs):
         return _bound(into[0], arguments, {**keywords, **dict(zip(into[1], outputs, strict=True))})
 
@@ -231,11 +234,17 @@ def _bound(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) ->
     return lambda: called(*arguments, **keywords)
 
 
+def _reduces(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) -> bool:
+    """Whether it is a loss that reduces; torch's own version into memory gives it the shape from before."""
+    names = [about.name for about in function._schema.arguments]
+    if "reduction" not in names or function.overloadpacket.__name__.endswith("_backward"):
+        return False
+    return bool({**dict(zip(names, arguments, strict=False)), **keywords}.get("reduction", 1))
+
+
 def _into(packet: Any, function: Any) -> tuple[Any, list[str]] | None:
     """The overload of an operation that writes into given tensors, and their names."""
     wanted = [(about.name, str(about.type)) for about in function._schema.arguments]
-    if any(name == "reduction" for name, _ in wanted):
-        return None  # torch's own version into memory gives it the shape before the reduction
     for name in packet.overloads():
         overload = getattr(packet, name)
         arguments = overload._schema.arguments

@@ -225,6 +225,7 @@ def loaded(path: Path) -> Any:
     code.spreeze_density.argtypes = [number, number, real, real, *[pointer] * 4]
     code.spreeze_convolve.argtypes = [pointer, number, *[pointer] * 4]
     code.spreeze_convolve_backward.argtypes = [pointer, number, *[pointer] * 6]
-    for name in ("adam", "draw", "draw_backward", "density"):
+    code.spreeze_elementwise.argtypes = [pointer, number]
+    for name in ("adam", "draw", "draw_backward", "density", "elementwise"):
         getattr(code, f"spreeze_{name}").restype = None
     return code

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convolution.h"
+#include "elementwise.h"
 #include "pointwise.h"
 #include "products.h"
 
@@ -456,6 +457,10 @@ int spreeze_convolve(const int64_t* about, int64_t images, const float* x, const
 int spreeze_convolve_backward(const int64_t* about, int64_t images, const float* x, const float* weight,
                               const float* of_y, float* of_x, float* of_weight, float* of_bias) {
   return guarded([&] { Convolution(about).backward(images, x, weight, of_y, of_x, of_weight, of_bias); });
+}
+
+void spreeze_elementwise(const Elementwise* done, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) elementwise(done[i]);
 }
 
 void spreeze_density(int64_t rows, int64_t size, double low, double high, const float* output,

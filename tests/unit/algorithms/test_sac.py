@@ -110,6 +110,7 @@ def test_the_critic_loss_by_hand():
     log_prob = 2 * (1.5 - 0.5 * math.log(2 * math.pi))
     first = 1.0 + 0.5 * (3.0 - 0.5 * log_prob)
     errors = np.array([[1.0 - first, 1.0 - 4.0], [2.0 - first, 2.0 - 4.0]])
+    batch.weight = torch.ones(2)
     loss = sac.critic_loss(batch)
     assert loss.loss.item() == pytest.approx((0.5 * errors**2).mean(1).sum(), rel=1e-5)
     assert loss.priorities.tolist() == pytest.approx(np.abs(errors).mean(0).tolist(), rel=1e-5)

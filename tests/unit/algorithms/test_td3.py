@@ -23,6 +23,7 @@ def test_the_target_takes_the_lower_critic_without_entropy():
     constant(td3.critics, 1.0, 2.0)
     constant(td3.target_critics, 7.0, 3.0)
     batch.reward, batch.discount = torch.tensor([1.0, 4.0]), torch.tensor([0.5, 0.0])
+    batch.weight = torch.ones(2)
     loss = td3.critic_loss(batch)
     # Errors 1.5 and 3 of the first critic, 0.5 and 2 of the second.
     assert loss.loss.item() == pytest.approx(0.5 * ((1.5**2 + 3**2) / 2 + (0.5**2 + 2**2) / 2))

@@ -101,8 +101,9 @@ def train(critic, actor, batch_sizes, prioritized=False):
         actor.observe(rollout.acted_on)
         metrics = critic.update(replay.sample(size))
         seen += [float(value) for value in metrics.values()]
-        replay.prioritize(critic.priorities())
-        seen += critic.priorities().tolist()
+        if prioritized:
+            replay.prioritize(critic.priorities())
+            seen += critic.priorities().tolist()
         seen += [float(value) for value in actor.update(observations.sample(size)).values()]
         if count % 3 == 2:
             actor.load_critic(critic.weights.numpy().copy())

@@ -94,6 +94,18 @@ for about in ((4, 20, 21, 16, 8, 4), (16, 9, 9, 32, 4, 2), (3, 5, 4, 33, 2, 3), 
         gradients = map(pointer, (x, weight, y, of_x, of_weight, of_bias))
         assert not code.spreeze_convolve_backward(*numbers, *gradients)
     assert np.isfinite(y).all() and np.isfinite(of_x).all() and np.isfinite(of_weight).all()
+for what, rows, columns, step in itertools.product(range(21), (1, 3), (1, 7, 513, 1100), (0, 1, 2)):
+    compares, logical = 11 <= what < 17, 17 <= what < 20
+    taken = np.uint8 if logical or what == 20 else np.float32
+    kinds = [np.uint8 if compares or logical else np.float32, taken, taken, taken]
+    kinds[1] = np.uint8 if what == 10 else kinds[1]
+    steps, words, kept = (max(step, 1), step, step, step), [what, rows, columns], []
+    for kind, each in zip(kinds, steps):
+        length = (columns - 1) * each + 1
+        kept.append((source.random(rows * length) * 1.99).astype(kind))
+        words += [kept[-1].ctypes.data, length, each]
+    words = np.array(words, np.int64)
+    code.spreeze_elementwise(pointer(words), integer(1))
 print("clean")
 """
 
