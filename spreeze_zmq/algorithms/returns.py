@@ -44,18 +44,15 @@ def vtrace(
         Targets for ``v_tm1``, and advantages of the actions, which are not multiplied by ``rho_tm1``: a loss
         with an importance ratio of its own does so. Both ``[T, N]``.
     """
-    delta_tm1 = rho_tm1.clamp(max=rho_bar) * (r_t + discount_t * v_t - v_tm1)
+    delta_tm1 = r_t + discount_t * v_t - v_tm1
     trace_tm1 = gae_lambda * continues_t * discount_t
-    c_tm1 = rho_tm1.clamp(max=c_bar)
-    # How far the target of the next state is from its value; nothing is known beyond the last row.
-    correction_t = torch.zeros_like(v_t[0])
-    targets, advantages = torch.empty_like(v_tm1), torch.empty_like(v_tm1)
-    for step in range(len(v_tm1) - 1, -1, -1):
-        beyond = trace_tm1[step] * correction_t
-        advantages[step] = r_t[step] + discount_t[step] * v_t[step] + beyond - v_tm1[step]
-        correction_t = delta_tm1[step] + c_tm1[step] * beyond
-        targets[step] = v_tm1[step] + correction_t
-    return targets, advantages
+    weighed_tm1, kept_tm1 = rho_tm1.clamp(max=rho_bar) * delta_tm1, rho_tm1.clamp(max=c_bar) * trace_tm1
+    # How far the target of each state is from its value; nothing is known beyond the last row.
+    corrections = [torch.zeros_like(v_t[0])]
+    for weighed, kept in zip(reversed(weighed_tm1.unbind()), reversed(kept_tm1.unbind()), strict=True):
+        corrections.append(torch.addcmul(weighed, kept, corrections[-1]))
+    correction = torch.stack(corrections[::-1])
+    return v_tm1 + correction[:-1], delta_tm1 + trace_tm1 * correction[1:]
 
 
 def rollout_returns(
