@@ -86,8 +86,10 @@ class TwinCritics:
         """The expected return of each critic, ``[2, B]``."""
         if self._num_atoms == 1:
             return output.squeeze(2).float()
-        returns = torch.linspace(*self._range, self._num_atoms, device=output.device)
-        return output.float().softmax(2) @ returns
+        return output.float().softmax(2) @ self._returns(output)
+
+    def _returns(self, like: Tensor) -> Tensor:
+        return torch.linspace(*self._range, self._num_atoms, device=like.device)
 
     def value(self, output: Tensor) -> Tensor:
         """The expected return ``[B]`` of both critics together."""
@@ -106,7 +108,7 @@ class TwinCritics:
             return r_t + discount_t * self.value(output_t)
         probability_t = output_t.float().softmax(2)
         if self._lowest:
-            first, second = self.expected(output_t)
+            first, second = probability_t @ self._returns(output_t)
             probability = torch.where((first <= second).unsqueeze(1), probability_t[0], probability_t[1])
         else:
             probability = probability_t.mean(0)
@@ -127,8 +129,7 @@ class TwinCritics:
             target_mean = target_tm1.mean()
         else:
             error = loss = divergence(output_tm1, target_tm1)
-            returns = torch.linspace(*self._range, self._num_atoms, device=output_tm1.device)
-            target_mean = (target_tm1 @ returns).mean()
+            target_mean = (target_tm1 @ self._returns(output_tm1)).mean()
         metrics = {
             "critic_loss": loss.detach().mean(),
             "q_mean": self.expected(output_tm1.detach()).mean(),
