@@ -127,7 +127,7 @@ class ActorLearner(Learner):
 
     def update(self) -> None:
         """Take one policy update (of SAC: policy and temperature)."""
-        self.metrics = self.half.update(self.replay.sample(self.batch.size))
+        self.train_on(self.replay.sample(self.batch.size))
         self.trained += self.batch.size
         self.gate.actor_updates += 1
 

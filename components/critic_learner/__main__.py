@@ -159,7 +159,7 @@ class CriticLearner(Learner):
 
     def update(self) -> None:
         """Take one critic update."""
-        self.metrics = self.half.update(self.replay.sample(self.gate.batch_size))
+        self.train_on(self.replay.sample(self.gate.batch_size))
         if self.replay.prioritized:
             self.replay.prioritize(self.half.priorities())
         self.gate.trained += self.gate.batch_size

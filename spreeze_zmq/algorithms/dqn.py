@@ -89,12 +89,11 @@ class DQN(ActionValueAlgorithm):
             error = (output_tm1 - target_tm1).squeeze(1)
             # The error is clipped to [-1, 1] in the gradient: that of Huber's loss.
             loss = torch.nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none")
-            q_mean = output_tm1.detach().mean()
         else:
             error = loss = divergence(output_tm1, target_tm1)
-            q_mean = (output_tm1.detach().softmax(1) @ self._returns(output_tm1)).mean()
         weighted = loss if batch.weight is None else loss * batch.weight
-        return Loss(weighted.mean(), {"q_mean": q_mean}, priorities=error.detach().abs())
+        metrics = {"q_mean": lambda: self._values(output_tm1).mean()}
+        return Loss(weighted.mean(), metrics, priorities=error.detach().abs())
 
     def _values(self, output: Tensor) -> Tensor:
         options = self.options
@@ -111,10 +110,6 @@ class DQN(ActionValueAlgorithm):
         if self.options.num_atoms == 1:
             return r_t.unsqueeze(1) + discount_t.unsqueeze(1) * output_t
         return project(output_t.softmax(1), r_t, discount_t, self.options.v_min, self.options.v_max)
-
-    def _returns(self, like: Tensor) -> Tensor:
-        options = self.options
-        return torch.linspace(options.v_min, options.v_max, options.num_atoms, device=like.device)
 
     def after_critic_step(self) -> None:
         """The target follows, in each update or every ``target_every`` updates."""

@@ -55,7 +55,7 @@ class PQN(ActionValueAlgorithm):
         output_tm1 = self.q(self.shifted(batch.obs)).float()
         q_tm1 = output_tm1.gather(1, batch.action.long().view(-1, 1)).squeeze(1)
         loss = 0.5 * (q_tm1 - batch.target).square().mean()
-        return Loss(loss, {"q_mean": output_tm1.detach().mean(), "target_mean": batch.target.mean()})
+        return Loss(loss, {"q_mean": output_tm1.mean, "target_mean": batch.target.mean})
 
     def _best(self, obs: Tensor) -> Tensor:
         """``[B]``, the value of the best action."""

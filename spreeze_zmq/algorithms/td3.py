@@ -104,7 +104,7 @@ class TD3(Algorithm):
         o_t = batch.obs
         a_t = self.actions.mode(self.policy(o_t))
         q_t = self.twins.expected(self.critics(torch.cat((o_t, a_t), 1)))[0]
-        return Loss(-q_t.mean(), {"action_size": a_t.detach().abs().mean()})
+        return Loss(-q_t.mean(), {"action_size": lambda: a_t.abs().mean()})
 
     def after_critic_step(self) -> None:
         """Both targets follow; that of the policy follows the one that was published last."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import Loss
 from spreeze_zmq.algorithms.lazy import nn, torch
@@ -91,6 +91,9 @@ class TwinCritics:
     def _returns(self, like: Tensor) -> Tensor:
         return torch.linspace(*self._range, self._num_atoms, device=like.device)
 
+    def _mean(self, target: Tensor) -> Tensor:
+        return (target if self._num_atoms == 1 else target @ self._returns(target)).mean()
+
     def value(self, output: Tensor) -> Tensor:
         """The expected return ``[B]`` of both critics together."""
         expected = self.expected(output)
@@ -126,15 +129,13 @@ class TwinCritics:
         if self._num_atoms == 1:
             error = output_tm1.squeeze(2).float() - target_tm1
             loss = 0.5 * error.square()
-            target_mean = target_tm1.mean()
         else:
             error = loss = divergence(output_tm1, target_tm1)
-            target_mean = (target_tm1 @ self._returns(output_tm1)).mean()
-        metrics = {
-            "critic_loss": loss.detach().mean(),
-            "q_mean": self.expected(output_tm1.detach()).mean(),
-            "target_mean": target_mean,
+        mean = (loss if weight is None else loss * weight).mean()
+        metrics: dict[str, Any] = {
+            "critic_loss": mean.detach(),
+            "q_mean": lambda: self.expected(output_tm1).mean(),
+            "target_mean": lambda: self._mean(target_tm1),
         }
-        weighted = loss if weight is None else loss * weight
         priorities = None if weight is None else error.detach().abs().mean(0)
-        return Loss(len(weighted) * weighted.mean(), metrics, priorities)
+        return Loss(len(output_tm1) * mean, metrics, priorities)

@@ -24,6 +24,8 @@ from spreeze_zmq.wire import Message
 
 #: Between updates that are shorter than this the sockets are served once in this time, s.
 POLL_INTERVAL_S = 0.005
+#: Of so many updates one gives the metrics that take time: three means are a tenth of a short update.
+MEASURED_EVERY = 8
 
 
 class Learner(ABC):
@@ -40,7 +42,7 @@ class Learner(ABC):
         record: of its counted publications.
         enough: transitions at which the run ends; infinite without such a limit.
         env_steps: transitions that the run has sampled, as far as this learner knows.
-        metrics: of the last update, 0-d float32 on the device.
+        metrics: of the newest updates, 0-d float32 on the device.
     """
 
     intake: Intake
@@ -127,6 +129,11 @@ class Learner(ABC):
     def update(self) -> None:
         """Train on one batch."""
 
+    def train_on(self, batch: Any) -> None:
+        """One gradient step; in lock-step with every metric, else now and then with those that take time."""
+        measured = bool(self.cadence.every) or self.half.num_updates % MEASURED_EVERY == 0
+        self.metrics = {**self.metrics, **self.half.update(batch, measured)}
+
     @abstractmethod
     def publish(self) -> None:
         """Send the weights."""
@@ -152,7 +159,7 @@ class Learner(ABC):
         )
 
     def losses(self) -> dict[str, float]:
-        """The metrics of the last update, for reports; waits for the device."""
+        """The metrics of the newest updates, for reports; waits for the device."""
         return {name: float(value) for name, value in self.metrics.items()}
 
     def device_figures(self) -> dict[str, float]:

@@ -21,7 +21,8 @@ constexpr int64_t CHUNK = 512;
 template <class T> const T* piece(const Operand& from, int64_t row, int64_t column, int64_t n, T* gathered) {
   const T* at = reinterpret_cast<const T*>(from.at) + row * from.row + column * from.column;
   if (from.column == 1) return at;
-  for (int64_t i = 0; i < n; ++i) gathered[i] = at[i * from.column];
+  if (from.column == 0) std::fill_n(gathered, n, *at);
+  else for (int64_t i = 0; i < n; ++i) gathered[i] = at[i * from.column];
   return gathered;
 }
 

@@ -43,7 +43,7 @@ def test_double_q_learning_takes_the_targets_value_of_the_trained_networks_choic
     loss = valued(double=True)
     assert loss.priorities.tolist() == pytest.approx([15.0, 0.5, 0.25])
     assert loss.loss.item() == pytest.approx((14.5 + 0.125 + 0.03125) / 3)
-    assert loss.metrics["q_mean"].item() == pytest.approx((1.0 + 9.0 + 2.0) / 3)
+    assert loss.metrics["q_mean"]().item() == pytest.approx((1.0 + 9.0 + 2.0) / 3)
 
 
 def test_plain_q_learning_takes_the_targets_best():
@@ -82,7 +82,7 @@ def test_a_distribution_of_returns_by_hand():
     by_hand = 2 * 0.5 * np.log(0.5 * 3)
     assert loss.loss.item() == pytest.approx(by_hand, rel=1e-5)
     assert loss.priorities.tolist() == pytest.approx([by_hand], rel=1e-5)
-    assert loss.metrics["q_mean"].item() == pytest.approx(0.0, abs=1e-6)
+    assert loss.metrics["q_mean"]().item() == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def test_the_critic_loss_by_hand():
     loss = sac.critic_loss(batch)
     assert loss.loss.item() == pytest.approx((0.5 * errors**2).mean(1).sum(), rel=1e-5)
     assert loss.priorities.tolist() == pytest.approx(np.abs(errors).mean(0).tolist(), rel=1e-5)
-    assert loss.metrics["q_mean"].item() == pytest.approx(1.5)
-    assert loss.metrics["target_mean"].item() == pytest.approx((first + 4.0) / 2, rel=1e-5)
+    assert loss.metrics["q_mean"]().item() == pytest.approx(1.5)
+    assert loss.metrics["target_mean"]().item() == pytest.approx((first + 4.0) / 2, rel=1e-5)
 
 
 def test_the_policy_loss_by_hand():
