@@ -1,8 +1,13 @@
 """A component of one's own: its component.toml is checked before any of its processes starts."""
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import spreeze_zmq
 
 from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.plan.roles import ROLES
@@ -27,6 +32,18 @@ def component(tmp_path):
         return load(own)
 
     return load_with
+
+
+def test_another_checkout_on_the_path_brings_its_own_components(tmp_path):
+    """Though this one is installed: half of each would run together."""
+    package = Path(spreeze_zmq.__file__).parent
+    (tmp_path / "spreeze_zmq").symlink_to(package)
+    (tmp_path / "setup.cfg").touch()
+    say = "from spreeze_zmq.topology.source import shipped_folder; print(shipped_folder('components'))"
+    found = subprocess.check_output(
+        [sys.executable, "-c", say], env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path, text=True
+    )
+    assert Path(found.strip()) == tmp_path / "components"
 
 
 def test_every_role_has_a_shipped_component_of_its_name():
