@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import spreeze_zmq
-
 from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.topology import load
