@@ -44,7 +44,9 @@ class Source:
 def shipped_folder(name: str) -> Path:
     """The folder ``components`` or ``launch`` of a checkout, even if another one is installed, or of a wheel."""
     root = Path(spreeze_zmq.__file__).absolute().parent.parent
-    spec = None if (root / "setup.cfg").is_file() else importlib.util.find_spec(f"spreeze_zmq.{name}")
+    if (root / "setup.cfg").is_file():
+        return root / name
+    spec = importlib.util.find_spec(f"spreeze_zmq.{name}")
     found = list(spec.submodule_search_locations or ()) if spec else []
     return Path(found[0]).absolute() if found else root / name
 
