@@ -42,7 +42,7 @@ class Source:
 
 @cache
 def shipped_folder(name: str) -> Path:
-    """The folder ``components`` or ``launch`` of a checkout, even if another one is installed, or of a wheel."""
+    """The folder ``components`` or ``launch`` of a checkout, though another be installed, or of a wheel."""
     root = Path(spreeze_zmq.__file__).absolute().parent.parent
     if (root / "setup.cfg").is_file():
         return root / name
