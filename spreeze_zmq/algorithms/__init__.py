@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.batch_memory import batch_bytes
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions, options_from
-from spreeze_zmq.algorithms.registry import batch_bytes, check, get, make, names, suited
+from spreeze_zmq.algorithms.registry import check, get, make, names, suited
 from spreeze_zmq.schema import option
 
 __all__ = [

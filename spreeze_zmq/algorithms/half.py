@@ -326,21 +326,6 @@ class AutogradHalf:
         self.num_updates, self.env_steps = int(state["num_updates"]), int(state["env_steps"])
 
 
-def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
-    """Bytes that an update takes for each transition of its batch, estimated from above.
-
-    Of every layer what the forward pass keeps and the backward pass makes of it, for the networks and as many
-    targets. A tape keeps all of it at once: of SAC with layer norm, SiLU and C51 in torch's layers, 81,000 of
-    the 109,000 bytes estimated were seen.
-    """
-    networks = kind(options, env).networks()
-    modules = {**networks.critic, **networks.policy, **networks.targets}.values()
-    weights = [tensor for module in modules for tensor in module.parameters() if tensor.dim() > 1]
-    # Of an ensemble's weights [E, outputs, inputs] all outputs count.
-    widths = [tensor.shape[:2].numel() if tensor.dim() == 3 else tensor.shape[0] for tensor in weights]
-    return 4 * (9 * sum(widths) + 8 * int(np.prod(env.obs_shape)))
-
-
 def _stream(seed: int, stream: int) -> int:
     """A seed of its own for one purpose."""
     return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)

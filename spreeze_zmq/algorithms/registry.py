@@ -159,10 +159,3 @@ def _fits(kind: type[Algorithm], env: Environment) -> bool:
     except InvalidEnvironment:
         return False
     return True
-
-
-def batch_bytes(kind: type[Algorithm], options: Any, env: Environment) -> int:
-    """Upper bound of the bytes that an update takes for each transition of its batch."""
-    from spreeze_zmq.algorithms import half
-
-    return half.batch_bytes(kind, options, seen(env, options))

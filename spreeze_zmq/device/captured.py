@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from spreeze_zmq.device.tape import Taped
+from spreeze_zmq.device.taped import Taped
 from spreeze_zmq.native import recording
 
 #: Any, because torch's stubs lack much of it.

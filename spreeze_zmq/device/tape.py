@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from spreeze_zmq.device.elementwise import Elementwise
 from spreeze_zmq.native import recording
@@ -37,8 +37,6 @@ COPIED = {aten._to_copy, aten.clone}
 #: These give what a later call may have another shape of, or hand a number to Python.
 TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 INDEXED = {aten.index, aten.index_put, aten.index_put_}
-#: Courses that are kept, each for batches of another shape; the oldest is forgotten.
-MOST_COURSES = 4
 
 
 class Operation(NamedTuple):
@@ -80,7 +78,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = func(*args, **(kwargs or {}))
         packet = func.overloadpacket
         if packet in INDEXED:
-            if any(leaf.dtype in (torch.bool, torch.uint8) for leaf in _tensors(args[1])):
+            if any(leaf.dtype in (torch.bool, torch.uint8) for leaf in tensors_in(args[1])):
                 self.refuse("indexes by a mask: torch.where keeps the shape")
         elif TAGS & set(func.tags):
             self.refuse(f"reads {packet.__name__} of a tensor, whose value Python may act on")
@@ -106,12 +104,12 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with recording.into(self), self:
             result = function()
         constants = (op.given for op in self.operations if op.function is aten.lift_fresh.default)
-        if any(_memory(given) & self._written() for given in constants):
+        if any(memory_of(given) & self._written() for given in constants):
             self.refuse("writes to what torch.tensor made of a number; torch.full makes it anew each time")
         return result
 
     def _written(self) -> set[int]:
-        return {place for operation in self.operations for place in _memory(list(_written(operation)))}
+        return {place for operation in self.operations for place in memory_of(list(_written(operation)))}
 
     def steps(self) -> list[Callable[[], object]]:
         """What a replay calls, in turn; their memory is the tape's, which must be kept as long."""
@@ -127,57 +125,14 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return [*steps, *together.end()]
 
 
-class _Trace:
-    """What a tape has done, without the memory that it made, to be compared with another tape's.
-
-    A tensor is named by where its memory was made on the tape, or by the memory itself where it was there
-    before; such memory is kept, so that no other tensor gets its place meanwhile.
-    """
-
-    def __init__(self, tape: Tape) -> None:
-        self._made: dict[int, tuple[int, int]] = {}
-        self._kept: list[torch.Tensor] = []
-        with _disable_current_modes():
-            self._done = [self._signature(*each) for each in enumerate(tape.operations)]
-
-    def differs(self, other: _Trace) -> str:
-        """What both have not alike; empty where they differ in the numbers in tensors at most."""
-        if len(self._done) != len(other._done):
-            return f"does {len(self._done)} operations, and {len(other._done)} at another call"
-        for mine, others in zip(self._done, other._done, strict=True):
-            if mine != others:
-                return f"gives {getattr(mine[0], '__name__', 'a step')} other arguments at each call"
-        return ""
-
-    def _signature(self, count: int, operation: Operation) -> tuple[Any, ...]:
-        """What an operation is, what it takes, and the shapes of what it gives."""
-        if operation.function is None:
-            return (None,)
-        is_constant = operation.function is aten.lift_fresh.default  # of Python's numbers, by torch.tensor
-        given = operation.given[0][0].tolist() if is_constant else tree_map(self._name, operation.given)
-        taken = set() if is_constant else _memory(operation.given)
-        for index, leaf in enumerate(_tensors(operation.made)):
-            place = leaf.untyped_storage().data_ptr()
-            if place not in taken:
-                self._made.setdefault(place, (count, index))
-        return operation.function, given, [tuple(leaf.shape) for leaf in _tensors(operation.made)]
-
-    def _name(self, leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        place: Any = leaf.untyped_storage().data_ptr()
-        if place not in self._made:
-            self._kept.append(leaf)
-        place = self._made.get(place, place)
-        return place, leaf.storage_offset(), tuple(leaf.shape), leaf.stride(), leaf.dtype
-
-
-def _tensors(tree: Any) -> Iterator[torch.Tensor]:
+def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
+    """All of them, in order."""
     return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
 
 
-def _memory(tree: Any) -> set[int]:
-    return {leaf.untyped_storage().data_ptr() for leaf in _tensors(tree)}
+def memory_of(tree: Any) -> set[int]:
+    """Where the memory of its tensors begins."""
+    return {leaf.untyped_storage().data_ptr() for leaf in tensors_in(tree)}
 
 
 def _written(operation: Operation) -> Iterator[torch.Tensor]:
@@ -188,7 +143,7 @@ def _written(operation: Operation) -> Iterator[torch.Tensor]:
     for position, about in enumerate(operation.function._schema.arguments):
         if about.alias_info is not None and about.alias_info.is_write:
             named = keywords.get(about.name)
-            yield from _tensors(arguments[position] if position < len(arguments) else named)
+            yield from tensors_in(arguments[position] if position < len(arguments) else named)
 
 
 def _stays(operation: Operation, written: set[int]) -> bool:
@@ -198,7 +153,7 @@ def _stays(operation: Operation, written: set[int]) -> bool:
         return False
     if function.overloadpacket in EMPTY:
         return True
-    made, taken = _memory(operation.made), _memory(operation.given)
+    made, taken = memory_of(operation.made), memory_of(operation.given)
     if not made or made <= taken:
         return True
     is_random = torch.Tag.nondeterministic_seeded in function.tags
@@ -211,7 +166,7 @@ def _again(operation: Operation) -> Callable[[], object]:
     function, (arguments, keywords), made = operation.function, operation.given, operation.made
     if function._schema.is_mutable:
         return _bound(function, arguments, keywords)
-    packet, outputs = function.overloadpacket, list(_tensors(made))
+    packet, outputs = function.overloadpacket, list(tensors_in(made))
     if packet in DRAWN and keywords.get("generator") is None:
         return _bound(DRAWN[packet], (made,), {})
     if packet in COPIED:
@@ -221,7 +176,7 @@ def _again(operation: Operation) -> Callable[[], object]:
         return _bound(into[0], arguments, {**keywords, **dict(zip(into[1], outputs, strict=True))})
 
     def copied() -> None:
-        for old, new in zip(outputs, _tensors(function(*arguments, **keywords)), strict=True):
+        for old, new in zip(outputs, tensors_in(function(*arguments, **keywords)), strict=True):
             old.copy_(new)
 
     return copied
@@ -252,78 +207,3 @@ def _into(packet: Any, function: Any) -> tuple[Any, list[str]] | None:
         if outputs and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:
             return overload, outputs
     return None
-
-
-class Taped(Generic[ResultT]):
-    """A function of tensors that is called plainly once, recorded at its next two calls with tensors of those
-    shapes, and replayed from then on if both recordings are equal.
-
-    Both must do the same operations with the same numbers from Python, on tensors that were there before or
-    that the recording itself made. What differs, what hands a number of a tensor to Python, and what says so
-    itself (:func:`spreeze_zmq.native.recording.refuse`), is called plainly for ever, and the log says why.
-
-    Args:
-        function: takes tensors, or None, as positional arguments.
-    """
-
-    def __init__(self, function: Callable[..., ResultT]) -> None:
-        self._function = function
-        self._courses: dict[tuple[object, ...], _Course[ResultT]] = {}
-        self._refused = False
-
-    def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
-        """The function's result; the next call may overwrite it."""
-        modes: Any = torch._C
-        if self._refused or modes._len_torch_dispatch_stack():
-            return self._function(*tensors)
-        key = tuple(None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors)
-        course = self._courses.get(key)
-        if course is None:
-            if len(self._courses) >= MOST_COURSES:
-                del self._courses[next(iter(self._courses))]
-            course = self._courses[key] = _Course(self._function)
-        result = course.call(tensors)
-        if course.refusal:
-            self._refused = True
-            self._courses.clear()
-            log.info("updates are not recorded: the loss %s", course.refusal)
-        return result
-
-
-class _Course(Generic[ResultT]):
-    """Calls with tensors of the same shapes."""
-
-    def __init__(self, function: Callable[..., ResultT]) -> None:
-        self._function = function
-        self._tensors: tuple[torch.Tensor | None, ...] | None = None
-        self._first: _Trace | None = None
-        self._tape: Tape | None = None
-        self._steps: list[Callable[[], object]] | None = None
-        self._result: ResultT
-        self.refusal = ""
-
-    def call(self, tensors: tuple[torch.Tensor | None, ...]) -> ResultT:
-        """Plainly, on a tape, or from it."""
-        if self._tensors is None:
-            self._tensors = tuple(None if t is None else t.clone() for t in tensors)
-            return self._function(*tensors)
-        with torch.no_grad():
-            for mine, new in zip(self._tensors, tensors, strict=True):
-                if mine is not None and new is not None:
-                    mine.copy_(new)
-            if self._steps is not None:
-                for step in self._steps:
-                    step()
-                return self._result
-        return self._record()
-
-    def _record(self) -> ResultT:
-        assert self._tensors is not None
-        tape, tensors = Tape(), self._tensors
-        result = tape.record(lambda: self._function(*tensors))
-        trace = _Trace(tape)
-        self.refusal = tape.refusal or (self._first.differs(trace) if self._first is not None else "")
-        if not self.refusal and self._first is not None:
-            self._tape, self._steps, self._result = tape, tape.steps(), result
-        self._first = trace
-        return result

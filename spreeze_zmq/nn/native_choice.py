@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 
 from spreeze_zmq.native.library import Library, library
-from spreeze_zmq.nn.native import STEPS, NativeSequential, Step
+from spreeze_zmq.nn.native_sequential import STEPS, NativeSequential, Step
 from spreeze_zmq.user_cache import cache_folder
 
 log = logging.getLogger("spreeze")

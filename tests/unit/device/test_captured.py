@@ -13,7 +13,8 @@ from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import half as half_module
 from spreeze_zmq.bench.trial import random_batch
 from spreeze_zmq.device import WARM_UP_CALLS, Captured, captured
-from spreeze_zmq.device.tape import Tape, Taped
+from spreeze_zmq.device.tape import Tape
+from spreeze_zmq.device.taped import Taped
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import ObservationReplay, Replay
 from spreeze_zmq.replay.prioritized import PrioritizedReplay

@@ -10,9 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from spreeze_zmq import nn
 from spreeze_zmq.native.library import INSTRUCTIONS, Library, compiled, cpu_flags, loaded
 from spreeze_zmq.nn import native, native_conv
-from spreeze_zmq.nn.native import NativeSequential, Run
+from spreeze_zmq.nn.native import Run
 from spreeze_zmq.nn.native_choice import distance, native_parts
 from spreeze_zmq.nn.native_conv import NativeConv
+from spreeze_zmq.nn.native_sequential import NativeSequential
 
 BOTH = frozenset({torch.float32, torch.bfloat16})
 ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]

@@ -15,7 +15,7 @@ from spreeze_zmq.native import library as native_library
 from spreeze_zmq.native.build import build_into
 from spreeze_zmq.native.library import compiled, cpu_flags, instructions_of
 from spreeze_zmq.nn import native_choice
-from spreeze_zmq.nn.native import NativeSequential
+from spreeze_zmq.nn.native_sequential import NativeSequential
 
 ROOT = Path(__file__).parents[3]
 #: Drives the library in memory of exactly the size that it may touch.
