@@ -89,7 +89,7 @@ class Elementwise:
         operands += [operands[1]] * (len(types) - len(operands))
         # What an operation does not take is its first argument again, of whatever type.
         fits = zip(operands[: len(arguments) + 1], types, strict=False)
-        if any(each.dtype != dtype or not each.is_cpu or each.is_neg() for each, dtype in fits):
+        if not all(each.dtype == dtype and _is_plain(each) for each, dtype in fits):
             return False
         shape = _folded(made.shape, [operand.expand(made.shape).stride() for operand in operands])
         if shape is None:
@@ -115,6 +115,11 @@ class Elementwise:
         return [done]
 
 
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its numbers lie in this machine's memory as its strides say."""
+    return tensor.is_cpu and tensor.layout == torch.strided and not tensor.is_neg()
+
+
 def _tensor(argument: Any) -> torch.Tensor:
     """An argument itself, or a number in memory."""
     return argument if isinstance(argument, torch.Tensor) else torch.tensor(argument, dtype=torch.float32)
@@ -124,7 +129,7 @@ def _meant(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) ->
     """A name of ``CODES`` and its arguments; None for what is none of them."""
     packet, overload = function.overloadpacket, function._overloadname
     if function._schema.is_mutable and packet.__name__.endswith("_"):
-        packet = getattr(aten, packet.__name__.removesuffix("_"))
+        packet = getattr(aten, packet.__name__.removesuffix("_"), None)
     first = arguments[0] if arguments else None
     if not isinstance(first, torch.Tensor):
         return None

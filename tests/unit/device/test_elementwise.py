@@ -136,6 +136,10 @@ def test_in_place_operations_write_where_torch_does():
         lambda x: x[:0] * 2,
         lambda x: x.view(2, 2, 2, 2).permute(0, 2, 1, 3) + x.view(2, 2, 2, 2).permute(3, 1, 2, 0),
         lambda x: x.to(torch.bfloat16) + 1,
+        lambda x: x.to_sparse() * 2.0,
+        lambda x: x.long().__ior__(1),
+        lambda x: x.clone().set_(x),
+        lambda x: torch._foreach_add_([x.clone()], 1.0),
     ],
 )
 def test_other_operations_are_left_to_torch(function):
