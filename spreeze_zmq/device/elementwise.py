@@ -15,7 +15,7 @@ import torch
 from spreeze_zmq.native.library import library
 
 aten = torch.ops.aten
-#: As ``elementwise.h`` numbers them.
+#: The names of the operations, and the numbers that ``elementwise.h`` knows them by.
 NAMES = ("add", "sub", "mul", "div", "neg", "abs", "minimum", "maximum", "clamp", "copy", "where")
 COMPARISONS, LOGICAL = ("eq", "ne", "lt", "le", "gt", "ge"), ("and", "or", "not")
 CODES = {name: code for code, name in enumerate((*NAMES, *COMPARISONS, *LOGICAL, "float"))}

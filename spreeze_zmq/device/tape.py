@@ -6,7 +6,6 @@ tensors that it took and gave; a replay does the same operations on the same mem
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,8 +15,6 @@ from torch.utils._pytree import tree_leaves
 
 from spreeze_zmq.device.elementwise import Elementwise
 from spreeze_zmq.native import recording
-
-log = logging.getLogger("spreeze")
 
 ResultT = TypeVar("ResultT")
 
