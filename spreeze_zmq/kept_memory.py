@@ -5,6 +5,7 @@ A learner that is started again after a crash finds the transitions of its prede
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import zlib
@@ -43,35 +44,57 @@ def held_bytes() -> int:
     return 0 if descriptor is None else 512 * os.fstat(descriptor).st_blocks
 
 
-class KeptTables:
-    """Ring tables that stay valid where their writer is killed within a write. Row ``i``, counted from the
-    first one ever appended, is at ``i`` modulo the number of rows.
+def kept_rings(descriptor: int, layout: str, *shapes: Mapping[str, tuple[int, int]]) -> list[KeptRing]:
+    """Rings in one memory, one after another.
 
     Args:
         descriptor: of the memory; what another layout has left there is discarded.
         layout: describes the rows.
-        shapes: dtype -> rows and width; all have as many rows.
+        shapes: of each ring: dtype -> rows and width; all have as many rows.
+    """
+    begins = [0, *itertools.accumulate(map(_bytes_of, shapes))]
+    if os.fstat(descriptor).st_size != begins[-1]:
+        os.ftruncate(descriptor, 0)
+        os.ftruncate(descriptor, begins[-1])
+    memory = mmap.mmap(descriptor, begins[-1])
+    return [KeptRing(memory, begin, layout, each) for begin, each in zip(begins, shapes, strict=False)]
+
+
+def _whole_pages(num_bytes: int) -> int:
+    return num_bytes + -num_bytes % mmap.PAGESIZE
+
+
+def _bytes_of(shapes: Mapping[str, tuple[int, int]]) -> int:
+    """Of a ring: a page for its header, and each table on pages of its own."""
+    tables = (rows * width * np.dtype(dtype).itemsize for dtype, (rows, width) in shapes.items())
+    return mmap.PAGESIZE + sum(map(_whole_pages, tables))
+
+
+class KeptRing:
+    """Tables that stay valid where their writer is killed within a write. Row ``i``, counted from the first
+    one ever appended, is at ``i`` modulo the number of rows.
+
+    Args:
+        memory: holds it.
+        begin: at which byte, the first of a page.
+        layout: describes the rows.
+        shapes: dtype -> rows and width.
 
     Attributes:
         tables: dtype -> ``[rows, width]``.
     """
 
-    def __init__(self, descriptor: int, layout: str, shapes: Mapping[str, tuple[int, int]]) -> None:
-        places, size = {}, mmap.PAGESIZE
+    def __init__(
+        self, memory: mmap.mmap, begin: int, layout: str, shapes: Mapping[str, tuple[int, int]]
+    ) -> None:
+        self.tables: dict[str, NDArray[Any]] = {}
+        place = begin + mmap.PAGESIZE
         for dtype, (rows, width) in shapes.items():
-            places[dtype], size = size, size + rows * width * np.dtype(dtype).itemsize
-            size += -size % mmap.PAGESIZE
-        if os.fstat(descriptor).st_size != size:
-            os.ftruncate(descriptor, 0)
-            os.ftruncate(descriptor, size)
-        memory = mmap.mmap(descriptor, size)
-        self.tables: dict[str, NDArray[Any]] = {
-            dtype: np.frombuffer(memory, dtype, rows * width, places[dtype]).reshape(rows, width)
-            for dtype, (rows, width) in shapes.items()
-        }
+            table = np.frombuffer(memory, dtype, rows * width, place).reshape(rows, width)
+            self.tables[dtype], place = table, place + _whole_pages(table.nbytes)
         self._rows = min(rows for rows, _ in shapes.values())
         # Layout, rows begun, rows written: all rows are whole while the last two agree.
-        self._header = np.frombuffer(memory, np.int64, 3)
+        self._header = np.frombuffer(memory, np.int64, 3, begin)
         if self._header[0] != (crc := zlib.crc32(layout.encode())):
             self._header[:] = 0, 0, 0
             self._header[0] = crc

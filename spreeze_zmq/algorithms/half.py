@@ -7,7 +7,6 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,28 +15,21 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
-from spreeze_zmq.algorithms.declared import blaming, check_finite, check_loss, declared, shown
-from spreeze_zmq.algorithms.flat import FlatAdam, FlatNetworks
-from spreeze_zmq.algorithms.interface import Environment, Parameters, seen
+from spreeze_zmq.algorithms.declared import blaming, check_finite, check_loss, shown
+from spreeze_zmq.algorithms.flat import FlatAdam
+from spreeze_zmq.algorithms.interface import Environment, Fields, Parameters, seen
+from spreeze_zmq.algorithms.learner_networks import LearnerNetworks
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, dtypes_of
 from spreeze_zmq.device import captured
 from spreeze_zmq.errors import AlgorithmError
 from spreeze_zmq.native import recording
 from spreeze_zmq.replay import Batch
-from spreeze_zmq.schema import suggestion
 
 log = logging.getLogger("spreeze")
 
 #: Streams of random numbers that one seed is spread over: first weights, noise of each part.
 FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
-
-
-class Fields(SimpleNamespace):
-    """A batch as a loss sees it: tensors by name, and an error that names the nearest one."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a batch has no {name!r}; {suggestion(name, vars(self))}")
 
 
 class AutogradHalf:
@@ -64,23 +56,15 @@ class AutogradHalf:
         self._part = part
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_stream(seed, FIRST_WEIGHTS))
-            self.algorithm, networks = declared(kind, options, seen(env, options))
-        parts = {"critic": dict(networks.critic), "policy": dict(networks.policy)}
-        for name, module in {**parts["critic"], **parts["policy"], **networks.targets}.items():
-            setattr(self.algorithm, name, module.to(self._device))
-        own, other = parts[part], parts["policy" if part == "critic" else "critic"]
-        acting = {**own, **other}[networks.acting]
-        self._layers = None if kind.acts_by_itself() else nn.describe(acting)
-        self._own = FlatNetworks(own, networks.acting, trained=True)
-        self._other = FlatNetworks(other, networks.acting, trained=False)
-        self._targets = FlatNetworks(networks.targets, networks.acting, trained=False)
+            self._networks = LearnerNetworks(kind, options, seen(env, options), self._device, part)
+        self.algorithm, own = self._networks.algorithm, self._networks.own
         self._adam = FlatAdam(
-            self._own.trained,
-            self._own.gradient,
+            own.trained,
+            own.gradient,
             options.learning_rate,
             beta2=options.adam_beta2,
             weight_decay=options.weight_decay,
-            num_decaying=self._own.num_weights,
+            num_decaying=own.num_weights,
             max_gradient_norm=options.max_gradient_norm,
         )
         self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
@@ -88,8 +72,7 @@ class AutogradHalf:
         allow_tf32(options.precision, self._device)
         size = options.reference_batch_size if options.batch_size == "auto" else options.batch_size
         dtypes = dtypes_of(options.precision, self._device, kind.auto_bf16)
-        self._networks = {**own, **other, **networks.targets}
-        self._dtype, line = nn.choose(self._networks, size, dtypes)
+        self._dtype, line = nn.choose(self._networks.modules, size, dtypes)
         log.info("%s", line)
         self._recorded_around: list[object] = []
         self._plain = False
@@ -111,7 +94,7 @@ class AutogradHalf:
     def leave_to_torch(self) -> None:
         """Compute no layer natively and record nothing from here on, for comparisons."""
         self._plain = True
-        for module in self._networks.values():
+        for module in self._networks.modules.values():
             nn.leave_to_torch(module)
         self._forget_recordings()
 
@@ -144,7 +127,7 @@ class AutogradHalf:
         metrics, self._priorities = self._launch[measured](*fields.values())
         with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
             self._after()
-            self._put_back()
+            self._networks.put_back()
         self.num_updates += 1
         return metrics
 
@@ -172,22 +155,10 @@ class AutogradHalf:
             loss.loss.backward()  # type: ignore[no-untyped-call]
         self._adam.step()
         with torch.no_grad(), blaming(self.algorithm, f"{self._part}_loss"):
-            self._put_back()
+            self._networks.put_back()
         told = {f"{self._part}_loss": loss.loss, **metrics}
         priorities = None if loss.priorities is None else loss.priorities.detach()
         return {name: value.detach() for name, value in told.items()}, priorities
-
-    def _put_back(self) -> None:
-        """Where the algorithm has put another network under a name, such as a deep copy as its targets, copy
-        its weights into the network that is trained, published and in the checkpoints. What wraps the same
-        parameters stays.
-        """
-        for name, network in self._networks.items():
-            other = getattr(self.algorithm, name)
-            if other is network or {*map(id, other.parameters())} == {*map(id, network.parameters())}:
-                continue
-            network.load_state_dict(other.state_dict())
-            setattr(self.algorithm, name, network)
 
     @torch.no_grad()
     def _metrics_of(self, loss: Loss, measured: bool) -> dict[str, torch.Tensor]:
@@ -242,17 +213,17 @@ class AutogradHalf:
     @property
     def weights(self) -> torch.Tensor:
         """Flat float32: the acting network first, the part's other networks, then their buffers."""
-        return self._own.flat
+        return self._networks.own.flat
 
     def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
         """Take a published policy. Raises WireError where it does not fit."""
         auxiliary = arrays.get("auxiliary", np.empty(0, np.float32))
-        self._other.load(np.concatenate((arrays["parameters"], auxiliary)), "a policy")
+        self._networks.other.load(np.concatenate((arrays["parameters"], auxiliary)), "a policy")
         self._rows.adopt(arrays)
 
     def load_critic(self, parameters: Parameters) -> None:
         """Take published critics. Raises WireError where they do not fit."""
-        self._other.load(parameters, "critics")
+        self._networks.other.load(parameters, "critics")
 
     def observe(self, obs: NDArray[Any]) -> None:
         """Take observations ``[M, *obs_shape]`` into the statistics, which go into use when published."""
@@ -264,8 +235,8 @@ class AutogradHalf:
         self.algorithm.env_steps = self.env_steps
         kind, observation = type(self.algorithm), self._rows.description()
         described = {"observation": observation, "distribution": self.algorithm.distribution().describe()}
-        if self._layers is not None:
-            return {**described, "layers": self._layers}
+        if self._networks.layers is not None:
+            return {**described, "layers": self._networks.layers}
         return {
             **described,
             "class": f"{kind.__module__}:{kind.__qualname__}",
@@ -277,8 +248,8 @@ class AutogradHalf:
         """Every array of a policy message; the statistics in it are those that updates use from now on."""
         if self._statistics.count:
             self._rows.adopt(self._statistics.arrays())
-        flat = self._own.flat.cpu().numpy().copy() if weights is None else weights
-        acting = len(flat) if self._layers is None else self._own.num_acting
+        flat = self._networks.own.flat.cpu().numpy().copy() if weights is None else weights
+        acting = len(flat) if self._networks.layers is None else self._networks.own.num_acting
         auxiliary = {"auxiliary": flat[acting:]} if len(flat) > acting else {}
         bounds = self.algorithm.distribution().arrays()
         return {"parameters": flat[:acting], **auxiliary, **bounds, **self._rows.arrays()}
@@ -299,9 +270,7 @@ class AutogradHalf:
         """Copies of everything that the next update depends on."""
         cuda = self._device.type == "cuda"
         return {
-            "own": self._own.flat.clone(),
-            "other": self._other.flat.clone(),
-            "targets": self._targets.flat.clone(),
+            **self._networks.state_dict(),
             "observations": self._rows.state_dict(),
             "statistics": self._statistics.state_dict(),
             "adam": self._adam.state_dict(),
@@ -310,12 +279,9 @@ class AutogradHalf:
             "env_steps": self.env_steps,
         }
 
-    @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state_dict()``."""
-        for networks, name in ((self._own, "own"), (self._other, "other"), (self._targets, "targets")):
-            networks.flat.copy_(state[name])
-        self._own.gradient.zero_()
+        self._networks.load_state_dict(state)
         self._rows.load_state_dict(state["observations"])
         self._statistics.load_state_dict(state["statistics"])
         self._adam.load_state_dict(state["adam"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -16,13 +17,21 @@ from numpy.typing import NDArray
 from spreeze_zmq.envs.spec import EnvironmentSpec as Environment
 from spreeze_zmq.errors import InvalidEnvironment
 from spreeze_zmq.frames import stacked_shape
+from spreeze_zmq.schema import suggestion
 
 if TYPE_CHECKING:
     import torch
 
 Parameters = NDArray[np.float32]
 
-__all__ = ["ActingHalf", "Environment", "Half", "Parameters", "seen"]
+__all__ = ["ActingHalf", "Environment", "Fields", "Half", "Parameters", "seen"]
+
+
+class Fields(SimpleNamespace):
+    """A batch as a loss sees it: tensors by name, and an error that names the nearest one."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a batch has no {name!r}; {suggestion(name, vars(self))}")
 
 
 def seen(env: Environment, options: Any) -> Environment:

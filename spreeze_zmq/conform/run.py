@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spreeze_zmq.conform import acting_checks, evaluator, learner, life, sampler_acts, sampler_checks
+from spreeze_zmq.conform import (
+    acting_checks,
+    evaluator,
+    learner_acts,
+    learner_checks,
+    life,
+    sampler_acts,
+    sampler_checks,
+)
 from spreeze_zmq.conform.clauses import BROKEN, Clause, Result, Stalled, judge
 from spreeze_zmq.conform.peers import Peers
 from spreeze_zmq.plan.plan import Plan
@@ -17,13 +25,13 @@ from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER, VISUALIZER, exp
 ACTS: dict[str, Mapping[str, Callable[[Peers], None]]] = {
     SAMPLER: sampler_acts.ACTS,
     EVALUATOR: evaluator.ACTS,
-    **dict.fromkeys(LEARNERS, learner.ACTS),
+    **dict.fromkeys(LEARNERS, learner_acts.ACTS),
     VISUALIZER: life.ACTS,
 }
 OWN = {
     SAMPLER: (*sampler_checks.CLAUSES, *acting_checks.CLAUSES),
     EVALUATOR: evaluator.CLAUSES,
-    **learner.CLAUSES,
+    **learner_checks.CLAUSES,
 }
 ROLES = tuple(ACTS)
 #: The acts that the tier ``fast`` leaves out.

@@ -20,6 +20,8 @@ from spreeze_zmq.rollout import Rollout
 
 #: Frames for each transition: one, and the final ones of episodes of 16 steps.
 FRAMES_PER_TRANSITION = 17 / 16
+#: Transitions of a kept table which are drawn, or not, together.
+FOUND_TOGETHER = 64
 
 
 class FrameRing(Ring):
@@ -58,7 +60,7 @@ class FrameRing(Ring):
         self._seen_shape = stacked_shape(self._obs_shape, stack)
         num_frames = math.ceil(capacity * FRAMES_PER_TRANSITION)
         beside = bytes_beside + math.ceil(num_frames * math.prod(obs_shape) / capacity)
-        rows = Column("frames", "int32", (1 + with_next, stack))
+        rows = Column("frames", "int64", (1 + with_next, stack))  # counted from the first one ever written
         super().__init__(capacity, (*columns, rows), device, seed, beside)
         frame = Column("frame", "uint8", stacked_shape(self._obs_shape, 1))
         self._frames = Ring(num_frames, [frame], device, seed)
@@ -108,8 +110,7 @@ class FrameRing(Ring):
             self._write(rollout.final_obs)
             used.append(following[last, envs])
         both = np.stack(used, 2)  # [T, N, 1 or 2, k]
-        rows = (both % self._frames.capacity).astype(np.int32)
-        every = {**fields, "frames": rows}
+        every = {**fields, "frames": both}
         self.write({name: array.reshape(-1, *array.shape[2:]) for name, array in every.items()})
         self._rollouts.append((self.num_added, int(both.min())))
         self._streams[rollout.sampler] = (rollout.incarnation, rollout.produced, stacks[-1])
@@ -181,7 +182,7 @@ class FrameRing(Ring):
         until the next call.
         """
         transitions = super().take(index)
-        images = self._frames.take(transitions["frames"].reshape(-1))["frame"]
+        images = self._frames.take(transitions["frames"].reshape(-1) % self._frames.capacity)["frame"]
         if images is not self._images:
             self._images = images
             seen = images.view(len(index), 1 + self._with_next, *self._seen_shape)
@@ -208,6 +209,27 @@ class FrameRing(Ring):
         except (OSError, ValueError) as error:
             raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
         self._rollouts = deque((end, frame) for end, frame in kept)
-        rows = self._tables["int32"][: self.num_stored]
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._frames.num_stored:
+        rows = self._frames_of_all()
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._frames.num_added:
             raise CheckpointError(f"the replay in {folder} has transitions of frames that it has not")
+
+    def keep_in(self, descriptor: int, settings: Mapping[str, Any]) -> None:
+        """As every ring; transitions of which a frame was overwritten since are not drawn."""
+        super().keep_in(descriptor, settings)
+        self._first, self._rollouts = 0, deque()
+        end = super().first
+        for together in torch.split(self._frames_of_all(), FOUND_TOGETHER):
+            if num := len(together):
+                self._rollouts.append((end := end + num, int(together.min())))
+        self._forget()
+
+    def _rings(self) -> list[Ring]:
+        return [self, self._frames]
+
+    def _layout(self) -> dict[str, Any]:
+        return {**super()._layout(), "stack": self._stack}
+
+    def _frames_of_all(self) -> torch.Tensor:
+        """``[num_stored, (1 or 2) k]``: the frames of each transition, oldest transition first."""
+        dtype, place = self._places["frames"]
+        return torch.roll(self._tables[dtype][: self.num_stored, place], -(super().first % self.capacity), 0)

@@ -92,9 +92,9 @@ class _Kept:
 
     def keep_in(self, descriptor: int) -> None:
         """Hold the transitions in memory that outlives this process (``kept_memory``), and go on with those
-        that are there. A replay on a GPU, or one of images, stays where it is.
+        that are there. A replay on a GPU stays where it is.
         """
-        if self.ring.device.type == "cpu" and not isinstance(self.ring, FrameRing):
+        if self.ring.device.type == "cpu":
             self.ring.keep_in(descriptor, self._settings)
 
     def save(self, folder: Path | str) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.device import Ingestion, Staging
 from spreeze_zmq.errors import CheckpointError, InputError
-from spreeze_zmq.kept_memory import KeptTables, held_bytes
+from spreeze_zmq.kept_memory import KeptRing, held_bytes, kept_rings
 
 #: Share of the free memory that a table may claim.
 MEMORY_SHARE = 0.9
@@ -85,7 +85,7 @@ class Ring:
             dtype: torch.empty(capacity, width, dtype=getattr(torch, dtype), device=self.device)
             for dtype, width in widths.items()
         }
-        self._kept: KeptTables | None = None
+        self._kept: KeptRing | None = None
         self._staging, self._ingestion = Staging(self.device), Ingestion(self.device)
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._index = torch.empty(0, dtype=torch.int64, device=self.device)
@@ -123,10 +123,21 @@ class Ring:
 
     def keep_in(self, descriptor: int, settings: Mapping[str, Any]) -> None:
         """Move the empty table, which is on the CPU, into kept memory, and recover the rows there."""
-        shapes = {dtype: (self.capacity, width) for dtype, width in self._widths.items()}
-        self._kept = KeptTables(descriptor, json.dumps({**settings, **self._layout()}), shapes)
-        self._tables = {dtype: torch.from_numpy(table) for dtype, table in self._kept.tables.items()}
-        self.num_added = self._kept.recovered()
+        layout = json.dumps({**settings, **self._layout()})
+        rings = self._rings()
+        found = kept_rings(descriptor, layout, *(ring._shapes() for ring in rings))
+        for ring, kept in zip(rings, found, strict=True):
+            ring._kept = kept
+            ring._tables = {dtype: torch.from_numpy(table) for dtype, table in kept.tables.items()}
+            ring.num_added = kept.recovered()
+
+    def _rings(self) -> list[Ring]:
+        """This one, and those that it stands on."""
+        return [self]
+
+    def _shapes(self) -> dict[str, tuple[int, int]]:
+        """dtype -> rows and width of each table."""
+        return {dtype: (self.capacity, width) for dtype, width in self._widths.items()}
 
     def write(self, fields: Mapping[str, NDArray[Any]]) -> None:
         """Append ``M`` rows, ``[M, *shape]`` of each column, over the oldest."""

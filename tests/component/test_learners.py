@@ -74,6 +74,7 @@ def test_the_critic_learner_keeps_the_ratio_and_waits_for_samples(peers, halves)
     assert settled["counters"]["env_steps"] == 2048
     assert later["counters"]["critic_updates"] == settled["counters"]["critic_updates"] == 32
     assert later["gauges"]["replay_ratio"] == 4
+    assert {"critic_loss", "q_mean"} <= later["gauges"].keys()  # q_mean of an earlier update than the last
     assert later["clock_s"]["starved"] - settled["clock_s"]["starved"] > 0.2
     assert later["cpu_s"] - settled["cpu_s"] < 0.2
     assert later["taken"] == {

@@ -86,7 +86,7 @@ def test_native_layers_are_compared_with_torchs(kind, spec):
     assert figure.ratio > 0
     half = algorithms.make("critic", kind, kind.Options(), spec, "cpu", 1)
     half.leave_to_torch()
-    layers = [each for network in half._networks.values() for each in network.modules()]
+    layers = [each for network in half._networks.modules.values() for each in network.modules()]
     formats = [each.formats for each in layers if isinstance(each, NativeSequential)]
     assert formats
     assert not any(formats)

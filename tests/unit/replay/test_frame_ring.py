@@ -235,8 +235,8 @@ def test_a_saved_replay_with_rows_of_no_frames_is_refused(tmp_path):
     replay = make_replay(50, 1)
     replay.add(Stream("sampler-0", 2, 1).collect(4)[0])
     replay.save(tmp_path)
-    rows = np.load(tmp_path / "int32.npy")
-    np.save(tmp_path / "int32.npy", rows + 1)
+    rows = np.load(tmp_path / "int64.npy")
+    np.save(tmp_path / "int64.npy", rows + 1)
     with pytest.raises(CheckpointError, match="frames that it has not"):
         make_replay(50, 1).load(tmp_path)
 

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from spreeze_zmq import kept_memory
 from spreeze_zmq.replay import ObservationReplay, Replay, transition_replay
@@ -20,15 +21,19 @@ WIDTH = 400
 ENVIRONMENT = spec((WIDTH,), action_shape=(), action_kind="discrete")
 
 
-def made(**others):
+IMAGES = spec((64, 64), obs_dtype="uint8", action_shape=(), action_kind="discrete")
+
+
+def made(environment=ENVIRONMENT, **others):
     """An empty replay of two dtypes: discrete actions are integers."""
     kind = transition_replay if "prioritized" in others else Replay
-    return kind(ENVIRONMENT, options(CAPACITY, gamma=1.0, **others), "cpu", 0)
+    return kind(environment, options(CAPACITY, gamma=1.0, **others), "cpu", 0)
 
 
-def rollout(number, steps=16, envs=16):
-    """Transitions whose numbers are all ``number`` modulo 1000."""
-    value, shape = number % 1000, (steps, envs)
+def rollout(number, steps=16, envs=16, environment=ENVIRONMENT):
+    """Transitions whose numbers are all ``number`` modulo 100."""
+    value, shape = number % 100, (steps, envs)
+    obs_shape, dtype = environment.obs_shape, environment.obs_dtype
     return Rollout(
         sampler="sampler-0",
         incarnation=1,
@@ -37,13 +42,14 @@ def rollout(number, steps=16, envs=16):
         policy_version=1,
         num_steps=steps,
         num_envs=envs,
-        obs=np.full((steps + 1, envs, WIDTH), value, np.float32),
+        obs=np.full((steps + 1, envs, *obs_shape), value, dtype),
         action=np.full(shape, value, np.int64),
         reward=np.full(shape, value, np.float32),
         terminated=np.zeros(shape, np.bool_),
         truncated=np.zeros(shape, np.bool_),
-        final_obs=np.empty((0, WIDTH), np.float32),
+        final_obs=np.empty((0, *obs_shape), dtype),
         final_index=np.empty((0, 2), np.int32),
+        history=np.full((1, envs, *obs_shape), value, dtype) if dtype == "uint8" else None,
     )
 
 
@@ -65,37 +71,66 @@ def rows(replay):
     return numbers.min(1), numbers.max(1)
 
 
-def write(memory, found):
+def write(memory, found, kind):
     """Go on with the replay until killed."""
-    replay = made()
+    replay = made(**kind)
     replay.keep_in(memory)
     found.send(len(replay))
-    for one in itertools.cycle([rollout(number) for number in range(8)]):
+    environment = kind.get("environment", ENVIRONMENT)
+    for one in itertools.cycle([rollout(number, environment=environment) for number in range(8)]):
         replay.add(one)
 
 
-def test_a_replay_killed_at_any_moment_is_back_without_a_torn_transition(memory, one_thread):
-    """Each process goes on where the one before was killed; the numbers of a transition belong together."""
+def killed_in_a_write(memory, kind, header_at=0):
+    """Replays that were killed at random moments, each with the number of torn writes so far."""
     context, chance, torn, before = multiprocessing.get_context("fork"), random.Random(1), 0, 0
     for _ in range(300):
         said, found = context.Pipe(duplex=False)
-        writer = context.Process(target=write, args=(memory, found))
+        writer = context.Process(target=write, args=(memory, found, kind))
         writer.start()
         assert said.recv() == before
         time.sleep(chance.uniform(0.005, 0.03))
         writer.kill()
         writer.join()
-        _, begun, written = np.frombuffer(os.pread(memory, 24, 0), np.int64)
+        _, begun, written = np.frombuffer(os.pread(memory, 24, header_at), np.int64)
         torn += begun > written
-        replay = made()
+        replay = made(**kind)
         replay.keep_in(memory)
+        before = len(replay)
+        yield replay, torn
+        if torn == 3 and replay.ring.num_stored == CAPACITY:
+            return
+    raise AssertionError(f"only {torn} of the kills fell into a write")
+
+
+def test_a_replay_killed_at_any_moment_is_back_without_a_torn_transition(memory, one_thread):
+    """Each process goes on where the one before was killed; the numbers of a transition belong together."""
+    before = 0
+    for replay, _ in killed_in_a_write(memory, {}):
         least, greatest = rows(replay)
         np.testing.assert_array_equal(least, greatest)
         assert len(replay) >= before
         before = len(replay)
-        if torn == 3 and before == CAPACITY:
-            return
-    raise AssertionError(f"only {torn} of the kills fell into a write")
+
+
+def test_a_replay_of_images_killed_at_any_moment_is_back_without_a_torn_stack(memory, one_thread):
+    """Of each transition both stacks, the reward and the action have one number: frames that were written
+    over, or that the kill has torn, belong to no transition that is drawn.
+    """
+    frames_at = kept_memory._bytes_of(made(IMAGES, stack=2).ring._shapes())
+    kind = {"environment": IMAGES, "stack": 2}
+    for replay, _ in killed_in_a_write(memory, kind, frames_at):
+        if not len(replay):
+            continue
+        ring = replay.ring
+        found = ring.take(torch.arange(ring.first, ring.num_added) % CAPACITY)
+        number = found["reward"].flatten()
+        assert (found["action"].flatten() == number).all()
+        for name in ("obs", "next_obs"):
+            assert (found[name].flatten(1) == number[:, None]).all(), name
+    for number in range(12):
+        replay.add(rollout(number, environment=IMAGES))
+    assert len(replay) == 11 * 256  # the frames of as many fit, each rollout with its history
 
 
 def test_what_is_back_is_what_was_there(memory):

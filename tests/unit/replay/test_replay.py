@@ -188,7 +188,7 @@ def test_pixels_stay_bytes():
     assert batch.obs[0].tolist() == [[[0, 1, 2], [3, 4, 5]]]
     assert batch.next_obs[2].tolist() == [[[6, 7, 8], [9, 10, 11]]]
     # 11 images for 10 transitions, each of which names two of them.
-    assert replay.ring.memory_bytes == 10 * (7 + 2 * 4 + 4 * 4 + 2 * 4)
+    assert replay.ring.memory_bytes == 10 * (7 + 2 * 8 + 4 * 4 + 2 * 4)
 
 
 def test_float_transitions_lie_in_one_row():
