@@ -45,6 +45,14 @@ def keys_of_its_own(tmp_path_factory):
     os.environ.pop("SPREEZE_KEYS")
 
 
+@pytest.fixture(autouse=True)
+def denormals():
+    """A learner made in a test's process has torch flush denormals, which hypothesis in a later one sees."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.set_flush_denormal(False)
+
+
 @pytest.fixture
 def one_thread():
     """One thread of torch: sums are bit-identical only in one order."""

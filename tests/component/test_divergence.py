@@ -19,7 +19,6 @@ def learner(request, peers):
     """SAC's, in this process, with nobody around it."""
     role = {CriticLearner: "critic_learner", ActorLearner: "actor_learner"}[request.param]
     made = request.param(Component(role, peers.plan, 0))
-    torch.set_flush_denormal(False)  # a learner's process asks for it; this one has other tests to run
     yield made
     for channel in made.component._channels.values():
         channel.close()
