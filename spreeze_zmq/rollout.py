@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 #: The array fields of a rollout in the order in which they travel.
 ARRAY_FIELDS = (
     *("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index"),
-    *("log_prob", "history"),
+    *("log_prob", "history", "memory"),
 )
 
 
@@ -43,6 +43,8 @@ class Rollout:
         log_prob: ``[T, N]`` float32; only where the algorithm asks for it.
         history: ``[k - 1, N, *obs_shape]``, the observations before ``obs[0]``, oldest first; before an
             episode's first one, that one again. Only where the networks take stacks of ``k``.
+        memory: ``[N, M]`` float32, what a recurrent policy kept when the first action was chosen; zeros at an
+            episode's first step. Only where the algorithm asks for it.
     """
 
     sampler: str
@@ -61,6 +63,7 @@ class Rollout:
     final_index: NDArray[np.int32] | None = None
     log_prob: NDArray[np.float32] | None = None
     history: NDArray[np.float32] | NDArray[np.uint8] | None = None
+    memory: NDArray[np.float32] | None = None
 
     @property
     def num_transitions(self) -> int:

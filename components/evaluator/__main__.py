@@ -1,6 +1,5 @@
 """Evaluator: plays whole deterministic episodes with published policies and keeps the best."""
 
-import importlib
 import json
 import os
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.channels import Subscriber
+from spreeze_zmq.component.acting import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.plan.roles import SAMPLER
@@ -268,9 +268,7 @@ def main(component: Component) -> None:
         keep_newest(component)
         return
     evaluator = Evaluator(component)
-    if component.environment.obs_dtype == "uint8":
-        # Convolutions are torch's, which may take longer to import than a process may be silent later on.
-        importlib.import_module("spreeze_zmq.policy.torch_network")
+    prepare_to_act(component)
     component.ready()
     while component.running:
         evaluator.receive()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Pusher
+from spreeze_zmq.component.acting import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
@@ -84,7 +85,7 @@ class Collector:
         return np.clip(mine / max(total - 1, 1), 0.0, 1.0).astype(np.float32)
 
     def act(
-        self, policy: Policy, obs: NDArray[Any]
+        self, policy: Policy, frames: FrameStack
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32] | None]:
         """The actions ``[N, *action_shape]`` as they were drawn, as the environments are given them, and
         their log densities ``[N]`` where a learner asks for them.
@@ -92,7 +93,9 @@ class Collector:
         Raises:
             WireError: the policy cannot act in this environment.
         """
-        action, log_prob = policy.act(obs, self.rng, place=self.place, log_prob=self.log_prob)
+        action, log_prob = policy.act(
+            frames.seen, self.rng, place=self.place, log_prob=self.log_prob, memory=frames.memory
+        )
         shape = (self.num_envs, *self.component.environment.action_shape)
         if action.dtype != self.action_dtype or action.size != math.prod(shape):
             raise WireError(
@@ -122,8 +125,9 @@ class Collector:
             self.frames = policy.frame_stack()
             self.frames.begin(self.obs)
         history = self.frames.history() if self.frames.stack > 1 else None
+        memory = self.frames.memory.copy() if policy.memory_size else None
         for t in range(self.num_steps):
-            action, env_action, log_prob = self.act(policy, self.frames.seen)
+            action, env_action, log_prob = self.act(policy, self.frames)
             actions.append(action)
             if log_prob is not None:
                 log_probs.append(log_prob)
@@ -154,6 +158,7 @@ class Collector:
             final_index=np.argwhere(terminated | truncated).astype(np.int32),
             log_prob=np.stack(log_probs) if self.log_prob else None,
             history=history,
+            memory=memory,
         )
 
 
@@ -247,6 +252,7 @@ def main(component: Component) -> None:
     component.figures["pushed"] = lambda: {outlet.learner: outlet.produced for outlet in outlets}
     acting = Acting(component, outlets)
     collector = Collector(component, log_prob=any("log_prob" in outlet.fields for outlet in outlets))
+    prepare_to_act(component)
     component.ready()
     episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
     while component.running:

@@ -40,7 +40,9 @@ class Networks:
         policy: trained by ``policy_loss`` in the actor-learner, sent to everybody.
         targets: the critic-learner's own; neither trained nor sent, part of its checkpoints. In the
             actor-learner they stay as they were made.
-        acting: name of the network whose output the ``distribution`` turns into actions.
+        acting: name of the network whose output the ``distribution`` turns into actions. With a
+            :meth:`Algorithm.memory_size` it is called as ``network(obs, memory)``, with ``memory``
+            ``[N, M]``, and returns its output and the next memory.
     """
 
     critic: Mapping[str, torch.nn.Module]
@@ -129,7 +131,9 @@ class Algorithm(ABC):
                 - ``weight``: ``[B]``, each transition's share in the loss; None unless ``prioritized``.
 
                 With :class:`RolloutOptions`: ``obs``, ``action``, ``log_prob`` and what :meth:`targets_of`
-                returned.
+                returned. With a :meth:`memory_size` these are the steps of ``n`` environments, ``T`` of each,
+                time-major, so that ``B = T * n``; beside them ``memory`` ``[n, M]``, from before the first
+                step, and ``begins`` ``[T, n]``, whether a step is an episode's first.
         """
 
     def policy_loss(self, batch: Any) -> Loss | torch.Tensor:
@@ -151,7 +155,9 @@ class Algorithm(ABC):
             rollouts: ``T`` steps of ``N`` environments as attributes: ``obs`` ``[T + 1, N, size]``,
                 ``action`` ``[T, N, *action_shape]``, ``reward``, ``terminated``, ``truncated``, ``log_prob``
                 ``[T, N]``, and of each of ``K`` ended episodes the last observation ``final_obs``
-                ``[K, size]`` and its place ``(t, n)`` in ``final_index`` ``[K, 2]``.
+                ``[K, size]`` and its place ``(t, n)`` in ``final_index`` ``[K, 2]``; ``begins``
+                ``[T + 1, N]``, whether an observation is an episode's first, and ``memory`` ``[N, M]``, what
+                a recurrent policy kept before the first one.
 
         Returns:
             Tensors ``[T, N, ...]`` by the name under which a batch has them.
@@ -182,6 +188,13 @@ class Algorithm(ABC):
         """
         raise NotImplementedError
 
+    @classmethod
+    def memory_size(cls, options: Any) -> int:
+        """Numbers that the acting network keeps of each environment from step to step, 0 for none. They are
+        zeros where an episode begins. With :class:`RolloutOptions` alone; ``nn.unroll`` goes through them.
+        """
+        return 0
+
     # --- what follows from it
 
     @classmethod
@@ -200,11 +213,11 @@ class Algorithm(ABC):
         return issubclass(cls.Options, RolloutOptions)
 
     @classmethod
-    def fields_of(cls, part: str, frame_stack: int = 1) -> tuple[str, ...]:
+    def fields_of(cls, part: str, frame_stack: int = 1, memory_size: int = 0) -> tuple[str, ...]:
         """The rollout arrays that the learner of a part (of ``PARTS``) asks for."""
         fields = cls.critic_fields if part == PARTS[0] else cls.policy_fields
         if cls.on_policy():
-            fields = (*TRANSITION_FIELDS, "log_prob")
+            fields = (*TRANSITION_FIELDS, "log_prob", *(("memory",) if memory_size else ()))
         return fields if frame_stack == 1 else tuple(dict.fromkeys((*fields, *STACK_FIELDS)))
 
     @classmethod

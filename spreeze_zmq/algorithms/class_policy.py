@@ -12,8 +12,8 @@ from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.options import options_from
 from spreeze_zmq.algorithms.registry import get
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.policy.classes import ClassLoader, module_of
-from spreeze_zmq.policy.head import Actions, Actor, Drawn, Floats
+from spreeze_zmq.policy.classes import ClassLoader, is_trusted, module_of
+from spreeze_zmq.policy.head import Actions, ClassActor, Drawn, Floats
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.observations import ObservationScaling
 
@@ -21,7 +21,7 @@ from spreeze_zmq.policy.observations import ObservationScaling
 def loader_of_run(name: str) -> ClassLoader:
     """Loads the policies of a run's own algorithm, as its topology names it, and of no other."""
 
-    def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> Actor:
+    def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> ClassActor:
         kind = get(name)
         own = f"{kind.__module__}:{kind.__qualname__}"
         if description["class"] != own:
@@ -32,10 +32,10 @@ def loader_of_run(name: str) -> ClassLoader:
 
 
 def loader_of_modules(trust: Collection[str]) -> ClassLoader:
-    """Loads the policies of every algorithm of these modules."""
+    """Loads the policies of every algorithm of these modules, and of those that ship."""
 
-    def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> Actor:
-        if module_of(description) not in trust:
+    def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> ClassActor:
+        if not is_trusted(module_of(description), trust):
             raise ValueError(f"its class {description['class']!r} is of no module that is trusted")
         return ClassPolicy(get(description["class"]), description, arrays)
 
@@ -54,6 +54,7 @@ class ClassPolicy:
         algorithm: with its acting part's modules as attributes.
         modules: the same, by name.
         network: what acts, from rows to what the distribution takes.
+        memory_size: numbers that the network keeps of each environment from step to step.
         acts_by_itself: whether the algorithm's ``act`` gives the actions, and no distribution.
 
     Raises:
@@ -83,6 +84,7 @@ class ClassPolicy:
         num_outputs = self.algorithm.distribution().num_outputs
         self._head = make_head(description["distribution"], arrays, num_outputs)
         self.acts_by_itself = kind.acts_by_itself()
+        self.memory_size = kind.memory_size(self.algorithm.options)
 
     def uniform(self, num: int, rng: np.random.Generator) -> Drawn | None:
         """``num`` uniformly random actions and their log densities; None where there are none."""
@@ -91,27 +93,37 @@ class ClassPolicy:
     def draw(
         self, output: NDArray[Any], rng: np.random.Generator, place: Floats | None, log_prob: bool
     ) -> Drawn:
-        """An action for each of the observations ``output`` ``[N, *obs_shape]``, and its log density."""
+        """An action for each row of :meth:`output`, and its log density."""
         if self.acts_by_itself:
             if log_prob:
                 raise ValueError("an algorithm with an act() of its own gives no log probabilities")
             return self._own_action(output, greedy=False), None
-        return self._head.draw(self._outputs(output), rng, place, log_prob)
+        return self._head.draw(output, rng, place, log_prob)
 
     def mode(self, output: NDArray[Any]) -> Actions:
-        """The deterministic action for each of the observations ``output``."""
+        """The deterministic action for each row of :meth:`output`."""
         if self.acts_by_itself:
             return self._own_action(output, greedy=True)
-        return self._head.mode(self._outputs(output))
+        return self._head.mode(output)
 
     def env_action(self, action: Actions) -> Actions:
         """What an environment is given for an action."""
         return self._head.env_action(action)
 
-    def _outputs(self, obs: NDArray[Any]) -> Floats:
+    def output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
+        """What the network makes of observations ``[N, *obs_shape]``, over ``memory`` the next one; the
+        observations themselves where the algorithm acts by itself.
+        """
+        if self.acts_by_itself:
+            return obs
         with self._torch.inference_mode():
-            outputs: Floats = self.network(self._torch.from_numpy(self._rows(obs))).numpy()
-        return outputs
+            rows = self._torch.from_numpy(self._rows(obs))
+            if self.memory_size == 0 or memory is None:
+                output: Floats = self.network(rows).numpy()
+            else:
+                outputs, after = self.network(rows, self._torch.from_numpy(memory))
+                output, memory[:] = outputs.numpy(), after.numpy()
+        return output
 
     def _own_action(self, obs: NDArray[Any], *, greedy: bool) -> Actions:
         with self._torch.inference_mode():

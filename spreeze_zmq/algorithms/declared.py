@@ -171,9 +171,16 @@ def rehearse(kind: type[Algorithm], options: Any, env: Environment) -> None:
                     action = algorithm.act(obs, greedy)
                 _check_rows(kind, "act gives", obs, action, env.action_shape)
             return
-        what = f"the network {networks.acting!r}"
+        what, size = f"the network {networks.acting!r}", kind.memory_size(options)
+        memory = [torch.zeros(len(obs), size)] if size else []
         with blaming(kind, what):
-            outputs = getattr(algorithm, networks.acting)(obs)
+            outputs = getattr(algorithm, networks.acting)(obs, *memory)
+        if memory:
+            if not isinstance(outputs, tuple) or len(outputs) != 2:
+                problem = f"{what} gives {shown(outputs)}, expected its output and the next memory"
+                raise AlgorithmError(kind, problem)
+            outputs, after = outputs
+            _check_rows(kind, f"{what}, as the next memory, gives", obs, after, (size,))
         _check_rows(kind, f"{what}, which acts, gives", obs, outputs, (distribution.num_outputs,))
 
 

@@ -47,7 +47,16 @@ def check_encoder(env: EnvironmentSpec, options: Any) -> None:
         )
 
 
-def encoder(env: EnvironmentSpec, options: Any, num_outputs: int, output_scale: float = 1.0) -> Sequential:
+def takes_images(env: EnvironmentSpec, options: Any) -> bool:
+    """Whether the network that the options name, for these observations, is one for images."""
+    if options.network == "auto":
+        return env.obs_dtype == "uint8" and _are_images(env.obs_shape, LEAST_PIXELS["nature_cnn"])
+    return str(options.network) != "mlp"
+
+
+def encoder(
+    env: EnvironmentSpec, options: Any, num_outputs: int, output_scale: float = 1.0, num_beside: int = 0
+) -> Sequential:
     """A fresh network from observations ``[B, size]`` to ``[B, num_outputs]``.
 
     Args:
@@ -55,15 +64,13 @@ def encoder(env: EnvironmentSpec, options: Any, num_outputs: int, output_scale: 
         options: with the fields of :class:`EncoderOptions`.
         num_outputs: numbers in an output row.
         output_scale: factor of the last layer's first weights.
+        num_beside: numbers that an mlp takes beside each observation.
     """
-    shape, network = env.obs_shape, options.network
-    if network == "auto":
-        images = env.obs_dtype == "uint8" and _are_images(shape, LEAST_PIXELS["nature_cnn"])
-        network = "nature_cnn" if images else "mlp"
-    if network == "mlp":
-        sizes = (math.prod(shape), *options.hidden_sizes, num_outputs)
+    shape = env.obs_shape
+    if not takes_images(env, options):
+        sizes = (math.prod(shape) + num_beside, *options.hidden_sizes, num_outputs)
         return nn.mlp(sizes, options.activation, options.layer_norm, output_scale)
-    layers = nn.NATURE if network == "nature_cnn" else nn.SMALL
+    layers = nn.SMALL if options.network == "small_cnn" else nn.NATURE
     image = (shape[0], shape[1], shape[2])
     return nn.cnn(image, num_outputs, layers, options.layer_norm, output_scale)
 

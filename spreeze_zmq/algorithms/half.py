@@ -53,7 +53,7 @@ class AutogradHalf:
         self, kind: type[Algorithm], options: Any, env: Environment, device: str, seed: int, part: str
     ) -> None:
         self._device = torch.device(device)
-        self._part = part
+        self._part, self._memory_size = part, kind.memory_size(options)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_stream(seed, FIRST_WEIGHTS))
             self._networks = LearnerNetworks(kind, options, seen(env, options), self._device, part)
@@ -138,7 +138,7 @@ class AutogradHalf:
 
         It is recorded, as a CUDA graph or on a tape, and must be what a replay is.
         """
-        batch = Fields(**dict(zip(self._names, tensors, strict=True)))
+        batch = Fields(**self._in_rows(dict(zip(self._names, tensors, strict=True))))
         for name in ("obs", "next_obs"):
             if vars(batch).get(name) is not None:
                 setattr(batch, name, self._rows(getattr(batch, name)))
@@ -159,6 +159,13 @@ class AutogradHalf:
         told = {f"{self._part}_loss": loss.loss, **metrics}
         priorities = None if loss.priorities is None else loss.priorities.detach()
         return {name: value.detach() for name, value in told.items()}, priorities
+
+    def _in_rows(self, fields: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
+        """The steps of a recurrent policy's batch ``[T, n, ...]`` one after another, time-major."""
+        if not self._memory_size:
+            return fields
+        rows = {name: None if value is None else value.flatten(0, 1) for name, value in fields.items()}
+        return {**rows, "begins": fields["begins"]}
 
     @torch.no_grad()
     def _metrics_of(self, loss: Loss, measured: bool) -> dict[str, torch.Tensor]:
@@ -189,7 +196,8 @@ class AutogradHalf:
     @torch.no_grad()
     def prepare(self, rollouts: Any) -> dict[str, torch.Tensor]:
         """The transitions of a round of rollouts (:class:`spreeze_zmq.replay.Round`) as ``[T * N, ...]``
-        tensors: ``obs`` (as they came), ``action``, ``log_prob`` and what ``targets_of`` returns.
+        tensors: ``obs`` (as they came), ``action``, ``log_prob`` and what ``targets_of`` returns. Of a
+        recurrent policy they are ``[T, N, ...]``, with ``memory`` ``[1, N, M]`` and ``begins`` ``[T, N]``.
         """
         self.algorithm.env_steps = self.env_steps
         steps, envs = rollouts.reward.shape
@@ -206,6 +214,8 @@ class AutogradHalf:
                 problem = f"targets_of gives {name} as {shown(value)}, expected [{steps}, {envs}, ...]"
                 raise AlgorithmError(self.algorithm, problem)
         fields = {"obs": rollouts.obs[:-1], "action": rollouts.action, "log_prob": rollouts.log_prob, **made}
+        if self._memory_size:
+            return {**fields, "memory": rollouts.memory[None], "begins": rollouts.begins[:-1]}
         return {name: value.flatten(0, 1) for name, value in fields.items()}
 
     # --- what it is made of, and what it exchanges

@@ -7,16 +7,18 @@ one of the current policy needs no correction, and this is then the paper's PPO.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical, Normal
-from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
+from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder, takes_images
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.returns import rollout_returns
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.errors import InvalidEnvironment
 from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
@@ -58,6 +60,13 @@ class PPO(Algorithm):
         correct_staleness: bool = option(
             True, "weigh steps of older policies by V-trace (1802.01561); false trusts them as they are"
         )
+        memory_size: int = option(
+            0,
+            "numbers that the policy keeps of an episode, in a gated recurrent unit (1406.1078), where one "
+            "observation does not say enough; a batch then has all steps of whole environments",
+            minimum=0,
+            fixed=True,
+        )
         rho_bar: float = option(1.0, "V-trace: upper bound of the weights of rewards", minimum=0.0)
         c_bar: float = option(1.0, "V-trace: upper bound of the weights of traces", minimum=0.0)
 
@@ -73,6 +82,13 @@ class PPO(Algorithm):
         """Raise InvalidEnvironment also where the network takes images and observations are none."""
         super().check(env, options)
         check_encoder(env, options)
+        if options.memory_size and takes_images(env, options):
+            raise InvalidEnvironment("memory_size is for vectors; frame_stack shows several images at once")
+
+    @classmethod
+    def memory_size(cls, options: Any) -> int:
+        """As the option says."""
+        return int(options.memory_size)
 
     def __init__(self, options: Options, env: EnvironmentSpec) -> None:
         super().__init__(options, env)
@@ -80,29 +96,45 @@ class PPO(Algorithm):
         self.actions: Normal | Categorical = Normal(env, *LOG_STD_LIMITS) if box else Categorical(env)
 
     def networks(self) -> Networks:
-        """The value network; the policy, whose log standard deviations depend on no state."""
-        actions = self.actions
-        value = encoder(self.env, self.options, 1)
+        """The value network; the policy, whose log standard deviations depend on no state. What a recurrent
+        policy keeps stands beside the observation, for both.
+        """
+        actions, memory_size = self.actions, self.options.memory_size
+        value = encoder(self.env, self.options, 1, num_beside=memory_size)
         size = actions.num_outputs if isinstance(actions, Categorical) else actions.num_actions
-        policy = encoder(self.env, self.options, size, POLICY_OUTPUT_SCALE)
+        head = encoder(self.env, self.options, size, POLICY_OUTPUT_SCALE, memory_size)
         if isinstance(actions, Normal):
-            policy.append(nn.Append(size, self.options.initial_log_std))
+            head.append(nn.Append(size, self.options.initial_log_std))
+        num_obs = math.prod(self.env.obs_shape)
+        policy = nn.Recurrent(num_obs, memory_size, head) if memory_size else head
         return Networks(critic={"value": value}, policy={"policy": policy})
 
     def targets_of(self, rollouts: Any) -> dict[str, Tensor]:
         """Returns and advantages ``[T, N]`` of the current policy by the current value network."""
-        options, rho_tm1 = self.options, torch.ones_like(rollouts.reward)
+        options, rho_tm1, made = self.options, torch.ones_like(rollouts.reward), {}
+        output = None
+        if options.memory_size:
+            rows = rollouts.obs.flatten(0, 1)
+            output, after = nn.unroll(self.policy, rows, rollouts.memory, rollouts.begins)
+            before = nn.remembered(rollouts.memory, after, rollouts.begins)
+            ended_at = rollouts.final_index.unbind(1)
+            obs = torch.cat([rollouts.obs, before], 2)
+            final_obs = torch.cat([rollouts.final_obs, after[ended_at]], 1)
+            rollouts, made = replace(rollouts, obs=obs, final_obs=final_obs), {"remembered": before[:-1]}
         if options.correct_staleness:
-            o_tm1, a_tm1 = rollouts.obs[:-1].flatten(0, 1), rollouts.action.flatten(0, 1)
-            log_prob_tm1 = self.actions.log_prob(self.policy(o_tm1), a_tm1)
+            if output is None:
+                output = self.policy(rollouts.obs[:-1].flatten(0, 1))
+            a_tm1 = rollouts.action.flatten(0, 1)
+            log_prob_tm1 = self.actions.log_prob(output[: len(a_tm1)], a_tm1)
             rho_tm1 = (log_prob_tm1.view_as(rollouts.log_prob) - rollouts.log_prob).exp()
         weights = {"gae_lambda": options.gae_lambda, "rho_bar": options.rho_bar, "c_bar": options.c_bar}
         targets, advantages = rollout_returns(rollouts, self._value, options.gamma, rho_tm1, **weights)
-        return {"target": targets, "advantage": advantages, "rho": rho_tm1}
+        return {"target": targets, "advantage": advantages, "rho": rho_tm1, **made}
 
     def critic_loss(self, batch: Any) -> Loss:
         """Half the squared error of the value."""
-        error = self._value(batch.obs) - batch.target
+        rows = torch.cat([batch.obs, batch.remembered], 1) if self.options.memory_size else batch.obs
+        error = self._value(rows) - batch.target
         target = batch.target
         metrics = {
             "target_mean": target.mean,
@@ -119,7 +151,10 @@ class PPO(Algorithm):
         options, advantage = self.options, batch.advantage
         if options.normalize_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-        output = self.policy(batch.obs)
+        if options.memory_size:
+            output, _ = nn.unroll(self.policy, batch.obs, batch.memory, batch.begins)
+        else:
+            output = self.policy(batch.obs)
         log_ratio = self.actions.log_prob(output, batch.action) - batch.log_prob
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1.0 - options.clip_range, 1.0 + options.clip_range)

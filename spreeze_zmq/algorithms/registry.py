@@ -10,7 +10,7 @@ from typing import Any
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
 from spreeze_zmq.algorithms.interface import Environment, seen
 from spreeze_zmq.algorithms.options import TrainingOptions
-from spreeze_zmq.errors import InputError, InvalidEnvironment, place_of
+from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
 from spreeze_zmq.rollout import ARRAY_FIELDS
 from spreeze_zmq.schema import options_of, suggestion
 
@@ -129,6 +129,11 @@ def make(part: str, kind: type[Algorithm], options: Any, env: Environment, devic
     return AutogradHalf(kind, options, env, device, seed, part)
 
 
+def memory_size(kind: type[Algorithm] | None, options: Any) -> int:
+    """Numbers that an algorithm's policy keeps from step to step; 0 where the algorithm could not be read."""
+    return 0 if kind is None or options is None else kind.memory_size(options)
+
+
 def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
     """Hold an algorithm against an environment before anything starts; your own acts once to see.
 
@@ -137,6 +142,9 @@ def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
         AlgorithmError: its networks and its distribution do not fit together.
     """
     _check_spaces(kind, options, env)
+    if memory_size(kind, options) and not kind.on_policy():
+        problem = "memory_size is for rollouts: a replay draws steps without those before them"
+        raise AlgorithmError(kind, f"{problem}; let Options inherit RolloutOptions")
     if not kind.__module__.startswith(f"{__package__}."):  # for a shipped one torch would be imported
         from spreeze_zmq.algorithms.declared import rehearse
 

@@ -19,7 +19,7 @@ from spreeze_zmq.device import WARM_UP_CALLS, Work
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner import flops_per_transition
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
-from spreeze_zmq.replay import Batch, Round, minibatches, num_minibatches
+from spreeze_zmq.replay import Batch, Minibatches, Round
 
 Step = Callable[[], object]
 
@@ -99,7 +99,7 @@ def make_steps(
             half.leave_to_torch()
     if kind.on_policy():
         size = math.lcm(NUM_ENVS, options.batch_size)
-        made = random_round(spec, size * math.ceil(ROUND / size), device)
+        made = random_round(spec, size * math.ceil(ROUND / size), device, 1, kind.memory_size(options))
         trained = options.epochs * made.reward.numel()
         return {part: _round_step(half, made, options) for part, half in halves.items()}, trained
     steps = {}
@@ -117,8 +117,9 @@ def _round_step(half: Any, made: Round, options: Any) -> Step:
     generator = torch.Generator(made.reward.device).manual_seed(1)
 
     def step() -> None:
-        left = num_minibatches(made.reward.numel(), options.epochs, options.batch_size)
-        for batch in minibatches(half.prepare(made), options.epochs, options.batch_size, generator):
+        batches = Minibatches(half.prepare(made), options.epochs, options.batch_size)
+        left = len(batches)
+        for batch in batches.drawn(generator):
             left -= 1
             half.update(batch, measured=left == 0)  # as a learner does
 

@@ -112,6 +112,11 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
     """Write to a file beside ``path``, compare, and only then put it in its place."""
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
+    if policy.memory_size:
+        raise InputError(
+            f"{path}: the policy is recurrent, and exported files take an observation alone; in Python "
+            "Policy.load(...)(obs, memory) plays it"
+        )
     obs = random_observations(policy, NUM_COMPARED, obs_dtype)
     module = Deterministic(policy).eval()
     with TemporaryDirectory(dir=path.parent, prefix=".export-") as folder, warnings.catch_warnings():

@@ -13,6 +13,7 @@ from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.precision import dtypes_of
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
+from spreeze_zmq.replay import Minibatches
 
 log = logging.getLogger("spreeze")
 
@@ -67,13 +68,16 @@ def flops_per_transition(
         if not kind.on_policy():
             batch = random_batch_of(kind.fields_of(part), spec, options, COUNTED_BATCH, "cpu")
             return _counted(half, batch) / COUNTED_BATCH
-        made = random_round(spec, COUNTED_BATCH * NUM_ENVS, "cpu", options.frame_stack)
+        made = random_round(
+            spec, COUNTED_BATCH * NUM_ENVS, "cpu", options.frame_stack, kind.memory_size(options)
+        )
         once = nn.CountedProducts()
         with once:
             fields = half.prepare(made)
-        batch = {name: value[:COUNTED_BATCH] for name, value in fields.items()}
+        batch = next(Minibatches(fields, 1, COUNTED_BATCH).drawn(torch.Generator()))
         ahead: float = once.flops / made.reward.numel() / options.epochs
-        return ahead + _counted(half, batch) / COUNTED_BATCH
+        counted: float = _counted(half, batch) / batch["log_prob"].numel()
+        return ahead + counted
     finally:
         half.load_state_dict(state)
 

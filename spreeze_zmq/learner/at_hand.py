@@ -58,10 +58,13 @@ def random_batch_of(
     return replay.sample(batch_size)
 
 
-def random_round(spec: EnvironmentSpec, transitions: int, device: str, frame_stack: int = 1) -> Round:
+def random_round(
+    spec: EnvironmentSpec, transitions: int, device: str, frame_stack: int = 1, memory_size: int = 0
+) -> Round:
     """A round in which no episode ends, by a policy whose every action had the same probability."""
     rollout = random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS, frame_stack)
     log_prob = np.full((rollout.num_steps, NUM_ENVS), -1.0, np.float32)
     store = RoundStore(1, device, stack=frame_stack)
-    store.add(dataclasses.replace(rollout, log_prob=log_prob))
+    memory = np.zeros((NUM_ENVS, memory_size), np.float32) if memory_size else None
+    store.add(dataclasses.replace(rollout, log_prob=log_prob, memory=memory))
     return store.take()[0]

@@ -29,6 +29,7 @@ class Intake:
     Args:
         component: the learner.
         frame_stack: observations that the networks see at once.
+        memory_size: numbers that the policy keeps from step to step.
         too_stale: why a rollout is too old to be used; empty if it is not.
         unfit: why the learner cannot keep a rollout that fits the environment; empty if it can.
 
@@ -45,12 +46,13 @@ class Intake:
         frame_stack: int,
         too_stale: Callable[[Rollout], str] = lambda _: "",
         unfit: Callable[[Rollout], str] = lambda _: "",
+        memory_size: int = 0,
     ) -> None:
         self.component = component
         channel = experience_of(component.role)
         self.puller: Puller = component.open(channel)
         self.fields = component.plan.channels[channel].fields
-        self.num_before = frame_stack - 1
+        self.num_before, self.memory_size = frame_stack - 1, memory_size
         self.too_stale, self.unfit = too_stale, unfit
         self.published = Published(Path(component.plan.socket_dir))
         self.puller.on_refused = self._on_unread
@@ -187,6 +189,7 @@ class Intake:
         env = self.component.environment
         expected = {name: (lead, env.obs_shape) for name, lead in (("obs", 2), ("final_obs", 1))}
         expected |= {"history": (2, env.obs_shape), "action": (2, env.action_shape)}
+        expected["memory"] = (1, (self.memory_size,))
         for name in self.fields:
             array = getattr(rollout, name)
             if array is None:

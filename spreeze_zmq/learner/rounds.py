@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.errors import WireError
@@ -15,7 +16,7 @@ from spreeze_zmq.learner.learner import Learner
 from spreeze_zmq.learner.policy_outlet import PolicyOutlet
 from spreeze_zmq.learner.publication import Outbox
 from spreeze_zmq.plan.roles import CRITIC, POLICY, SAMPLER, publisher_of_policy
-from spreeze_zmq.replay import RewardScale, RoundStore, minibatches, num_minibatches
+from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
 from spreeze_zmq.rollout import Rollout
 
 #: Version of the first policy. It acts by its network, since its log probabilities are learned from.
@@ -37,7 +38,13 @@ class RoundLearner(Learner):
         super().__init__(component)
         plan, options = self.plan, self.options
         self.balance = plan.balance
-        self.intake = Intake(component, options.frame_stack, unfit=lambda rollout: self.replay.unfit(rollout))
+        kind = algorithms.get(plan.run.algorithm)
+        self.intake = Intake(
+            component,
+            options.frame_stack,
+            unfit=lambda rollout: self.replay.unfit(rollout),
+            memory_size=kind.memory_size(options),
+        )
         self.rewards = RewardScale(options.gamma) if options.normalize_rewards else None
         num_samplers = plan.components[SAMPLER].count.initial
         self.replay = RoundStore(num_samplers, self.device, self.rewards, options.frame_stack)
@@ -141,7 +148,7 @@ class RoundLearner(Learner):
         metrics = self.half.update(batch, measured=self._left == 1)
         if self._left == 1:
             self.metrics = metrics
-        self.trained += len(batch["log_prob"])
+        self.trained += batch["log_prob"].numel()
         self._left -= 1
         if self._left == 0:
             self.end_round()
@@ -162,13 +169,11 @@ class RoundLearner(Learner):
         if self.policy is not None:
             for rollout in self._rollouts:
                 self.lag.add(self.policy.versions.newest - rollout.policy_version, rollout.num_transitions)
-        fields = self.half.prepare(made)
+        batches = Minibatches(self.half.prepare(made), self.options.epochs, self.options.batch_size)
         if self.policy is not None:
             for rollout in self._rollouts:
                 self.half.observe(rollout.acted_on)
-        size = len(fields["log_prob"])
-        self._left = num_minibatches(size, self.options.epochs, self.options.batch_size)
-        self._batches = minibatches(fields, self.options.epochs, self.options.batch_size, self.generator)
+        self._left, self._batches = len(batches), batches.drawn(self.generator)
         return True
 
     def end_round(self) -> None:

@@ -17,6 +17,7 @@ from spreeze_zmq.nn.networks import (
     ensemble,
     mlp,
 )
+from spreeze_zmq.nn.recurrent import Recurrent, remembered, unroll
 from spreeze_zmq.nn.training import PeriodicCopy, random_shift
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Ensemble",
     "Number",
     "PeriodicCopy",
+    "Recurrent",
     "adam_step",
     "choose",
     "cnn",
@@ -44,5 +46,7 @@ __all__ = [
     "normal_log_prob",
     "polyak",
     "random_shift",
+    "remembered",
     "squashed_normal",
+    "unroll",
 ]

@@ -198,7 +198,10 @@ class PolicyPlayer:
             if now_s - looked_s > NEW_POLICY_S:
                 looked_s, policy = now_s, policies.newest() or policy
             before = None if stage.qpos is None else stage.qpos()
-            action = policy.act(frames.seen, rng)[0] if policy.version == 0 else policy.mode(frames.seen)
+            if policy.version == 0:
+                action, _ = policy.act(frames.seen, rng, memory=frames.memory)
+            else:
+                action = policy.mode(frames.seen, frames.memory)
             given = policy.env_action(action).reshape(stage.env.action_space.shape)
             obs, reward, terminated, truncated, _ = stage.env.step(given)
             total, steps = total + float(reward[0]), steps + 1

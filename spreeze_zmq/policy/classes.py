@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.policy.head import Actor
+from spreeze_zmq.policy.head import ClassActor
 
 #: Takes the description ``{"class": "module:Name", "options": {...}, "environment": {...}}`` and the policy's
-#: arrays, and gives what acts; its ``output`` are the observations ``[N, *obs_shape]`` as they come.
-ClassLoader = Callable[[Mapping[str, Any], Mapping[str, NDArray[np.float32]]], Actor]
+#: arrays, and gives what acts.
+ClassLoader = Callable[[Mapping[str, Any], Mapping[str, NDArray[np.float32]]], ClassActor]
 
 #: Modules of this process that the user has said to trust, by :meth:`Policy.load`.
 trusted: set[str] = set()
+
+#: Where the algorithms that ship are.
+SHIPPED = "spreeze_zmq.algorithms."
 
 _loaders: list[ClassLoader] = []
 
@@ -44,7 +47,12 @@ def module_of(description: Mapping[str, Any]) -> str | None:
     return module
 
 
-def load_class(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> Actor:
+def is_trusted(module: str | None, trust: Collection[str]) -> bool:
+    """Whether classes of a module may be loaded: the user trusts it, or it ships."""
+    return module is not None and (module in trust or module.startswith(SHIPPED))
+
+
+def load_class(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> ClassActor:
     """What acts, made by the loader.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The newest observations of each environment, stacked as a policy takes them."""
+"""What a policy has seen of each environment: the newest observations, and what it keeps of all before."""
 
 from __future__ import annotations
 
@@ -19,21 +19,27 @@ class FrameStack:
         stack: observations that the policy takes at once; before an episode's first one stands that one
             again.
         channels_last: whether the environment's images are ``[height, width, channels]``.
+        memory_size: numbers that a recurrent policy keeps.
+
+    Attributes:
+        memory: ``[N, memory_size]`` float32, which the policy writes anew at each step.
     """
 
-    def __init__(self, stack: int = 1, channels_last: bool = False) -> None:
+    def __init__(self, stack: int = 1, channels_last: bool = False, memory_size: int = 0) -> None:
         self.stack = stack
+        self.memory = np.zeros((0, memory_size), np.float32)
         self._channels_last = channels_last
         self._frames: NDArray[Any] = np.empty((0, stack))  # [N, stack, ...], channels first
 
     @classmethod
-    def described(cls, observation: Mapping[str, Any]) -> Self:
+    def described(cls, observation: Mapping[str, Any], memory_size: int = 0) -> Self:
         """As the observation's part of a policy's description says. Raises ValueError."""
         stack = count(observation, "stack") if "stack" in observation else 1
-        return cls(stack, bool(observation.get("channels_last", False)))
+        return cls(stack, bool(observation.get("channels_last", False)), memory_size)
 
     def begin(self, obs: NDArray[Any]) -> None:
         """An episode begins in every environment with ``obs`` ``[N, *obs_shape]``."""
+        self.memory = np.zeros((len(obs), self.memory.shape[1]), np.float32)
         frames = self.in_order(obs)
         self._frames = np.repeat(frames[:, None], self.stack, 1) if self.stack > 1 else frames[:, None]
 
@@ -41,6 +47,7 @@ class FrameStack:
         """Take what a step gave: ``obs`` ``[N, *obs_shape]`` follows, or begins the next episode where the
         last one has ``ended`` ``[N]``.
         """
+        self.memory[ended] = 0.0
         frames = self.in_order(obs)
         if self.stack == 1:
             self._frames = frames[:, None]

@@ -45,6 +45,21 @@ class Actor(Protocol):
         """What the environment is given for actions of ``draw``."""
 
 
+class ClassActor(Actor, Protocol):
+    """An algorithm's own way from observations to actions.
+
+    Attributes:
+        memory_size: numbers that it keeps of each environment from step to step; 0 for none.
+    """
+
+    memory_size: int
+
+    def output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
+        """What ``draw`` and ``mode`` take, of observations ``[N, *obs_shape]`` as they come; writes the next
+        ``memory`` ``[N, memory_size]`` over the one before.
+        """
+
+
 class Head(Actor, Protocol):
     """The distribution of a description.
 

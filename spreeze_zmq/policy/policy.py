@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InputError, WireError
-from spreeze_zmq.policy.classes import load_class, module_of, trusted
+from spreeze_zmq.policy.classes import is_trusted, load_class, module_of, trusted
 from spreeze_zmq.policy.description import counts
 from spreeze_zmq.policy.file import POLICY_FILE, read_file, write_file
 from spreeze_zmq.policy.frame_stack import FrameStack
@@ -39,6 +39,7 @@ class Policy:
         metadata: words that came with a file.
 
     Attributes:
+        memory_size: numbers that it keeps of each environment from step to step; 0 for none.
         version: counts publications; 0 acts uniformly at random.
         description: its observations, layers and distribution, or its class, as PROTOCOL.md says.
         arrays: float32: parameters, bounds and normaliser, as PROTOCOL.md says.
@@ -62,18 +63,20 @@ class Policy:
             self.description: dict[str, Any] = dict(fields["description"])
             self.extras: dict[str, float] = dict(fields.get("extras", {}))
             self.arrays = {name: _floats(name, arrays[name]) for name in _ARRAYS if name in arrays}
-            self._observation: ObservationScaling | None = None
+            self.memory_size = 0
             self.frame_stack()
             if module_of(self.description) is not None:
-                self.actor: Actor = load_class(self.description, self.arrays)
+                loaded = load_class(self.description, self.arrays)
+                self.actor: Actor = loaded
+                self.memory_size = loaded.memory_size
+                self._output_of: Callable[[NDArray[Any], Floats | None], NDArray[Any]] = loaded.output
             else:
-                self._observation = ObservationScaling(self.description["observation"], self.arrays)
+                scaling = ObservationScaling(self.description["observation"], self.arrays)
                 layers = self.description["layers"]
-                self._network = _network(
-                    read_layers(layers, self.arrays["parameters"], self._observation.size)
-                )
+                network = _network(read_layers(layers, self.arrays["parameters"], scaling.size))
+                self._output_of = lambda obs, _: network(scaling(obs))
                 distribution = self.description["distribution"]
-                self.actor = make_head(distribution, self.arrays, self._network.num_outputs)
+                self.actor = make_head(distribution, self.arrays, network.num_outputs)
         except KeyError as error:
             raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -99,12 +102,14 @@ class Policy:
         stack = self.frame_stack().stack
         return shape if stack == 1 else (stack, *shape)
 
-    def __call__(self, obs: Any) -> Any:
+    def __call__(self, obs: Any, memory: Floats | None = None) -> Any:
         """The deterministic action for one observation, or for each of a batch.
 
         Args:
             obs: ``[*observation_shape]`` or ``[N, *observation_shape]``, of any number type; Dict and Tuple
                 observations flattened by ``gymnasium.spaces.flatten``.
+            memory: ``[memory_size]`` or ``[N, memory_size]`` float32 of a recurrent policy, zeros where an
+                episode begins; written anew for the next step.
 
         Returns:
             What ``env.step`` takes: of a box float32 ``[*action_shape]`` within its bounds, else int64 (a
@@ -115,18 +120,18 @@ class Policy:
         """
         obs, shape = np.asarray(obs), self.observation_shape
         if obs.shape == shape:
-            return self(obs[None])[0]
+            return self(obs[None], None if memory is None else memory[None])[0]
         if obs.shape[1:] != shape:
             batch = "(N, " + ", ".join(map(str, shape)) + ")"
             raise InputError(
                 f"the policy takes observations of shape {shape}, or a batch {batch}, got {obs.shape}"
             )
         frames = self.frame_stack().in_order(obs)
-        return self.env_action(self.mode(frames))
+        return self.env_action(self.mode(frames, memory))
 
     def frame_stack(self) -> FrameStack:
         """An empty stack of observations as it takes them, to be held beside a batch of environments."""
-        return FrameStack.described(self.description.get("observation", {}))
+        return FrameStack.described(self.description.get("observation", {}), self.memory_size)
 
     def act(
         self,
@@ -135,6 +140,7 @@ class Policy:
         *,
         place: Floats | None = None,
         log_prob: bool = False,
+        memory: Floats | None = None,
     ) -> Drawn:
         """Draw an action for each observation; version 0 draws uniformly where it can.
 
@@ -144,6 +150,8 @@ class Policy:
             place: ``[N]`` in [0, 1], where each environment stands among all of the run's, which may explore
                 differently; by default evenly spread over them, 0 for a single one.
             log_prob: whether the log densities are wanted.
+            memory: ``[N, memory_size]``, as the :meth:`frame_stack` holds it, of a recurrent policy; written
+                anew for the next step.
 
         Returns:
             The actions ``[N, *action_shape]``, float32 in the environment's own units (of a ``normal`` not
@@ -157,22 +165,28 @@ class Policy:
         if uniform is not None:
             return uniform if log_prob else (uniform[0], None)
         try:
-            return self.actor.draw(self._output(obs), rng, place, log_prob)
+            return self.actor.draw(self._output(obs, memory), rng, place, log_prob)
         except ValueError as error:
             raise WireError("bad_policy", str(error)) from error
 
-    def mode(self, obs: NDArray[Any]) -> Actions:
+    def mode(self, obs: NDArray[Any], memory: Floats | None = None) -> Actions:
         """The deterministic action for each of ``obs``, within the bounds; the network's own at version 0
-        too. Raises WireError as :meth:`act`.
+        too. ``memory`` as for :meth:`act`. Raises WireError as that.
         """
-        return self.actor.mode(self._output(obs))
+        return self.actor.mode(self._output(obs, memory))
 
     def env_action(self, action: Actions) -> Actions:
         """What an environment is given for actions of :meth:`act`: a box's clipped to its bounds."""
         return self.actor.env_action(action)
 
-    def _output(self, obs: NDArray[Any]) -> NDArray[Any]:
-        return obs if self._observation is None else self._network(self._observation(obs))
+    def _output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
+        if self.memory_size and (memory is None or memory.shape != (len(obs), self.memory_size)):
+            shape = None if memory is None else memory.shape
+            raise InputError(
+                f"the policy is recurrent: it takes a memory of shape {(len(obs), self.memory_size)}, zeros "
+                f"where an episode begins, and writes the next one there; got {shape}"
+            )
+        return self._output_of(obs, memory)
 
     def save(self, path: Path | str, metadata: Mapping[str, str]) -> None:
         """Write everything needed to act to a safetensors file, whole or not at all.
@@ -203,7 +217,7 @@ class Policy:
         fields, arrays, metadata = read_file(path)
         try:
             module = module_of(fields["description"])
-            if module is not None and module not in trust:
+            if module is not None and not is_trusted(module, trust):
                 raise InputError(
                     f"{path} names a class of the module {module!r}, whose code would run: give --trust "
                     f"{module} if you know where the file comes from"

@@ -30,6 +30,9 @@ class Round:
         log_prob: ``[T, N]`` float32, of the policy that acted.
         final_obs: ``[K, ...]`` likewise, the last observation of each episode that ended.
         final_index: ``[K, 2]`` int64 of ``(t, n)``.
+        begins: ``[T + 1, N]`` bool, whether an observation is an episode's first; False at ``t = 0``, where
+            the memory says it.
+        memory: ``[N, M]`` float32, what a recurrent policy kept before the first step; None for others.
     """
 
     obs: torch.Tensor
@@ -40,6 +43,8 @@ class Round:
     log_prob: torch.Tensor
     final_obs: torch.Tensor
     final_index: torch.Tensor
+    begins: torch.Tensor
+    memory: torch.Tensor | None = None
 
 
 class RewardScale:
@@ -156,15 +161,19 @@ class RoundStore:
             return torch.from_numpy(np.concatenate(arrays, axis)).to(self._device)
 
         seen = [stacked(rollout, self._stack) for rollout in rollouts]
+        terminated, truncated = joined("terminated", 1), joined("truncated", 1)
+        ended = terminated | truncated
         made = Round(
             obs=torch.from_numpy(np.concatenate([obs for obs, _ in seen], 1)).to(self._device),
             action=joined("action", 1),
             reward=torch.from_numpy(np.concatenate([reward for _, reward in taken], 1)).to(self._device),
-            terminated=joined("terminated", 1),
-            truncated=joined("truncated", 1),
+            terminated=terminated,
+            truncated=truncated,
             log_prob=joined("log_prob", 1),
             final_obs=torch.from_numpy(np.concatenate([final for _, final in seen])).to(self._device),
             final_index=torch.from_numpy(np.concatenate(index)).to(self._device),
+            begins=torch.cat([torch.zeros_like(ended[:1]), ended]),
+            memory=None if rollouts[0].memory is None else joined("memory", 0),
         )
         return made, rollouts
 
@@ -208,20 +217,33 @@ def stacked(rollout: Rollout, stack: int) -> tuple[NDArray[Any], NDArray[Any]]:
     return frames.reshape(*obs.shape[:2], *seen), finals.reshape(len(finals), *seen)
 
 
-def minibatches(
-    fields: Mapping[str, torch.Tensor], epochs: int, batch_size: int, generator: torch.Generator
-) -> Iterator[dict[str, torch.Tensor]]:
-    """Every transition ``epochs`` times in batches of ``batch_size``, each epoch in another order; the last
-    batch of an epoch takes what is left.
+class Minibatches:
+    """What a round is cut into: every transition ``epochs`` times in batches of ``batch_size``, each epoch in
+    another order; the last batch of an epoch takes what is left. Of a recurrent policy's rounds the steps of
+    an environment stay together, in as many environments as come closest from below, at least one.
+
+    Args:
+        fields: ``[B, ...]`` each; of a recurrent policy ``[T, N, ...]``, with a ``memory`` of ``[1, N, M]``.
+        epochs: times that each transition is given.
+        batch_size: transitions.
     """
-    size = len(next(iter(fields.values())))
-    for _ in range(epochs):
-        order = torch.randperm(size, generator=generator, device=generator.device)
-        mixed = {name: value[order] for name, value in fields.items()}
-        for start in range(0, size, batch_size):
-            yield {name: value[start : start + batch_size] for name, value in mixed.items()}
 
+    def __init__(self, fields: Mapping[str, torch.Tensor], epochs: int, batch_size: int) -> None:
+        self._fields, self._epochs = fields, epochs
+        shape = fields["log_prob"].shape
+        self._axis = int("memory" in fields)
+        self._size = shape[self._axis]
+        self._batch_size = max(1, batch_size // shape[0]) if self._axis else batch_size
 
-def num_minibatches(transitions: int, epochs: int, batch_size: int) -> int:
-    """How many batches :func:`minibatches` gives."""
-    return epochs * -(-transitions // batch_size)
+    def __len__(self) -> int:
+        """Batches in all epochs."""
+        return self._epochs * -(-self._size // self._batch_size)
+
+    def drawn(self, generator: torch.Generator) -> Iterator[dict[str, torch.Tensor]]:
+        """The batches."""
+        for _ in range(self._epochs):
+            order = torch.randperm(self._size, generator=generator, device=generator.device)
+            mixed = {name: value.index_select(self._axis, order) for name, value in self._fields.items()}
+            for start in range(0, self._size, self._batch_size):
+                count = min(self._batch_size, self._size - start)
+                yield {name: value.narrow(self._axis, start, count) for name, value in mixed.items()}

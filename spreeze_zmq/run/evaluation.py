@@ -149,7 +149,9 @@ class _Round:
         frames = policy.frame_stack()
         frames.begin(obs)
         while playing.any():
-            action = policy.env_action(policy.mode(frames.seen)).reshape(envs.action_space.shape)
+            action = policy.env_action(policy.mode(frames.seen, frames.memory)).reshape(
+                envs.action_space.shape
+            )
             obs, reward, terminated, truncated, info = envs.step(action)
             self.returns += np.where(playing, reward, 0.0)
             self.lengths += playing

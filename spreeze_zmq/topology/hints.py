@@ -37,7 +37,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     ),
     "algorithm.gamma": ("discount discount_factor", ""),
     "algorithm.replay_capacity": (
-        "buffer_size memory_size replay_size buffer_capacity capacity replay_buffer_size rb_size",
+        "buffer_size replay_size buffer_capacity capacity replay_buffer_size rb_size",
         "",
     ),
     "algorithm.learning_starts": (

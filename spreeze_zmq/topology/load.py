@@ -66,8 +66,10 @@ def load(
     declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
     check_described(run, declared, without, mistakes)
-    stack = values.get("frame_stack", 1)
-    fields = {role: algorithm.fields_of(PART_OF[role], stack) for role in learners} if algorithm else {}
+    stack, memory = values.get("frame_stack", 1), algorithms.memory_size(algorithm, options)
+    fields = (
+        {role: algorithm.fields_of(PART_OF[role], stack, memory) for role in learners} if algorithm else {}
+    )
     channels = read_channels(tables["channels"], learners, fields, mistakes)
     name = _run_name(run["name"], read)
     if mistakes.found or environment is None or algorithm is None or options is None:

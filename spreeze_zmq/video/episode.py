@@ -37,7 +37,9 @@ class Episode:
         over = np.zeros(1, np.bool_)
         while not over[0]:
             yield
-            action = policy.env_action(policy.mode(frames.seen)).reshape(env.action_space.shape)
+            action = policy.env_action(policy.mode(frames.seen, frames.memory)).reshape(
+                env.action_space.shape
+            )
             obs, reward, terminated, truncated, _ = env.step(action)
             over = terminated | truncated
             frames.add(obs, over)

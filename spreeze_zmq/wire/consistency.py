@@ -34,6 +34,7 @@ def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
             )
     for name in ("action", "reward", "terminated", "truncated", "log_prob"):
         _expect_shape(f"rollout.{name}", arrays.get(name), (steps, envs))
+    _expect_shape("rollout.memory", arrays.get("memory"), (envs,))
     obs, final_obs, history = (arrays.get(name) for name in ("obs", "final_obs", "history"))
     for name, other, lead in (("final_obs", final_obs, 1), ("history", history, 2)):
         if obs is None or other is None:

@@ -48,6 +48,7 @@ KINDS: dict[str, KindSpec] = {
             "final_index": ArraySpec(("int32",), 2, 2, required=False),
             "log_prob": ArraySpec(("float32",), 2, 2, required=False),
             "history": ArraySpec(_OBS, 2, _ANY_RANK, required=False),
+            "memory": ArraySpec(("float32",), 2, 2, required=False),
         },
         cross_check=check_rollout,
     ),

@@ -146,6 +146,23 @@ def _rollout_of_images() -> Message:
     return Message("rollout", fields, arrays)
 
 
+def _rollout_that_remembers() -> Message:
+    """One step of two environments by a policy that keeps three numbers of each; environment 1 begins."""
+    fields = {"produced": 2, "policy_version": 5, "num_steps": 1, "num_envs": 2}
+    arrays = {
+        "obs": np.array([[[0.5], [1.0]], [[0.25], [2.0]]], np.float32),
+        "action": np.array([[1, 0]]),
+        "reward": np.array([[0.5, -0.5]], np.float32),
+        "terminated": np.array([[False, False]]),
+        "truncated": np.array([[False, False]]),
+        "final_obs": np.empty((0, 1), np.float32),
+        "final_index": np.empty((0, 2), np.int32),
+        "log_prob": np.array([[-0.5, -1.0]], np.float32),
+        "memory": np.array([[0.125, -0.5, 0.75], [0.0, 0.0, 0.0]], np.float32),
+    }
+    return Message("rollout", fields, arrays)
+
+
 def _policy() -> Message:
     """A network of two linear layers and one action, whose parameters count up in eighths."""
     return Message(
@@ -172,6 +189,7 @@ def _bodies() -> dict[str, Message]:
     messages = {kind: Message(kind, fields) for kind, fields in _FIELDS.items()}
     messages["rollout"] = _rollout()
     messages["rollout_of_images"] = _rollout_of_images()
+    messages["rollout_that_remembers"] = _rollout_that_remembers()
     messages["policy"] = _policy()
     critic = {"parameters": np.array([0.5, -0.5, 1.5], np.float32)}
     counts = {"version": 7, "critic_updates": 130, "env_steps": 4096, "taken": {"sampler-0/123456789": 4096}}

@@ -11,6 +11,7 @@ ROADS = {
     "td3": ("pendulum", "--set", "run.algorithm=td3", "--set", "algorithm.hidden_sizes=[16]"),
     "dqn": ("cartpole_dqn", "--set", "algorithm.hidden_sizes=[16]"),
     "ppo": ("cartpole", "--set", "algorithm.hidden_sizes=[16]"),
+    "recurrent": ("cartpole", "--set", "algorithm.hidden_sizes=[16]", "--set", "algorithm.memory_size=8"),
     "pqn": ("cartpole_pqn", "--set", "algorithm.hidden_sizes=[16]"),
 }
 ENDLESS = (
@@ -62,7 +63,7 @@ def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
     assert all(first[name] != other[name] for name in first)
     for run in runs:
         summary = run.summary()
-        assert summary["policy_lag"]["max"] == (0 if road in ("ppo", "pqn") else 1)
+        assert summary["policy_lag"]["max"] == (0 if road in ("ppo", "recurrent", "pqn") else 1)
         assert summary["policy_lag"]["stale"] == 0
         assert all(map(adds_up, summary["samples_by_channel"].values()))
 
@@ -75,6 +76,7 @@ def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
         of=[
             *(("ppo", role) for role in ("sampler", "critic_learner", "actor_learner")),
             *(("dqn", role) for role in ("sampler", "critic_learner")),
+            *(("recurrent", role) for role in ("sampler", "critic_learner", "actor_learner")),
             ("pqn", "critic_learner"),
             ("td3", "actor_learner"),
             ("sac", "critic_learner"),

@@ -13,7 +13,7 @@ from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.native.library import library
 from spreeze_zmq.nn.native_choice import distance
 from spreeze_zmq.nn.native_sequential import NativeSequential
-from spreeze_zmq.replay import minibatches, replay_of
+from spreeze_zmq.replay import Minibatches, replay_of
 from tests.unit.algorithms.shipped import BOX, DISCRETE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,6 +27,7 @@ CASES = {
     "dqn c51 dueling": ("dqn", DISCRETE, {**RICH, "dueling": True}),
     "ppo": ("ppo", BOX, {}),
     "ppo discrete": ("ppo", DISCRETE, {"layer_norm": True}),
+    "ppo recurrent": ("ppo", DISCRETE, {"memory_size": 12}),
     "pqn": ("pqn", DISCRETE, {}),
 }
 
@@ -55,9 +56,10 @@ def trained(case, part, precision, native, updates, seed=3):
     kind, options, half = half_of(case, part, precision, native, seed)
     first = half.weights.clone()
     if kind.on_policy():
-        source, made = torch.Generator().manual_seed(2), random_round(case[1], 256, "cpu")
+        source = torch.Generator().manual_seed(2)
+        made = random_round(case[1], 256, "cpu", 1, kind.memory_size(options))
         while half.num_updates < updates:
-            for batch in minibatches(half.prepare(made), 1, 64, source):
+            for batch in Minibatches(half.prepare(made), 1, 64).drawn(source):
                 half.update(batch)
     else:
         small = dataclasses.replace(options, replay_capacity=512, learning_starts=1)

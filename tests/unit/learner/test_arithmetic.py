@@ -8,7 +8,7 @@ import torch
 from spreeze_zmq import algorithms
 from spreeze_zmq.learner.arithmetic import arithmetic_of, flops_per_transition
 from spreeze_zmq.learner.at_hand import random_batch_of, random_round
-from spreeze_zmq.replay import minibatches
+from spreeze_zmq.replay import Minibatches
 from tests.unit.algorithms.shipped import BOX, DISCRETE, PIXELS
 
 CASES = {
@@ -39,8 +39,8 @@ def test_counting_leaves_no_trace(case, part):
             assert found.flops_per_transition > 1000
             assert found.limit_flops_per_s > 1e8
         if kind.on_policy():
-            fields = half.prepare(random_round(env, 256, "cpu", options.frame_stack))
-            batches = minibatches(fields, 1, 64, torch.Generator().manual_seed(1))
+            made = random_round(env, 256, "cpu", options.frame_stack, kind.memory_size(options))
+            batches = Minibatches(half.prepare(made), 1, 64).drawn(torch.Generator().manual_seed(1))
         else:
             batches = [random_batch_of(kind.fields_of(part), env, options, 64, "cpu")] * 3
         for batch in batches:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq.replay import RewardScale, RoundStore, minibatches, num_minibatches
+from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
 from spreeze_zmq.rollout import Rollout
 
 
@@ -74,13 +74,26 @@ def test_rollouts_of_another_length_cannot_stand_beside_others():
 
 def test_each_epoch_takes_every_transition_once_in_another_order():
     """Ten transitions in batches of four: 4, 4 and 2."""
-    fields = {"index": torch.arange(10)}
-    drawn = list(minibatches(fields, 3, 4, torch.Generator().manual_seed(1)))
-    assert [len(batch["index"]) for batch in drawn] == [4, 4, 2] * 3
-    assert len(drawn) == num_minibatches(10, 3, 4)
-    epochs = [torch.cat([batch["index"] for batch in drawn[i : i + 3]]).tolist() for i in (0, 3, 6)]
+    batches = Minibatches({"log_prob": torch.arange(10)}, 3, 4)
+    drawn = [batch["log_prob"] for batch in batches.drawn(torch.Generator().manual_seed(1))]
+    assert list(map(len, drawn)) == [4, 4, 2] * 3
+    assert len(drawn) == len(batches)
+    epochs = [torch.cat(drawn[i : i + 3]).tolist() for i in (0, 3, 6)]
     assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_the_steps_of_an_environment_stay_together_where_a_policy_remembers():
+    """Five environments of four steps in batches of at most eleven transitions: two, two and one of them."""
+    steps = torch.arange(20).view(4, 5)
+    batches = Minibatches({"log_prob": steps, "memory": torch.arange(5.0).view(1, 5, 1)}, 2, 11)
+    drawn = list(batches.drawn(torch.Generator().manual_seed(1)))
+    assert len(drawn) == len(batches) == 6
+    for batch in drawn:
+        envs = batch["memory"][0, :, 0].long()
+        assert torch.equal(batch["log_prob"], steps[:, envs])
+    met = torch.cat([batch["memory"].flatten() for batch in drawn]).tolist()
+    assert sorted(met) == sorted([*range(5)] * 2)
 
 
 def test_rewards_are_divided_by_the_deviation_of_the_running_return():

@@ -92,6 +92,24 @@ def test_images_and_discrete_actions_keep_their_dtypes():
 
 
 @pytest.mark.parametrize(
+    ("memory", "reason"),
+    [
+        (np.ones((ENVS, 5), np.float32), None),
+        (np.ones((ENVS + 1, 5), np.float32), "wrong_shape"),
+        (np.ones((ENVS, 5), np.float64), "wrong_dtype"),
+        (np.ones(ENVS, np.float32), "wrong_rank"),
+    ],
+)
+def test_what_a_policy_remembers_is_of_each_environment(memory, reason):
+    """A row of float32 numbers."""
+    message = rollout_message(make_rollout(memory=memory))
+    if reason is None:
+        np.testing.assert_array_equal(rollout_from(travel(message)).memory, memory, strict=True)
+    else:
+        assert refusal(message) == reason
+
+
+@pytest.mark.parametrize(
     ("history", "reason"),
     [
         (np.zeros((3, ENVS, 2), np.float32), None),

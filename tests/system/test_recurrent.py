@@ -1,0 +1,57 @@
+"""A policy that remembers, trained and played by real processes."""
+
+import re
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+from spreeze_zmq import Policy
+from spreeze_zmq.commands.spreeze import main
+from tests.system import recall
+from tests.system.conftest import adds_up
+
+SETTINGS = {
+    "run.env": '"tests.system.recall:Recall"',
+    "run.stop.return": 0.9,
+    "run.stop.minutes": 2,
+    "algorithm.memory_size": 16,
+    "algorithm.batch_size": 256,
+    "algorithm.epochs": 4,
+    "components.sampler.envs": 16,
+    "components.sampler.rollout_steps": 64,
+}
+
+
+@pytest.mark.timeout(150)
+def test_a_task_that_needs_a_memory_is_learned(launch, capsys, tmp_path):
+    """Without one every policy has a mean return of 0. `spreeze eval` and Python play what was scored; a
+    file for another runtime cannot, and says so.
+    """
+    run = launch(
+        *(word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")),
+        topology="cartpole",
+    )
+    assert run.end(140) == 0, run.said()
+    summary = run.summary()
+    assert summary["exit_reason"].startswith("return"), run.said()
+    assert all(map(adds_up, summary["samples_by_channel"].values()))
+    assert summary["failures"] == []
+    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    again, claimed = re.search(r"mean return ([-0-9.]+) .*when it was saved: ([-0-9.]+)", said, re.S).groups()
+    assert again == claimed
+
+    policy, env, total = Policy.load(run.folder), gymnasium.make("Recall-v0"), 0.0
+    for seed in range(40):
+        (obs, _), memory, over = env.reset(seed=seed), np.zeros(policy.memory_size, np.float32), False
+        while not over:
+            obs, reward, over, _, _ = env.step(policy(obs, memory))
+        total += reward
+    assert total >= 36
+    assert recall.STEPS == 8
+
+    assert main(["export", str(run.folder), "--onnx", str(tmp_path / "policy.onnx")]) == 2
+    assert "the policy is recurrent" in capsys.readouterr().err
