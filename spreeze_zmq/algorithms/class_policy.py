@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.algorithms.algorithm import Algorithm
+from spreeze_zmq.algorithms.algorithm import Algorithm, Networks
 from spreeze_zmq.algorithms.options import options_from
 from spreeze_zmq.algorithms.registry import get
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.policy.classes import ClassLoader, is_trusted, module_of
+from spreeze_zmq.policy.classes import SHIPPED, ClassLoader, is_trusted, module_of
 from spreeze_zmq.policy.head import Actions, ClassActor, Drawn, Floats
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.observations import ObservationScaling
@@ -74,8 +74,11 @@ class ClassPolicy:
         self._torch = torch
         env = EnvironmentSpec.from_dict(description["environment"])
         self.algorithm = kind(options_from(kind.Options, description["options"]), env)
+        if kind.__module__.startswith(SHIPPED):  # the numbers may be a stranger's, and ask for any size
+            with torch.device("meta"):
+                _check_size(_acting_part(self.algorithm.networks()), arrays["parameters"])
         networks = self.algorithm.networks()
-        part = networks.policy if networks.acting in networks.policy else networks.critic
+        part = _acting_part(networks)
         for name, module in part.items():
             setattr(self.algorithm, name, module.eval().requires_grad_(False))
         FlatNetworks(part, networks.acting, trained=False).load(arrays["parameters"], "a policy")
@@ -129,3 +132,15 @@ class ClassPolicy:
         with self._torch.inference_mode():
             action: Actions = self.algorithm.act(self._torch.from_numpy(self._rows(obs)), greedy).numpy()
         return action
+
+
+def _acting_part(networks: Networks) -> Mapping[str, Any]:
+    """The networks that travel with the one that acts."""
+    return networks.policy if networks.acting in networks.policy else networks.critic
+
+
+def _check_size(part: Mapping[str, Any], parameters: Floats) -> None:
+    """Raise ValueError unless the networks have as many numbers as came for them."""
+    tensors = [t for module in part.values() for t in (*module.parameters(), *module.buffers())]
+    if (size := sum(tensor.numel() for tensor in tensors)) != len(parameters):
+        raise ValueError(f"{len(parameters):,} parameters for networks of {size:,}")

@@ -57,7 +57,8 @@ class Deterministic(nn.Module):
     def _network(self, policy: Policy, num_inputs: int) -> Step:
         if isinstance(policy.actor, ClassPolicy):
             self.parts = nn.ModuleDict(policy.actor.modules)
-            return policy.actor.network
+            network: Step = policy.actor.network
+            return network
         layers = read_layers(policy.description["layers"], policy.arrays["parameters"], num_inputs)
         return TorchNetwork(layers).forward
 

@@ -8,7 +8,7 @@ import torch
 
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.class_policy import loader_of_run
-from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment
+from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
 from spreeze_zmq.policy import Policy, classes, register_class_loader
 from spreeze_zmq.replay import Minibatches, RoundStore
 from spreeze_zmq.rollout import Rollout
@@ -111,6 +111,15 @@ def test_a_policy_from_a_file_remembers(tmp_path):
     np.testing.assert_allclose(one, kept[0], rtol=1e-5)
     with pytest.raises(InputError, match=r"recurrent: it takes a memory of shape \(2, 6\), zeros where"):
         policy(obs)
+
+
+def test_a_file_that_asks_for_any_size_is_refused_before_it_gets_it(tmp_path):
+    """What ships needs no trust, so the numbers of the file alone must not fill the memory."""
+    half = algorithms.make("policy", PPO, OPTIONS, BOX, "cpu", 1)
+    description = half.description()
+    description["options"]["hidden_sizes"] = [1_000_000, 1_000_000]
+    with pytest.raises(WireError, match=r"parameters for networks of 1,0\d\d,"):
+        Policy.from_message({"version": 1, "description": description}, half.policy_arrays())
 
 
 class Replayed(algorithms.get("sac")):
