@@ -58,7 +58,7 @@ class Component:
         self.folder = RunFolder(Path(plan.run_dir))
         self.environment = plan.environment
         self.options: Mapping[str, Any] = plan.components[role].options
-        self.index, self._name_lock = claim_name(role, index, Path(plan.socket_dir))
+        self.index, self._name_lock = claim_name(role, index, plan)
         self.name = f"{role}-{self.index}"
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}

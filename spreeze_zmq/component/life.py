@@ -18,6 +18,7 @@ from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import InputError, SpreezeError
 from spreeze_zmq.plan.parts import python
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, settle
 
@@ -98,7 +99,7 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
         plan = Plan.read(run_file)
         topology.make_importable(Path(plan.topology_file).parent)
         return Component(role, plan, index), None
-    plan = sizing.settle(topology.load(arguments[0]))
+    plan = sizing.settle(topology.load(arguments[0], without=ROLES))  # there is no launcher
     plan, sockets = settle(plan, RunFolder.create(plan.name))
     joining = f"{python()} -m spreeze_zmq.components.ROLE {RunFolder(Path(plan.run_dir)).run_file}"
     log.info("standing alone; others join with: %s", joining)

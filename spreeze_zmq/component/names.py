@@ -8,15 +8,18 @@ from pathlib import Path
 
 from spreeze_zmq import channels
 from spreeze_zmq.errors import ChannelError, InputError
+from spreeze_zmq.plan.plan import Plan
 
 
-def claim_name(role: str, index: int | None, sockets: Path) -> tuple[int, channels.Claim]:
-    """Lock ``ROLE-INDEX`` for the life of this process; without an index the first free one.
+def claim_name(role: str, index: int | None, plan: Plan) -> tuple[int, channels.Claim]:
+    """Lock ``ROLE-INDEX`` for the life of this process; without an index the first one that is free and that
+    the launcher will not want for a process of its own.
 
     Raises:
         InputError: the run is over.
         ChannelError: another process has that name.
     """
+    sockets, own = Path(plan.socket_dir), plan.components[role]
     if not sockets.is_dir():
         raise InputError(
             f"the run is over: its socket folder {sockets} is gone; "
@@ -24,7 +27,7 @@ def claim_name(role: str, index: int | None, sockets: Path) -> tuple[int, channe
         )
     if index is not None:
         return index, channels.Claim.take(sockets / f"{role}-{index}")
-    for free in itertools.count():
+    for free in itertools.count(own.count.maximum if own.launched else 0):
         with contextlib.suppress(ChannelError):
             return free, channels.Claim.take(sockets / f"{role}-{free}")
     raise AssertionError("unreachable")

@@ -27,10 +27,12 @@ def heard(run):
 
 
 def test_cpp_and_python_in_one_run(built_cpp, launch):
-    """A sampler in C++ joins a run of one in Python: both are taken from, and nothing is lost."""
+    """A sampler in C++ joins a run of one in Python, before that one has its name: both are taken from, and
+    nothing is lost.
+    """
     words = ["run.stop={minutes=5}", "algorithm.learning_starts=1000", "components.sampler.count=1"]
     run = launch(*(word for key in words for word in ("--set", key)), topology="halfcheetah")
-    run.until(lambda: run.summary().get("env_steps", 0) > 0, "a first rollout")
+    run.until((run.folder / "run.json").exists, "run.json")
     command = [sys.executable, str(COMPONENTS / "sampler_cpp"), str(run.folder)]
     log = run.folder / "joined.log"
     with log.open("w") as output:

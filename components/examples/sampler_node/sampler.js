@@ -31,7 +31,7 @@ function claim(index) {
   return fs.writeSync(file, `${process.pid}\n`) > 0;
 }
 
-let index = Number(process.argv[3] ?? 0);
+let index = Number(process.argv[3] ?? (mine.launched ? mine.count.maximum : 0));
 while (!claim(index)) process.argv[3] ? fail(1, `sampler-${index} is taken`) : index++;
 const [name, incarnation] = [`sampler-${index}`, 1 + crypto.randomInt(2 ** 47)];
 const clock_s = { busy: 0, blocked: 0, starved: 0, idle: 0 };

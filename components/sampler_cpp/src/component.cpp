@@ -84,7 +84,9 @@ void Component::claim_name(std::optional<int> wanted) {
     struct stat about;
     if (stat(sockets.c_str(), &about) != 0)
         throw InputError("the run is over: its socket folder " + sockets + " is gone; start it again");
-    index = wanted.value_or(0);
+    const auto& own = plan.at("components").at(role);
+    const int first = own.value("launched", false) ? own.at("count").at("maximum").get<int>() : 0;
+    index = wanted.value_or(first);  // those below are the launcher's
     while (!lock(index)) {
         if (wanted) throw std::runtime_error(role + "-" + std::to_string(index) + " is taken by another process");
         ++index;
