@@ -147,6 +147,16 @@ def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int) -> None:
         raise AlgorithmError(algorithm, problem)
 
 
+def check_targets(algorithm: Algorithm, made: Any, steps: int, envs: int) -> None:
+    """Raise AlgorithmError unless what ``targets_of`` returned are tensors ``[steps, envs, ...]`` by name."""
+    if not isinstance(made, Mapping):
+        raise AlgorithmError(algorithm, f"targets_of returned {shown(made)}, expected tensors by name")
+    for name, value in made.items():
+        if not isinstance(value, torch.Tensor) or value.shape[:2] != (steps, envs):
+            problem = f"targets_of gives {name} as {shown(value)}, expected [{steps}, {envs}, ...]"
+            raise AlgorithmError(algorithm, problem)
+
+
 @torch.no_grad()
 def rehearse(kind: type[Algorithm], options: Any, env: Environment) -> None:
     """Make the networks of an algorithm once, and act on two observations of zeros.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss
-from spreeze_zmq.algorithms.declared import blaming, check_finite, check_loss, shown
+from spreeze_zmq.algorithms.declared import blaming, check_finite, check_loss, check_targets
 from spreeze_zmq.algorithms.flat import FlatAdam
 from spreeze_zmq.algorithms.interface import Environment, Fields, Parameters, seen
 from spreeze_zmq.algorithms.learner_networks import LearnerNetworks
@@ -205,14 +205,7 @@ class AutogradHalf:
         normalised = dataclasses.replace(rollouts, obs=rows, final_obs=self._rows(rollouts.final_obs))
         with blaming(self.algorithm, "targets_of"):
             made = self.algorithm.targets_of(normalised)
-        if not isinstance(made, Mapping):
-            raise AlgorithmError(
-                self.algorithm, f"targets_of returned {shown(made)}, expected tensors by name"
-            )
-        for name, value in made.items():
-            if not isinstance(value, torch.Tensor) or value.shape[:2] != (steps, envs):
-                problem = f"targets_of gives {name} as {shown(value)}, expected [{steps}, {envs}, ...]"
-                raise AlgorithmError(self.algorithm, problem)
+        check_targets(self.algorithm, made, steps, envs)
         fields = {"obs": rollouts.obs[:-1], "action": rollouts.action, "log_prob": rollouts.log_prob, **made}
         if self._memory_size:
             return {**fields, "memory": rollouts.memory[None], "begins": rollouts.begins[:-1]}
