@@ -38,7 +38,7 @@ def l1():
 
 def l2():
     """No lock."""
-    component._claim_name = lambda role, index, sockets: (index, None)
+    patch(component, "claim_name")(lambda right: lambda role, index, plan: (index, None))
 
 
 def l3():

@@ -38,6 +38,7 @@ def test_cpp_and_python_in_one_run(built_cpp, launch):
     with log.open("w") as output:
         joined = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     run.until(lambda: {"sampler-0", "sampler-1"} <= heard(run), "both samplers at work")
+    run.until(lambda: run.summary().get("env_steps", 0) > 2000, "rollouts")
     run.interrupt()
     assert run.end(90) == 0, run.said()
     assert joined.wait(10) == 0, log.read_text()
