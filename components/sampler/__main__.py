@@ -268,6 +268,8 @@ def main(component: Component) -> None:
         if collector.returns and time.monotonic() >= episodes_due_s:
             report_episodes(component, collector)
             episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
+    if collector.returns:
+        report_episodes(component, collector)
     component.poll(timeout_s=SETTLE_S, draining=True)
     collector.envs.close()
 

@@ -69,13 +69,12 @@ def live(
         component.close(component.stop_reason or "done")
         if sockets is not None:
             sockets.remove()
-    except InputError as error:
-        print(f"{role}: {error}", file=sys.stderr)
-        return error.exit_code
     except Exception as error:
-        log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
+        is_input = isinstance(error, InputError)
+        if not is_input:
+            log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
         if isinstance(error, SpreezeError):  # its line is what the user can mend, so it comes last
-            print(f"{role}: {str(error).splitlines()[0]}", file=sys.stderr)
+            print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
         if component is not None:
             component.close(f"failed: {type(error).__name__}: {error}")
         return error.exit_code if isinstance(error, SpreezeError) else 1

@@ -179,23 +179,32 @@ def test_a_learner_that_does_not_take_blocks_it_and_is_named(peers, policy):
 
 def test_what_it_says_it_pushed_is_what_arrives(peers, policy):
     """After a stop learners that take whatever comes at once, as ours do, find every transition that the
-    last report counts.
+    last report counts, and the broker has heard of every episode that ends in them.
     """
     process = start(peers, policy)
     ends = {peers.peer(f"experience.{name}", "sampler"): name for name in ("critic_learner", "actor_learner")}
-    taken = {}
-    for _ in range(5):
-        for name in ends.values():
-            taken[name] = peers.wait(f"experience.{name}", "sampler").fields["produced"]
+    taken, ended = {}, 0
+
+    def note(name, message):
+        nonlocal ended
+        taken[name] = message.fields["produced"]
+        if name == "critic_learner":
+            ended += int((message.arrays["terminated"] | message.arrays["truncated"]).sum())
 
     def take():
         while ready := channels.Poller().wait(ends, timeout_s=0.02):
-            taken.update({ends[end]: end.pull().fields["produced"] for end in ready})
+            for end in ready:
+                note(ends[end], end.pull())
 
+    while not ended:
+        for name in ends.values():
+            note(name, peers.wait(f"experience.{name}", "sampler"))
     process.send_signal(signal.SIGTERM)
     bye = peers.wait("report", "sampler", "bye", meanwhile=take)
     take()
     assert taken == bye.fields["pushed"]
+    told = [message.arrays["lengths"] for message in peers.seen if message.kind == "episodes"]
+    assert sum(map(len, told)) == ended > 0
     assert process.wait(30) == 0
 
 

@@ -156,12 +156,13 @@ async function main() {
     news.push({ fields, arrays });
   });
   report.send("hello", { role: "sampler", name, pid: process.pid, protocol: 1, host: os.hostname() });
-  const timer = setInterval(() => {
+  const tell = () => {
     report.send("report", about());
     const column = (dtype, k) => array(dtype, [ended.length], ended.map((episode) => episode[k]));
     const [returns, lengths] = [column("float32", 0), column("int32", 1)];
     if (ended.length && report.send("episodes", {}, { returns, lengths })) ended = [];
-  }, 500);
+  };
+  const timer = setInterval(tell, 500);
   const isFresh = () => outlets.every(({ produced }) => produced < limit);
   const adopt = () => {
     if (news.length && !(plan.balance.in_order && isFresh())) {
@@ -188,6 +189,7 @@ async function main() {
     await sleep(0); // messages and reports have their turn
   }
   clearInterval(timer);
+  tell();
   await sleep(200);
   report.send("bye", { ...about(), reason: "told to stop" });
   for (const { socket } of [control, report, policies, ...outlets]) socket.close();

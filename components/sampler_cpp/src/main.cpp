@@ -137,6 +137,7 @@ void sample(Component& component) {
             episodes_due_s = now_s() + EPISODES_INTERVAL_S;
         }
     }
+    collector.report_episodes();
     Wait settling;
     settling.timeout_s = SETTLE_S;
     settling.draining = true;

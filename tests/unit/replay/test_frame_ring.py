@@ -1,5 +1,7 @@
 """The replay of images against one that keeps every stack whole, over random streams of rollouts."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -54,8 +56,7 @@ class Stream:
         for t in range(num_steps):
             before, ended = self.seen(), terminated[t] | truncated[t]
             true_next = self.images(self.num_envs)
-            ending = FrameStack(self.frames.stack, has_channels_last(self.shape))
-            ending._frames = self.frames._frames.copy()
+            ending = copy.deepcopy(self.frames)
             ending.add(true_next, np.zeros(self.num_envs, bool))
             after = ending.seen.reshape(self.num_envs, -1).copy()
             self.obs = np.where(
