@@ -21,6 +21,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
+import psutil
 from mujoco.studio import launch_web, messages, plugin, viewer_protocol, web_viewer
 from numpy.typing import NDArray
 from websockets.asyncio.client import unix_connect
@@ -145,7 +146,7 @@ class Studio:
         server = web_viewer.web_server
         kept = server.bind_public_socket, server.bind_loopback_socket, web_viewer._print_url_banner
         server.bind_public_socket = lambda *_: _listening_at(self._path)
-        server.bind_loopback_socket = lambda *_: _ForOne()
+        server.bind_loopback_socket = lambda *_: _ForOwnThreads()
         web_viewer._print_url_banner = lambda *_: self._listening.set()
         try:
             yield
@@ -225,24 +226,25 @@ def _listening_at(path: str) -> socket.socket:
     return own
 
 
-class _ForOne(socket.socket):
-    """A port of loopback that closes behind its first connection, which is that of a thread of the viewer."""
+class _ForOwnThreads(socket.socket):
+    """A port of loopback that only this process connects to; strangers' connections are closed at once.
+
+    The viewer's panels are drawn by a thread of its own, which connects again for each browser.
+    """
 
     def __init__(self) -> None:
         super().__init__(socket.AF_INET, socket.SOCK_STREAM)
         self.bind(("127.0.0.1", 0))
-        self.listen(1)
-        self._taken = False
+        self.listen(4)
 
     def accept(self) -> Any:
-        """The first connection; there is no other."""
-        if self._taken:
-            raise BlockingIOError
-        accepted = super().accept()
-        self._taken = True
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as unheard:
-            os.dup2(unheard.fileno(), self.fileno(), inheritable=False)
-        return accepted
+        """The next connection of this process."""
+        while True:
+            accepted, address = super().accept()
+            both_ends = (address, self.getsockname())
+            if any((one.laddr, one.raddr) == both_ends for one in psutil.Process().net_connections("tcp4")):
+                return accepted, address
+            accepted.close()
 
 
 async def _pass_on(source: Any, target: Any) -> None:
