@@ -107,7 +107,11 @@ class TD3(Algorithm):
         return Loss(-q_t.mean(), {"action_size": lambda: a_t.abs().mean()})
 
     def after_critic_step(self) -> None:
-        """Both targets follow; that of the policy follows the one that was published last."""
+        """Both targets follow; that of the policy follows the one that was published last.
+
+        At every update of the critics, not at those of the policy alone as in algorithm 1: half of ``tau``,
+        which moves them as far, learned more slowly.
+        """
         nn.polyak(self.target_critics, self.critics, self.options.tau)
         nn.polyak(self.target_policy, self.policy, self.options.tau)
 
