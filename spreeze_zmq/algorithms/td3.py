@@ -109,8 +109,8 @@ class TD3(Algorithm):
     def after_critic_step(self) -> None:
         """Both targets follow; that of the policy follows the one that was published last.
 
-        At every update of the critics, not at those of the policy alone as in algorithm 1: half of ``tau``,
-        which moves them as far, learned more slowly.
+        They do so at every update of the critics, in algorithm 1 only at the policy's. ``tau`` divided by
+        ``policy_delay``, which moves them as far as there, learned more slowly on HalfCheetah-v5.
         """
         nn.polyak(self.target_critics, self.critics, self.options.tau)
         nn.polyak(self.target_policy, self.policy, self.options.tau)

@@ -73,10 +73,12 @@ def live(
         is_input = isinstance(error, InputError)
         if not is_input:
             log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
-        if component is not None:
-            component.close(f"failed: {type(error).__name__}: {error}")
-        if isinstance(error, SpreezeError):  # its line is what the user can mend, so it comes last
-            print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
+        try:
+            if component is not None:
+                component.close(f"failed: {type(error).__name__}: {error}")
+        finally:
+            if isinstance(error, SpreezeError):  # its line is what the user can mend, so it comes last
+                print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
         return error.exit_code if isinstance(error, SpreezeError) else 1
     return 0
 

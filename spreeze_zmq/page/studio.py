@@ -238,13 +238,17 @@ class _ForOwnThreads(socket.socket):
         self.listen(4)
 
     def accept(self) -> Any:
-        """The next connection of this process."""
-        while True:
-            accepted, address = super().accept()
-            both_ends = (address, self.getsockname())
-            if any((one.laddr, one.raddr) == both_ends for one in psutil.Process().net_connections("tcp4")):
-                return accepted, address
-            accepted.close()
+        """The next connection, if it is of this process.
+
+        Raises:
+            BlockingIOError: there is none, or it was a stranger's; the viewer waits for the next one.
+        """
+        accepted, address = super().accept()
+        both_ends = (address, self.getsockname())
+        if any((one.laddr, one.raddr) == both_ends for one in psutil.Process().net_connections("tcp4")):
+            return accepted, address
+        accepted.close()
+        raise BlockingIOError
 
 
 async def _pass_on(source: Any, target: Any) -> None:

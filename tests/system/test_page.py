@@ -168,7 +168,7 @@ def watch_robot(page, address):
     page.goto(address)
     page.wait_for_selector("#stage iframe")
     wait_for(lambda: robot(picture(page)), "robot", 90)
-    wait_for(lambda: picture(page) is not None and len(received) > 10, "positions", 60)
+    wait_for(lambda: page.wait_for_timeout(100) or len(received) > 10, "positions", 60)
     before = picture(page)  # its surroundings, which come late, are there as well
     [after], _ = wait_for(lambda: moved(page, before), "movement", 60)
     for seen in (before, after):
