@@ -30,7 +30,9 @@ MISTAKES = {
         )
     ],
     "C2": [(" or sequence <= self.had.get(key, -1)", "")],
-    "C3": [('        self.socket.sndhwm = self.socket.rcvhwm = self.about["high_water_mark"]\n', "")],
+    "C3": [
+        ('self.socket.sndhwm = self.socket.rcvhwm = self.about["high_water_mark"]', "self.socket.sndhwm = 0")
+    ],
     "C5": [
         (
             "    header = msgpack.unpackb(frames[0], object_pairs_hook=unique, max_ext_len=0)\n",

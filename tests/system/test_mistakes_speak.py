@@ -55,6 +55,8 @@ def stranger(launch, mistake):
     options = [f"components.sampler.use={STRANGER}", f"components.sampler.mistake={mistake!r}"]
     if mistake == "no hello":  # told once learners have its rollouts, which may take them long to load
         options += ["components.sampler.start_timeout_s=12", "run.stop.env_steps=10000000"]
+    if mistake == "no heartbeat":  # told after three seconds, in which a fast machine does all that is asked
+        options += ["run.stop.env_steps=200000"]
     sets = [word for setting in (*SHORT, *options) for word in ("--set", setting)]
     return launch(*sets, "--without", "visualizer")
 
