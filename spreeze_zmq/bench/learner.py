@@ -8,17 +8,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 
-from spreeze_zmq import algorithms, envs
+from spreeze_zmq import algorithms, envs, nn
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.precision import has_bf16
 from spreeze_zmq.bench import isolated
 from spreeze_zmq.bench.figures import Figure, Job, Section, Way, by_clock, in_turn, number, paired
-from spreeze_zmq.bench.trial import Step, Trial, make_trial, random_batch, timed
+from spreeze_zmq.bench.trial import Trial, make_trial, random_batch, timed
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
 
@@ -32,24 +31,19 @@ SUITABLE = ("HalfCheetah-v5", "CartPole-v1")
 ROUNDS, COMPARED_ROUNDS = 5, 3
 #: Of one way: the clock of a core with neighbours changes by a quarter within a second.
 TURN_S = 0.1
-#: Units on both sides of the layer whose products are the limit of a core.
-WIDTH = 256
-#: Rows of larger batches are multiplied faster a part at a time: the limit is the better of the whole batch
-#: and this many.
-IN_CACHE = 1024
-#: What ours are compared with.
-LIMITS = {"torch": "plain torch", "fp32": "fp32"}
 #: Rows and columns of the product that shows the peak of a GPU.
 PEAK_SIZE = 8192
+#: What ours are compared with.
+LIMITS = {"torch": "plain torch", "fp32": "fp32"}
 
 
 def measure(job: Job) -> Section:
     """Measure updates for about ``job.seconds``; raises as :func:`isolated.figures_of`."""
     where = "on one core" if job.device == "cpu" else f"on {job.device}"
-    size = f"{PEAK_SIZE} x {PEAK_SIZE}" if job.device != "cpu" else f"a layer of {WIDTH} x {WIDTH}"
+    limit = "multiply-adds alone" if job.device == "cpu" else "a large product of matrices"
     about = (
-        f"updates alone {where} of batches at hand, trained transitions counted once; limit: matrix products "
-        f"of {size}; {job.algorithm} in {job.env_id}"
+        f"updates alone {where} of batches at hand, trained transitions counted once; limit: {limit}; "
+        f"{job.algorithm} in {job.env_id}"
     )
     if job.shipped:
         about += ", first each shipped algorithm at its own batch size"
@@ -199,29 +193,7 @@ def half_ways(trial: Trial) -> dict[str, Way]:
 
 
 def limit_ways(trial: Trial) -> dict[str, Way]:
-    """FLOP/s of bare matrix products: the peak of a GPU; on a CPU the three of a hidden layer, forward, and
-    backward to its inputs and to its weights.
-    """
+    """FLOP/s of what does little but multiply."""
     dtype = torch.bfloat16 if trial.precision == "bf16" else torch.float32
-    if trial.device != "cpu":
-        left, right, product = (
-            torch.randn(PEAK_SIZE, PEAK_SIZE, device=trial.device).to(dtype) for _ in range(3)
-        )
-        step = partial(torch.mm, left, right, out=product)
-        return {"limit": timed(step, 2 * PEAK_SIZE**3, trial.device)}
-    batch_size = trial.options.batch_size
-    steps = {rows: layer_products(rows, dtype) for rows in {batch_size, min(batch_size, IN_CACHE)}}
-    return {f"limit of {rows} rows": timed(step, 6 * rows * WIDTH**2, "cpu") for rows, step in steps.items()}
-
-
-def layer_products(rows: int, dtype: torch.dtype) -> Step:
-    """The products of a linear layer on ``[rows, WIDTH]``."""
-    x, gradient, weight = (torch.randn(size, WIDTH).to(dtype) for size in (rows, rows, WIDTH))
-    y, x_gradient, weight_gradient = map(torch.empty_like, (x, x, weight))
-
-    def step() -> None:
-        torch.mm(x, weight.T, out=y)
-        torch.mm(gradient, weight, out=x_gradient)
-        torch.mm(gradient.T, x, out=weight_gradient)
-
-    return step
+    found = nn.multiply_limits(trial.device, dtype, PEAK_SIZE)
+    return {f"limit of {name}": timed(call, flops, trial.device) for name, (call, flops) in found.items()}

@@ -33,6 +33,7 @@ FLAGS = ("-O3", "-std=gnu++17", "-shared", "-fPIC", "-fno-math-errno", "-Wno-psa
 #: Instruction sets that the source knows, best first: flags of /proc/cpuinfo, and the compiler's.
 AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 INSTRUCTIONS = {
+    "AMX": (*AVX512, "avx512_bf16", "amx_tile", "amx_bf16"),
     "AVX512-BF16": (*AVX512, "avx512_bf16"),
     "AVX-512": AVX512,
     "AVX2": ("avx2", "fma"),
@@ -48,7 +49,7 @@ class Library(NamedTuple):
         code: the loaded library; None where there is none.
         name: of its file, which changes with its source, its flags and the compiler.
         instructions: a name of ``INSTRUCTIONS``.
-        problem: in one line; empty where there is none.
+        problem: with the best instructions of the processor, in one line; empty where there is none.
     """
 
     code: Any
@@ -82,7 +83,10 @@ def library() -> Library:
     for instructions in runnable():  # an older compiler may not know the best
         try:
             path = carried(instructions) or compiled(instructions)
-            return Library(loaded(path), path.stem, instructions)
+            code = loaded(path)
+            if not code.spreeze_allowed():
+                raise OSError(f"the system refuses this process the registers of {instructions}")
+            return Library(code, path.stem, instructions, problem)
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
             problem = problem or said_by(error)
             if isinstance(error, FileNotFoundError):
@@ -128,8 +132,8 @@ def carried(instructions: str) -> Path | None:
 
 def flags_for(instructions: str) -> list[str]:
     """The compiler's flags for a key of ``INSTRUCTIONS``."""
-    machine = [f"-m{flag.replace('_', '')}" for flag in INSTRUCTIONS[instructions]]
-    if instructions in ("AVX512-BF16", "AVX-512"):
+    machine = [f"-m{flag.replace('x_', 'x-').replace('_', '')}" for flag in INSTRUCTIONS[instructions]]
+    if "avx512f" in INSTRUCTIONS[instructions]:
         machine.append("-mprefer-vector-width=512")
     return [*FLAGS, *machine]
 
@@ -215,7 +219,8 @@ def loaded(path: Path) -> Any:
     """
     code = ctypes.CDLL(str(path))
     number, real, pointer = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
-    code.spreeze_kept.restype = number
+    code.spreeze_kept.restype = code.spreeze_multiply_adds.restype = number
+    code.spreeze_multiply_adds.argtypes = [number, number]
     code.spreeze_kept.argtypes = [pointer, number, number]
     code.spreeze_forward.argtypes = [pointer, number, number, pointer, pointer, pointer, pointer]
     code.spreeze_backward.argtypes = [pointer, number, number, *[pointer] * 5, number]

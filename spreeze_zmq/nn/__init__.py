@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.nn.flops import CountedProducts, most_flops_per_s
+from spreeze_zmq.nn.flops import CountedProducts, most_flops_per_s, multiply_limits
 from spreeze_zmq.nn.fused import adam_step, laid_flat, normal_log_prob, polyak, squashed_normal
 from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number
 from spreeze_zmq.nn.native import code_for, into_grad
@@ -43,6 +43,7 @@ __all__ = [
     "leave_to_torch",
     "mlp",
     "most_flops_per_s",
+    "multiply_limits",
     "normal_log_prob",
     "polyak",
     "random_shift",

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spreeze_zmq.native.library import library
-from spreeze_zmq.nn.native import Run
 
 aten = torch.ops.aten
-#: Rows and columns of the product that shows how fast a core multiplies, and a GPU.
-ROWS, WIDTH, GPU_SIZE = 1024, 256, 4096
+#: Rows and columns of the product that shows how fast a core multiplies.
+ROWS, WIDTH = 1024, 256
+#: Of multiply-adds alone: about as long as that product.
+TURNS = 1000
 ROUNDS = 5
 
 
@@ -71,43 +73,48 @@ class CountedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def most_flops_per_s(device: str | torch.device, dtype: torch.dtype) -> float:
-    """Products of hidden layers that one core of a CPU, or a GPU, was just seen to do in a second."""
+    """What one core of a CPU, or a GPU, was just seen to multiply and add in a second."""
     device = torch.device(device)
-    if device.type != "cpu":
-        left, right = (torch.randn(GPU_SIZE, GPU_SIZE, device=device).to(dtype) for _ in range(2))
-
-        def multiply() -> None:
-            torch.mm(left, right)
-            torch.cuda.synchronize(device)
-
-        return _rate([multiply], 2.0 * GPU_SIZE**3, time.perf_counter)
+    clock = time.thread_time if device.type == "cpu" else time.perf_counter
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.no_grad():
-            return _rate(_ways_on_a_core(dtype), 2.0 * ROWS * WIDTH**2, time.thread_time)
+        return max(_rate(call, flops, clock) for call, flops in multiply_limits(device, dtype).values())
     finally:
         torch.set_num_threads(threads)
 
 
-def _ways_on_a_core(dtype: torch.dtype) -> list[Callable[[], Any]]:
-    layer, source = torch.nn.Linear(WIDTH, WIDTH), torch.Generator().manual_seed(0)
-    x = torch.randn(ROWS, WIDTH, generator=source)
-    rows, weight, bf16 = x.to(dtype), layer.weight.to(dtype), dtype == torch.bfloat16
-    ways: list[Callable[[], Any]] = [lambda: torch.mm(rows, weight.T)]
-    code = library().code
-    if code is not None and (not bf16 or code.spreeze_has_bf16()):
-        run = Run([layer])
-        ways.append(lambda: run(x, bf16))
-    return ways
+def multiply_limits(
+    device: str | torch.device, dtype: torch.dtype, gpu_size: int = 4096
+) -> dict[str, tuple[Callable[[], Any], float]]:
+    """By name, calls that do little but multiply, and the floating point operations of each.
+
+    On a GPU a product of matrices of ``gpu_size`` rows and columns. On a CPU torch's product of a hidden
+    layer, and where the native layers are, their multiply-adds alone: what the instruction set gives.
+    """
+    device = torch.device(device)
+    rows, width = (ROWS, WIDTH) if device.type == "cpu" else (gpu_size, gpu_size)
+    source = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(size, width, generator=source).to(device, dtype) for size in (rows, width))
+    product = torch.empty(rows, width, device=device, dtype=dtype)
+
+    def multiply() -> None:
+        torch.mm(left, right, out=product)
+        if device.type != "cpu":
+            torch.cuda.synchronize(device)
+
+    found = {"torch": (multiply, 2.0 * rows * width**2)}
+    code, bf16 = library().code, dtype == torch.bfloat16
+    if device.type == "cpu" and code is not None and (flops := code.spreeze_multiply_adds(bf16, TURNS)):
+        found["instructions"] = (partial(code.spreeze_multiply_adds, bf16, TURNS), flops)
+    return found
 
 
-def _rate(ways: list[Callable[[], Any]], flops: float, clock: Callable[[], float]) -> float:
+def _rate(call: Callable[[], Any], flops: float, clock: Callable[[], float]) -> float:
     """FLOP/s of the fastest of some calls that do ``flops`` each."""
     least = math.inf
     for _ in range(1 + ROUNDS):
-        for way in ways:
-            began_s = clock()
-            way()
-            least = min(least, clock() - began_s)
+        began_s = clock()
+        call()
+        least = min(least, clock() - began_s)
     return flops / least

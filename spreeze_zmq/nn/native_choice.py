@@ -89,6 +89,7 @@ def _line(found: Library, native: Sequence[str], name: str, ratios: Sequence[flo
     if found.code is None:
         return f"layers: torch in {name}; no native ones: {found.problem}"
     speed = f"{min(ratios):.2f} to {max(ratios):.2f} times torch's speed" if ratios else ""
+    speed += f" ({found.problem})" if found.problem else ""
     if not native:
         return f"layers: torch in {name}; native ones ({found.instructions}) have {speed}"
     return f"layers: native ({found.instructions}) in {name}, {speed}: {', '.join(native)}"
@@ -215,7 +216,10 @@ def _autocast(bf16: bool, call: Callable[[], list[torch.Tensor]]) -> list[torch.
 def distance(results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
     """The largest relative distance among tensors, each in its Euclidean norm; infinite for NaN."""
     found = [
-        float((result.double() - right.double()).norm() / right.double().norm().clamp(min=1e-30))
+        float(
+            (result.detach().double() - right.detach().double()).norm()
+            / right.double().norm().clamp(min=1e-30)
+        )
         for result, right in zip(results, expected, strict=True)
     ]
     return max((each if each == each else float("inf")) for each in found)

@@ -1,19 +1,17 @@
-"""Our SAC updates beside SAC as one writes it in PyTorch at first, and beside its bare matrix products.
+"""Our SAC updates beside SAC as one writes it in PyTorch at first.
 
     python tests/benchmarks/plain_sac.py --batch 256 --batch 1024 --batch 8192 --seconds 10
 
 The straightforward one is float32, autograd, a module for each network, torch's Adam; the same networks,
 losses and target updates as ours, nothing left out and nothing made slow. One core, HalfCheetah-v5, two
-layers of 256 units. For each batch size: both of our updates in the best precision beside both of plain
-PyTorch's; in float32 ours, and plain PyTorch with fused Adam, beside the products of a hidden layer; and
-ours beside all products of an update at their own shapes.
+layers of 256 units. For each batch size both of our updates in the best precision beside both of plain
+PyTorch's.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -22,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bare_products import update_products
 from torch import nn
-from update_arithmetic import HIDDEN_SIZES, actor_flops, critic_flops, network_widths
+from update_arithmetic import HIDDEN_SIZES, network_widths
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.bench import bench
 from spreeze_zmq.bench.figures import Figure, Section, Way, by_clock, in_turn, paired
-from spreeze_zmq.bench.learner import WIDTH, layer_products, precisions
+from spreeze_zmq.bench.learner import precisions
 from spreeze_zmq.bench.trial import random_batch, timed
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.replay import Batch
@@ -37,8 +34,6 @@ from spreeze_zmq.replay import Batch
 SPEC = envs.probe("HalfCheetah-v5")
 BATCH_SIZES = (256, 1024, 8192)
 TURN_S = 0.1
-#: Rows of larger batches are multiplied faster this many at a time.
-IN_CACHE = (256, 1024)
 ROUNDS = 5
 
 
@@ -151,40 +146,6 @@ def measure_beside_plain(batch_size: int, seconds: float, precision: str) -> Fig
     return replace(figure, note=f"{precision}; limit: plain PyTorch, fp32")
 
 
-def measure_in_fp32(batch_size: int, seconds: float) -> list[Figure]:
-    """Ours and plain PyTorch's with fused Adam beside one limit, which the same kernels compute; and ours
-    beside all products of an update. Either limit is the best of what is multiplied at once.
-    """
-    batch, widths = random_batch(SPEC, batch_size), network_widths(SPEC)
-    num_actions = math.prod(SPEC.action_shape)
-    plain = PlainSAC(**widths, fused=True)
-    flops = critic_flops(batch_size, **widths) + actor_flops(batch_size, **widths, num_actions=num_actions)
-    ways: dict[str, Way] = {
-        "ours": timed(update_of(*halves(batch_size, "fp32"), batch), flops, "cpu"),
-        "plain": timed(lambda: plain.update(batch), flops, "cpu"),
-    }
-    for rows in {batch_size, min(batch_size, IN_CACHE[-1])}:
-        layer = layer_products(rows, torch.float32)
-        ways[f"limit of {rows} rows"] = timed(layer, 6 * rows * WIDTH**2, "cpu")
-    for rows in {min(batch_size, rows) for rows in IN_CACHE}:
-        products = update_products(rows, "fp32", **widths, num_actions=num_actions)
-        ways[f"products of {rows} rows"] = timed(products, flops * rows // batch_size, "cpu")
-    rates = by_clock(in_turn(ways, seconds, ROUNDS, TURN_S))
-    best = {
-        kind: max((rates[way] for way in ways if way.startswith(kind)), key=statistics.median)
-        for kind in ("limit", "products", "ours", "plain")
-    }
-    compared = {
-        f"ours, batch {batch_size}": ("limit", "ours", "limit: products of a hidden layer"),
-        f"plain, batch {batch_size}": ("limit", "plain", "the same; fused Adam"),
-        f"products, batch {batch_size}": ("products", "ours", "limit: all products alone"),
-    }
-    return [
-        replace(paired(name, "GFLOP/s", best[limit], best[reached], 1e-9), note=note)
-        for name, (limit, reached, note) in compared.items()
-    ]
-
-
 def main() -> None:
     """Measure each batch size and print its figures."""
     parser = argparse.ArgumentParser(
@@ -199,10 +160,8 @@ def main() -> None:
     machine, sections = bench.machine(), []
     print(bench.machine_line(machine))
     for batch_size in arguments.batch or BATCH_SIZES:
-        half_s = arguments.seconds / 2
-        figures = measure_in_fp32(batch_size, half_s)
-        figures.append(measure_beside_plain(batch_size, half_s, precisions("cpu")[-1]))
-        sections.append(Section("plain_sac", "critic, then actor, on one core", figures))
+        figure = measure_beside_plain(batch_size, arguments.seconds, precisions("cpu")[-1])
+        sections.append(Section("plain_sac", "critic, then actor, on one core", [figure]))
         print("\n" + bench.table(sections[-1]), flush=True)
     if arguments.json:
         write_json(arguments.json, {"machine": machine, "figures": bench.plain_figures(sections)})

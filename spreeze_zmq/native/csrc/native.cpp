@@ -3,8 +3,8 @@
 //
 // Matrices are kept in panels of P columns, [columns / P][R][P], so that a tile of MR rows and P columns
 // stays in registers while it is summed. Rows are worked on in blocks of R, which fit the core's cache; the
-// gradients of weights are sums over the blocks. Compiled with or without AVX2, AVX-512 and
-// AVX512-BF16.
+// gradients of weights are sums over the blocks. Compiled with or without AVX2, AVX-512, AVX512-BF16 and
+// AMX.
 #include <memory>
 #include <new>
 #include <vector>
@@ -334,7 +334,19 @@ template <class F> struct Networks {
         else std::memcpy(at, tile + i * P, 4 * width);
       }
     };
-    product<F, true>(of_z, panel(), layer.outputs, in, panel(), layer.inputs, up(n, F::pair) / F::pair, done);
+    const long num_k = up(n, F::pair) / F::pair;
+#if defined(SPREEZE_TILES)
+    if constexpr (F::pair == 2)
+      if (num_k >= TILE && layer.outputs >= TILE) {
+        const size_t before = scratch.used;
+        const long to_panel = layer.outputs * TILE;
+        auto* to_rows = scratch.take<Unit>(up(num_k, TILE) / TILE * to_panel);
+        turned(of_z, num_k, layer.outputs, R, to_rows, to_panel);
+        scratch.used = before;
+        return product<F, false>(to_rows, to_panel, layer.outputs, in, panel(), layer.inputs, num_k, done);
+      }
+#endif
+    product<F, true>(of_z, panel(), layer.outputs, in, panel(), layer.inputs, num_k, done);
   }
 
   // Through linear layer l and the activation below it: into below, or into of_u where a norm is below.
@@ -394,7 +406,13 @@ template <class Call> int guarded(Call call) noexcept {
 template <class Call> int with(const int64_t* plan, long rows, long shared, Call call) noexcept {
   return guarded([&] {
 #if defined(__AVX512BF16__)
-    if (plan[2]) { Networks<Bf16> networks(plan, rows, shared); return call(networks); }
+    if (plan[2]) {
+#if defined(SPREEZE_TILES)
+      const Tiles tiles;
+#endif
+      Networks<Bf16> networks(plan, rows, shared);
+      return call(networks);
+    }
 #endif
     Networks<Fp32> networks(plan, rows, shared);
     call(networks);
@@ -411,6 +429,22 @@ int spreeze_has_bf16() {
 #else
   return 0;
 #endif
+}
+
+// Whether the system lets this process use all registers of the instruction set.
+int spreeze_allowed() {
+#if defined(SPREEZE_TILES)
+  return Tiles::allowed();
+#else
+  return 1;
+#endif
+}
+
+int64_t spreeze_multiply_adds(int64_t bf16, int64_t turns) {
+#if defined(__AVX512BF16__)
+  if (bf16) return multiply_adds<Bf16>(turns);
+#endif
+  return bf16 ? 0 : multiply_adds<Fp32>(turns);
 }
 
 // Bytes that forward keeps for backward.

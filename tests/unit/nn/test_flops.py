@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import time
+import timeit
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import nn
+from spreeze_zmq.native.library import library
 
 
 def networks():
@@ -67,3 +70,26 @@ def test_a_core_multiplies_at_least_as_fast_as_torch_does():
     found = nn.most_flops_per_s("cpu", torch.float32)
     assert 1e8 < found < 16 * 2 * 2 * 6e9
     assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_limit_counts_its_own_operations(dtype):
+    """Torch's product as PyTorch itself counts it; multiply-adds of the native layers by their number."""
+    found = nn.multiply_limits("cpu", dtype)
+    call, flops = found["torch"]
+    with FlopCounterMode(display=False) as counter:
+        call()
+    assert counter.get_total_flops() == flops == 2 * 1024 * 256 * 256
+    if "instructions" in found:
+        fp32 = nn.multiply_limits("cpu", torch.float32)["instructions"][1]
+        assert found["instructions"][1] == (2 * fp32 if dtype == torch.bfloat16 else fp32)
+
+
+@pytest.mark.skipif(library().code is None, reason="no native layers here")
+def test_multiply_adds_alone_are_what_the_instructions_give(one_thread):
+    """At least four fifths of what torch's product reaches beside memory, and no faster than any core."""
+    rates = {}
+    for name, (call, flops) in nn.multiply_limits("cpu", torch.float32).items():
+        least = min(timeit.repeat(call, timer=time.thread_time, number=1, repeat=30))
+        rates[name] = flops / least
+    assert 0.8 * rates["torch"] < rates["instructions"] < 16 * 2 * 2 * 6e9

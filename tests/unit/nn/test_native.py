@@ -19,6 +19,10 @@ BOTH = frozenset({torch.float32, torch.bfloat16})
 ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
 
 
+#: Code that multiplies in bf16, by flags of the compiler: as it is here, and with tiles done by hand.
+IN_BF16 = {"here": (), "emulated tiles": ("-DSPREEZE_EMULATED_TILES",)} if "AVX512-BF16" in ABLE else {}
+
+
 @pytest.fixture(params=ABLE)
 def instructions(request, monkeypatch):
     """Every kind of code that this processor can run, one after the other."""
@@ -87,11 +91,18 @@ def test_every_layer_agrees_with_float64_autograd(instructions, num, sizes, acti
         assert_close(results(ours, x), exact)
 
 
-@pytest.mark.skipif("AVX512-BF16" not in ABLE, reason="no such processor")
+@pytest.fixture(params=IN_BF16)
+def in_bf16(request, monkeypatch):
+    """Code in bf16, of each kind that this processor can run."""
+    extra = IN_BF16[request.param]
+    path = compiled("AVX512-BF16" if extra else ABLE[0], extra)
+    use(monkeypatch, Library(loaded(path), path.stem, request.param))
+
+
 @pytest.mark.parametrize("layer_norm", [False, True], ids=["", "norm"])
 @pytest.mark.parametrize("activation", nn.ACTIVATIONS)
 @pytest.mark.parametrize("sizes", [*SIZES[2:], (24, 256, 256, 1)], ids=str)
-def test_bf16_is_as_near_as_its_rounding_allows(sizes, activation, layer_norm):
+def test_bf16_is_as_near_as_its_rounding_allows(in_bf16, sizes, activation, layer_norm):
     """Under autocast; no farther from float64 than twice what torch's own bf16 is."""
     network, ours = pair(lambda: nn.ensemble(2, lambda: nn.mlp(sizes, activation, layer_norm)))
     for rows in (1, 31, 300):

@@ -13,7 +13,7 @@ import torch
 from spreeze_zmq import nn
 from spreeze_zmq.native import library as native_library
 from spreeze_zmq.native.build import build_into
-from spreeze_zmq.native.library import compiled, cpu_flags, instructions_of
+from spreeze_zmq.native.library import compiled, instructions_of, runnable
 from spreeze_zmq.nn import native_choice
 from spreeze_zmq.nn.native_sequential import NativeSequential
 
@@ -110,10 +110,21 @@ print("clean")
 """
 
 
-def test_no_access_out_of_bounds_and_nothing_undefined(tmp_path):
+@pytest.mark.parametrize(
+    "tiles",
+    [
+        pytest.param((), id=""),
+        pytest.param(
+            ("-DSPREEZE_EMULATED_TILES",),
+            id="emulated tiles",
+            marks=pytest.mark.skipif("AVX512-BF16" not in runnable(), reason="no bf16 here"),
+        ),
+    ],
+)
+def test_no_access_out_of_bounds_and_nothing_undefined(tiles):
     """The address and undefined behaviour sanitizers, over all layers, odd sizes and both formats."""
-    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1", "-g")
-    path = compiled(instructions_of(cpu_flags()), flags)
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1", "-g", *tiles)
+    path = compiled("AVX512-BF16" if tiles else runnable()[0], flags)
     runtimes = [
         subprocess.check_output(["g++", f"-print-file-name={name}"], text=True).strip()
         for name in ("libasan.so", "libubsan.so")
@@ -133,6 +144,7 @@ def test_no_access_out_of_bounds_and_nothing_undefined(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
+        ("avx2 fma avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16", "AMX"),
         ("avx2 fma avx512f avx512bw avx512dq avx512vl avx512_bf16", "AVX512-BF16"),
         ("avx2 fma avx512f avx512bw avx512dq avx512vl", "AVX-512"),
         ("avx2 fma avx512f", "AVX2"),
@@ -192,6 +204,19 @@ def test_a_processor_whose_instructions_are_masked_says_which_code_it_runs(tmp_p
     assert "(plain)" in line
     assert shape == "torch.Size([16, 4])"
     assert len(list(tmp_path.rglob("*.so"))) == 1
+
+
+@pytest.mark.skipif(runnable()[0] != "AVX512-BF16", reason="no such processor, or one with AMX")
+def test_what_the_system_refuses_is_left_alone(tmp_path):
+    """Flags that stand for tile registers, which Linux does not lend here: the next best code runs, and the
+    line says both.
+    """
+    flags = (
+        'library.cpu_flags = lambda known=library.cpu_flags(): known | {"amx_tile", "amx_bf16"}\nnetwork ='
+    )
+    line, _ = child(CHOOSE.replace("network =", flags, 1), tmp_path).splitlines()
+    assert "(AVX512-BF16)" in line
+    assert line.endswith("(the system refuses this process the registers of AMX): policy")
 
 
 def test_a_compiler_that_fails_is_named(tmp_path):
