@@ -17,7 +17,6 @@ from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values
 from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import ReplayOptions, check_below
-from spreeze_zmq.algorithms.returns import divergence, project
 from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class DQN(ActionValueAlgorithm):
             # The error is clipped to [-1, 1] in the gradient: that of Huber's loss.
             loss = torch.nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none")
         else:
-            error = loss = divergence(output_tm1, target_tm1)
+            error = loss = nn.divergence(output_tm1, target_tm1)
         weighted = loss if batch.weight is None else loss * batch.weight
         metrics = {"q_mean": lambda: self._values(output_tm1).mean()}
         return Loss(weighted.mean(), metrics, priorities=error.detach().abs())
@@ -109,7 +108,7 @@ class DQN(ActionValueAlgorithm):
         """``[B, num_atoms]``: ``r_t + discount_t * return``."""
         if self.options.num_atoms == 1:
             return r_t.unsqueeze(1) + discount_t.unsqueeze(1) * output_t
-        return project(output_t.softmax(1), r_t, discount_t, self.options.v_min, self.options.v_max)
+        return nn.project(output_t.softmax(1), r_t, discount_t, self.options.v_min, self.options.v_max)
 
     def after_critic_step(self) -> None:
         """The target follows, in each update or every ``target_every`` updates."""

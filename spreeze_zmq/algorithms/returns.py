@@ -1,4 +1,4 @@
-"""Returns of rollouts under another policy (V-trace), and distributions over returns on fixed atoms (C51)."""
+"""Returns of rollouts, also under another policy (V-trace)."""
 
 from __future__ import annotations
 
@@ -86,38 +86,3 @@ def rollout_returns(
     continues_t = (~(rollouts.terminated | rollouts.truncated)).float()
     rho_tm1 = torch.ones_like(v_tm1) if rho_tm1 is None else rho_tm1
     return vtrace(v_tm1, v_t, rollouts.reward, discount_t, continues_t, rho_tm1, **weights)
-
-
-def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float, v_max: float) -> Tensor:
-    """The distribution of ``r_t + discount_t * return``, on the atoms of the return: algorithm 1.
-
-    Args:
-        probability_t: ``[B, atoms]``, of the returns ``linspace(v_min, v_max, atoms)``.
-        r_t: ``[B]``.
-        discount_t: ``[B]``.
-        v_min: lowest return.
-        v_max: highest return.
-
-    Returns:
-        Probabilities ``[B, atoms]``; what falls outside of the range is put on its ends.
-    """
-    num_atoms = probability_t.shape[1]
-    steps_per_unit = (num_atoms - 1) / (v_max - v_min)
-    returns = torch.linspace(v_min, v_max, num_atoms, device=r_t.device)
-    # Places of the moved atoms, in steps from the lowest.
-    place = (r_t.unsqueeze(1) + discount_t.unsqueeze(1) * returns - v_min) * steps_per_unit
-    place = place.clamp(0.0, num_atoms - 1)
-    below = place.floor()
-    to_above = probability_t * (place - below)
-    index = below.long()
-    projected = torch.zeros_like(probability_t).scatter_add_(1, index, probability_t - to_above)
-    # Nothing goes above the last atom: to_above is 0 there.
-    return projected.scatter_add_(1, (index + 1).clamp(max=num_atoms - 1), to_above)
-
-
-def divergence(logits: Tensor, target: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of ``softmax(logits)`` ``[..., B, atoms]`` from ``target`` ``[B, atoms]``.
-
-    Its gradient is that of the paper's cross entropy; never negative, ``[..., B]``.
-    """
-    return (torch.xlogy(target, target) - target * logits.float().log_softmax(-1)).sum(-1)

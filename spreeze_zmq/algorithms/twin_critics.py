@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq.algorithms.algorithm import Loss
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import ReplayOptions, check_below
-from spreeze_zmq.algorithms.returns import divergence, project
 from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class TwinCritics:
             probability = torch.where((first <= second).unsqueeze(1), probability_t[0], probability_t[1])
         else:
             probability = probability_t.mean(0)
-        return project(probability, r_t, discount_t, *self._range)
+        return nn.project(probability, r_t, discount_t, *self._range)
 
     def loss(self, output_tm1: Tensor, target_tm1: Tensor, weight: Tensor | None) -> Loss:
         """Half the squared error, or the divergence from the target's distribution; summed over the critics.
@@ -130,7 +129,7 @@ class TwinCritics:
             error = output_tm1.squeeze(2).float() - target_tm1
             loss = 0.5 * error.square()
         else:
-            error = loss = divergence(output_tm1, target_tm1)
+            error = loss = nn.divergence(output_tm1, target_tm1)
         mean = (loss if weight is None else loss * weight).mean()
         metrics: dict[str, Any] = {
             "critic_loss": mean.detach(),

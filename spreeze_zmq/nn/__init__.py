@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.nn.atoms import divergence, project
 from spreeze_zmq.nn.flops import CountedProducts, most_flops_per_s, multiply_limits
 from spreeze_zmq.nn.fused import adam_step, laid_flat, normal_log_prob, polyak, squashed_normal
 from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number
@@ -37,6 +38,7 @@ __all__ = [
     "cnn",
     "code_for",
     "describe",
+    "divergence",
     "ensemble",
     "into_grad",
     "laid_flat",
@@ -46,6 +48,7 @@ __all__ = [
     "multiply_limits",
     "normal_log_prob",
     "polyak",
+    "project",
     "random_shift",
     "remembered",
     "squashed_normal",

@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "atoms.h"
 #include "convolution.h"
 #include "elementwise.h"
 #include "pointwise.h"
@@ -500,6 +501,16 @@ void spreeze_elementwise(const Elementwise* done, int64_t count) {
 void spreeze_density(int64_t rows, int64_t size, double low, double high, const float* output,
                      const float* action, float* log_prob, float* slope) {
   density(rows, size, low, high, output, action, log_prob, slope);
+}
+
+int spreeze_project(int64_t rows, int64_t atoms, double low, double high, const float* probability,
+                    const float* reward, const float* discount, float* to) {
+  return guarded([&] { project(rows, atoms, low, high, probability, reward, discount, to); });
+}
+
+void spreeze_divergence(int64_t networks, int64_t rows, int64_t atoms, const float* logits, const float* target,
+                        float* loss, float* slope) {
+  divergence(networks, rows, atoms, logits, target, loss, slope);
 }
 
 }  // extern "C"

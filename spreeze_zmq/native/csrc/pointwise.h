@@ -49,15 +49,6 @@ void adam_step(const AdamNumbers& about, long steps, long n, long decaying, floa
 
 // --- the squashed normal distribution of algorithms/distributions.py
 
-inline Vec log_one_plus(Vec x) {  // of x in [0, 1]; relative error below 3e-7
-  const Vec z = x / (x + 2.0f), w = z * z;
-  Vec p = w * (1.0f / 15) + 1.0f / 13;
-  p = p * w + 1.0f / 11; p = p * w + 1.0f / 9; p = p * w + 1.0f / 7; p = p * w + 1.0f / 5; p = p * w + 1.0f / 3;
-  return 2.0f * z * (p * w + 1.0f);
-}
-
-inline void store_some(float* to, Vec v, long n) { std::memcpy(to, &v, 4 * std::min<long>(n, W)); }
-
 // output: [rows, 2 * size], means beside raw logarithms; noise: [rows, size]. kept, for backward: [rows, 3 * size].
 void draw(long rows, long size, float low, float high, const float* output, const float* noise, float* action,
           float* log_prob, float* kept) {

@@ -1,10 +1,9 @@
 """Returns and advantages of rollouts, against numbers worked out by hand and the papers' sums."""
 
 import numpy as np
-import pytest
 import torch
 
-from spreeze_zmq.algorithms.returns import divergence, project, vtrace
+from spreeze_zmq.algorithms.returns import vtrace
 
 
 def columns(*rows):
@@ -76,33 +75,3 @@ def test_targets_are_the_sum_of_the_paper():
     next_target = np.where(ended, v_t, np.concatenate((expected[1:], v_t[-1:])))
     bootstrap = gae_lambda * next_target + (1 - gae_lambda) * v_t
     np.testing.assert_allclose(advantages.numpy(), r_t + discount * bootstrap - v_tm1, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("r_t", "discount_t", "expected"),
-    [
-        (0.0, 1.0, [0.2, 0.3, 0.5]),
-        (1.0, 0.0, [0.0, 0.0, 1.0]),
-        (0.5, 1.0, [0.1, 0.25, 0.65]),
-        (-9.0, 1.0, [1.0, 0.0, 0.0]),
-        (0.0, 0.5, [0.1, 0.65, 0.25]),
-    ],
-    ids=["same", "terminal", "between", "below", "shrunk"],
-)
-def test_a_distribution_is_projected_by_hand(r_t, discount_t, expected):
-    """Probabilities 0.2, 0.3 and 0.5 of the returns -1, 0 and 1."""
-    probability = torch.tensor([[0.2, 0.3, 0.5]])
-    found = project(probability, torch.tensor([r_t]), torch.tensor([discount_t]), -1.0, 1.0)
-    assert found[0].tolist() == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_divergence_by_hand_and_its_gradient():
-    """Of even odds from 1/4 and 3/4; the gradient by the logits is softmax less target."""
-    logits = torch.zeros(1, 2, requires_grad=True)
-    target = torch.tensor([[0.25, 0.75]])
-    found = divergence(logits, target)
-    found.sum().backward()
-    assert found.item() == pytest.approx(0.25 * np.log(0.5) + 0.75 * np.log(1.5), rel=1e-5)
-    assert logits.grad.tolist() == [pytest.approx([0.25, -0.25])]
-    certain = divergence(torch.tensor([[0.0, -100.0]]), torch.tensor([[1.0, 0.0]]))
-    assert certain.item() == pytest.approx(0.0, abs=1e-6)

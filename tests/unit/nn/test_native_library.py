@@ -78,6 +78,15 @@ for rows, size in itertools.product((1, 7, 33), (1, 6, 16, 17, 40)):
     moments = [random(rows * size) ** 2 for _ in range(4)]
     slope = random(rows, 2 * size)
     code.spreeze_density(*numbers, *map(pointer, (output, action, log_prob, slope)))
+    target = np.full((rows, size), 1.0 / size, np.float32)
+    reward, discount, projected = random(rows), random(rows), random(rows, size)
+    if size > 1:
+        code.spreeze_project(*numbers, *map(pointer, (target, reward, discount, projected)))
+        assert np.allclose(projected.sum(1), 1.0, atol=1e-5)
+    logits, found, steep = random(2 * rows, size), random(2 * rows), random(2 * rows, size)
+    places = map(pointer, (logits, target, found, steep))
+    code.spreeze_divergence(integer(2), *numbers[:2], *places)
+    assert np.isfinite(found).all() and np.allclose(steep.sum(1), 0.0, atol=1e-5)
     about = np.array([1e-3, 0.9, 0.999, 1e-8, 0.1, 0.5])
     steps, count = np.array([3.0], np.float32), integer(rows * size)
     half = integer(rows * size // 2)

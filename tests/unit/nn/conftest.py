@@ -1,0 +1,24 @@
+"""Native code of every kind that this processor can run."""
+
+import pytest
+import torch
+
+from spreeze_zmq.native.library import INSTRUCTIONS, Library, compiled, cpu_flags, loaded
+from spreeze_zmq.nn import atoms, fused, native
+from spreeze_zmq.nn.native import code_for
+
+ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
+
+
+@pytest.fixture(params=[*ABLE, "torch"])
+def way(request, monkeypatch):
+    """Every kind of code that this processor can run, one after the other, and torch alone."""
+    if request.param == "torch":
+        library = Library(None, problem="none wanted")
+    else:
+        path = compiled(request.param)
+        library = Library(loaded(path), path.stem, request.param)
+    for module in (native, fused, atoms):
+        monkeypatch.setattr(module, "library", lambda: library)
+    assert (code_for(torch.ones(1)) is None) == (request.param == "torch")
+    return request.param
