@@ -185,7 +185,7 @@ class Evaluator:
             keep = self.beats_best(score)
         self.conclude(policy, score, fields, keep=keep)
 
-    def at_goal(self, score: Score) -> bool:
+    def at_goal(self, score: Score | Best) -> bool:
         """Whether a score would end the run."""
         return self.goal is not None and not score.timed_out and score.mean_return >= self.goal
 
@@ -208,9 +208,11 @@ class Evaluator:
 
     def finish(self) -> None:
         """Play the last policy, and the best one on the same episodes; then the better of them on fresh ones,
-        as far as ``stop_grace_s`` lasts.
+        as far as ``stop_grace_s`` lasts. Where the best one is at the run's goal, nothing is left to show.
         """
         self.receive()
+        if self.best is not None and self.best.confirmed and self.at_goal(self.best):
+            return
         grace_s = self.component.plan.components[self.component.role].stop_grace_s
         until_s = time.monotonic() + max(grace_s / 2, grace_s - LEAVE_S)
         if self.newest is None:

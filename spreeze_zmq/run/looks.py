@@ -16,9 +16,10 @@ class EvaluationBudget:
     same too: ``cost / (EARLY * cores)`` at first, ``cost / cores`` later.
 
     Looks are granted in advance where the training return suggests progress: ``RISEN`` of them once it has
-    risen by ``PROGRESS`` of the range that it has covered, and ``URGENT`` while it suggests that the run's
-    goal is reached. It does so when it reaches the goal, or has risen by what the last score lacked: without
-    exploration noise a policy often scores more than in training.
+    risen by ``PROGRESS`` of the range that it has covered, and ``URGENT``, which pay for the fresh episodes
+    of two policies that may end the run, while it suggests that the run's goal is reached. It does so when it
+    reaches the goal, or has risen by what the last score lacked: without exploration noise a policy often
+    scores more than in training.
 
     Attributes:
         cores: the share times the number of cores: CPU seconds earned per second.
@@ -27,7 +28,7 @@ class EvaluationBudget:
         look_s: CPU seconds of the last look.
     """
 
-    URGENT: ClassVar[int] = 4
+    URGENT: ClassVar[int] = 12
     RISEN: ClassVar[int] = 2
     PROGRESS: ClassVar[float] = 0.1
     EARLY: ClassVar[int] = 2

@@ -157,6 +157,19 @@ def test_a_return_is_confirmed_by_fresh_episodes_of_the_policy_that_is_kept(peer
     assert end(peers, process) == []  # the last policy is the best one, and has been confirmed
 
 
+@pytest.mark.parametrize(
+    "peers", [[*OWN, "components.evaluator.cost_share=0.0001", "run.stop.return=-5000"]], indirect=True
+)
+def test_a_run_that_ends_at_its_return_ends_at_once(peers):
+    """The goal is confirmed, and a later policy comes that no look is paid for: it is not played."""
+    process = begin(peers)
+    publish(peers, 1, seed=1)
+    assert [evaluation(peers)["num_episodes"] for _ in range(2)] == [3, 6]
+    publish(peers, 2, seed=2)
+    assert end(peers, process) == []
+    assert kept(peers).version == 1
+
+
 @pytest.mark.parametrize("peers", [[*OFTEN, *ENDLESS]], indirect=True)
 def test_endless_episodes_are_cut_and_their_policy_is_saved(peers):
     """After a thousand steps; whoever plays the file again finds the limit with the environment. What the

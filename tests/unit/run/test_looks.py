@@ -60,11 +60,11 @@ def test_a_rising_training_return_is_worth_two_looks_in_advance():
 
 
 def test_a_goal_in_reach_is_worth_a_loan_but_no_ruin():
-    """Four looks are lent when training says that the goal is reached; then they must be earned."""
+    """Looks are lent when training says that the goal is reached; then they must be earned."""
     budget = EvaluationBudget(cores=0.04, goal=100)
     budget.look(0.0, 0.4, 0.0, 99)
     assert budget.wait_s(0.0, training_return=99) > 0
-    for _ in range(4):
+    for _ in range(EvaluationBudget.URGENT):
         assert budget.wait_s(0.0, training_return=101) == 0
         budget.look(0.0, 0.4, 99.0, 101)
     assert budget.wait_s(0.0, training_return=101) == pytest.approx(10 / EARLY)
