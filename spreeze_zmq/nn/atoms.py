@@ -10,7 +10,7 @@ import torch
 
 from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
-from spreeze_zmq.nn.native import code_for
+from spreeze_zmq.nn.native import check_shape, code_for
 
 
 def project(
@@ -27,8 +27,13 @@ def project(
 
     Returns:
         Probabilities ``[B, atoms]``; what falls outside of the range is put on its ends.
+
+    Raises:
+        ValueError: ``r_t`` or ``discount_t`` has another shape.
     """
     rows, num_atoms = probability_t.shape
+    check_shape("r_t", r_t, rows)
+    check_shape("discount_t", discount_t, rows)
     given = probability_t.contiguous(), r_t.contiguous(), discount_t.contiguous()
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
     if num_atoms < 2 or differentiable or code_for(*given) is None:

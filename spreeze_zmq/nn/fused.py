@@ -14,7 +14,7 @@ import torch
 
 from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
-from spreeze_zmq.nn.native import code_for
+from spreeze_zmq.nn.native import check_shape, code_for
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 #: Adam's first beta and its epsilon, as Kingma and Ba 2014 have them.
@@ -48,9 +48,14 @@ def adam_step(
         weight_decay: share of the parameters times the step size that a step takes away.
         num_decaying: number of parameters that decay, the first ones.
         max_gradient_norm: a longer gradient is shortened to it first; 0 for never.
+
+    Raises:
+        ValueError: the four are not of one size.
     """
-    steps.add_(1.0)
     tensors = parameters, gradient, mean, square
+    for name, tensor in zip(("gradient", "mean", "square"), tensors[1:], strict=True):
+        check_shape(name, tensor, parameters.numel())
+    steps.add_(1.0)
     code = code_for(*tensors)
     if code is not None:
         about = (ctypes.c_double * 6)(learning_rate, BETA1, beta2, EPSILON, weight_decay, max_gradient_norm)
@@ -113,7 +118,12 @@ def squashed_normal(
 
     Returns:
         ``[B, A]`` in [-1, 1], and ``[B]``; both differentiable by ``output``.
+
+    Raises:
+        ValueError: ``output`` is not two columns for each of ``noise``.
     """
+    rows, size = noise.shape
+    check_shape("output", output, rows, 2 * size)
     if code_for(output, noise) is None:
         return _squashed_in_torch(output, noise, low, high)
     if not (output.requires_grad and torch.is_grad_enabled()):
@@ -182,7 +192,12 @@ def normal_log_prob(output: torch.Tensor, action: torch.Tensor, low: float, high
 
     Returns:
         ``[B]``, differentiable by ``output``.
+
+    Raises:
+        ValueError: ``output`` is not two columns for each of ``action``.
     """
+    rows, size = action.shape
+    check_shape("output", output, rows, 2 * size)
     if code_for(output, action) is None:
         return _normal_in_torch(output, action, low, high)
     if not (output.requires_grad and torch.is_grad_enabled()):

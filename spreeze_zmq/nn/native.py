@@ -53,6 +53,7 @@ class Run:
         self.num = weight.shape[0] if weight.dim() == 3 else 0
         self.inputs, self.outputs = int(weight.shape[-1]), int(self.layers[-1][0])
         self._plans = [self._plan(bf16) for bf16 in (False, True)]
+        self._shapes = [parameter.shape for parameter in self.parameters()]
 
     def _plan(self, bf16: bool) -> torch.Tensor:
         """As ``native.cpp`` reads it, ``[4 + 4 * layers]`` int64."""
@@ -69,13 +70,16 @@ class Run:
         return found
 
     def __call__(self, x: torch.Tensor, bf16: bool) -> torch.Tensor:
-        """Rows ``[B, in]``, stacked ``[E, B, in]``, to ``[..., out]``, both float32.
+        """Rows ``[B, in]``, stacked ``[E, B, in]``, to ``[..., out]``, both float32; by torch where
+        somebody has changed the parameters' form since.
 
         Args:
             x: at least one row.
             bf16: whether products take their factors in bf16; sums are float32.
         """
         parameters = self.parameters()
+        if [parameter.shape for parameter in parameters] != self._shapes or not are_plain(parameters):
+            return self.in_torch(x)
         trained = x.requires_grad or any(parameter.requires_grad for parameter in parameters)
         if trained and torch.is_grad_enabled():
             out: torch.Tensor = _Native.apply(self, bf16, x, *parameters)  # type: ignore[no-untyped-call]
@@ -209,12 +213,25 @@ def code_for(*tensors: torch.Tensor) -> Any:
     None.
     """
     code = library().code
-    if code is None or watched():
-        return None
+    return None if code is None or watched() or not are_plain(tensors) else code
+
+
+def are_plain(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether each lies in memory as a native call takes it: float32 in one piece."""
     for tensor in tensors:
         if not tensor.is_cpu or tensor.dtype != torch.float32 or not tensor.is_contiguous():
-            return None
-    return code
+            return False
+    return True
+
+
+def check_shape(name: str, tensor: torch.Tensor, *shape: int) -> None:
+    """A native call reads as much as it was told of.
+
+    Raises:
+        ValueError: ``tensor``, called ``name``, has another shape.
+    """
+    if tensor.shape != shape:
+        raise ValueError(f"{name} has the shape {list(tensor.shape)}, expected {list(shape)}")
 
 
 def watched() -> bool:

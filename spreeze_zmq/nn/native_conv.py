@@ -9,6 +9,7 @@ import torch
 from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
 from spreeze_zmq.nn.layers import Conv
+from spreeze_zmq.nn.native import are_plain
 
 
 class NativeConv:
@@ -33,16 +34,21 @@ class NativeConv:
         about = [*module.shape, module.output_shape[0], module.weight.shape[2], module.stride]
         self.layers: list[list[int | float]] = [[float(number) for number in about]]
         self._about = torch.tensor(about, dtype=torch.int64)
+        self._shapes = [parameter.shape for parameter in self.parameters()]
 
     def parameters(self) -> list[torch.Tensor]:
         """Weight and bias."""
         return [self.module.weight, self.module.bias]
 
     def __call__(self, x: torch.Tensor, bf16: bool) -> torch.Tensor:
-        """Rows ``[B, inputs]`` to ``[B, outputs]``, both float32."""
+        """Rows ``[B, inputs]`` to ``[B, outputs]``, both float32; by torch where somebody has changed the
+        parameters' form since.
+        """
         if bf16:
             return self.in_torch(x).float()
         tensors = x.contiguous(), *self.parameters()
+        if [tensor.shape for tensor in tensors[1:]] != self._shapes or not are_plain(tensors):
+            return self.in_torch(x)
         out: torch.Tensor = _Convolution.apply(self, *tensors)  # type: ignore[no-untyped-call]
         return out
 

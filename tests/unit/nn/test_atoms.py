@@ -49,6 +49,13 @@ def test_the_projection_of_what_is_no_number_is_none(way):
     assert found.isnan().any(1).tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize(("r_t", "discount_t"), [((1,), (3,)), ((3,), (2,)), ((3, 1), (3,))], ids=str)
+def test_rewards_of_other_rows_are_refused(way, r_t, discount_t):
+    """Natively they would be read beyond their end."""
+    with pytest.raises(ValueError, match=r"(r_t|discount_t) has the shape \[.*\], expected \[3\]"):
+        nn.project(random(3, 5).softmax(1), random(*r_t), random(*discount_t), -1.0, 1.0)
+
+
 def test_a_projection_can_be_differentiated(way):
     """By torch: the sum of what is shared has a gradient of one."""
     probability = random(3, 5).softmax(1).requires_grad_(True)

@@ -169,3 +169,17 @@ def test_a_normal_density_can_be_differentiated_again(way):
     wrong = output.detach().clone()
     wrong[2, 1] = math.nan
     assert nn.normal_log_prob(wrong, random(5, 2), -3.0, 1.5).isnan().nonzero().tolist() == [[2]]
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (8, 4), (8, 1), (9, 3)], ids=str)
+def test_rows_that_do_not_belong_together_are_refused(shape):
+    """Natively they would be read beyond their end."""
+    output = random(8, 6)
+    for density in (nn.squashed_normal, nn.normal_log_prob):
+        with pytest.raises(ValueError, match=r"output has the shape \[8, 6\], expected \["):
+            density(output, random(*shape), -5.0, 2.0)
+    parts = [random(8), random(8), random(8), random(7)]
+    with pytest.raises(ValueError, match=r"square has the shape \[7\], expected \[8\]"):
+        nn.adam_step(
+            *(*parts, torch.zeros(())), learning_rate=0.1, beta2=0.9, weight_decay=0.0, num_decaying=0
+        )

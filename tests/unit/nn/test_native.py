@@ -379,6 +379,50 @@ def test_what_is_watched_or_of_another_kind_stays_with_torch():
     assert ours.double()(x.double()).dtype == torch.float64
 
 
+def narrowed(layer):
+    """Its parameters become bf16."""
+    layer.bfloat16()
+
+
+def with_fewer(layer):
+    """Its weight becomes one of another shape."""
+    layer.weight = torch.nn.Parameter(layer.weight[:-1].detach().clone())
+
+
+def turned(layer):
+    """Its weight's numbers come to lie in memory in another order."""
+    layer.weight.data = layer.weight.detach().transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def outcome(network, x):
+    """What the network makes of rows with and without autocast: the output, or the kind of error."""
+    found = []
+    for autocast in (False, True):
+        try:
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                found.append(network(x).float())
+        except RuntimeError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("change", [narrowed, with_fewer, turned])
+@pytest.mark.parametrize("at", [0, -2, -1], ids=["convolution", "hidden", "last"])
+def test_parameters_that_changed_their_form_are_not_read_as_they_were(at, change):
+    """A native call was made before; torch does what it does with them, or says what is wrong."""
+    plain, fast = pair(lambda: nn.cnn((4, 42, 42), 6, nn.SMALL))
+    x = torch.randn(6, 4 * 42 * 42)
+    outcome(fast, x)
+    for network in (plain, fast):
+        layers = [part for part in network.modules() if hasattr(part, "weight")]
+        change(layers[at])
+    for ours, theirs in zip(outcome(fast, x), outcome(plain, x), strict=True):
+        if isinstance(theirs, str):
+            assert ours == theirs
+        else:
+            torch.testing.assert_close(ours, theirs, rtol=0.03, atol=0.03)
+
+
 def test_layers_that_come_later_are_found():
     """As a policy's that gets its log standard deviations after it was made."""
     _, ours = pair(lambda: nn.mlp((4, 8, 2)))
