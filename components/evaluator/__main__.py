@@ -22,13 +22,16 @@ from spreeze_zmq.wire import Message
 
 #: The last policy is played until this long before the end of ``stop_grace_s``.
 LEAVE_S = 2.0
+#: On the way to a goal a policy is played again where it makes up for so much of what the best one lacks.
+GAIN = 0.1
 
 
 class Evaluator:
     """Looks at the newest policy as often as its share of the machine pays for.
 
     A look that beats the best policy so far is followed by fresh episodes of the same policy. These decide,
-    and are what is reported of it: a mean that was chosen for being high is too high.
+    and are what is reported of it: a mean that was chosen for being high is too high. Where the run has a
+    goal, a look that comes hardly nearer to it is not followed by any: they are saved for the goal.
     """
 
     def __init__(self, component: Component) -> None:
@@ -153,17 +156,30 @@ class Evaluator:
             return Policy.from_message(self.newest.fields, self.newest.arrays)
 
     def look(self) -> None:
-        """Look at the newest policy; where it may be better than the best or end the run, play it again."""
+        """Look at the newest policy; where it may be better than the best or end the run, play it again.
+
+        The first one was not chosen for its score, and is kept for it.
+        """
         policy, cpu_s = self.newest_policy(), self.component.cpu_s
         if (played := self.play(policy, self.num_episodes)) is None:
             return
         score, fields = played
-        self.component.report("evaluation", fields)
+        again = self.is_worth_replaying(score)
+        self.conclude(policy, score, fields, keep=self.best is None and not again, fresh=False)
         spent_s = self.component.cpu_s - cpu_s
         self.budget.look(self.elapsed_s, spent_s, score.mean_return, self.training_return)
-        if self.beats_best(score) or self.at_goal(score):
+        if again:
             self.replay(policy, score)
             self.budget.pay(self.component.cpu_s - cpu_s - spent_s)
+
+    def is_worth_replaying(self, score: Score) -> bool:
+        """Whether a score is at the goal, or better than the best one: on the way to a goal by ``GAIN`` of
+        what that lacks.
+        """
+        if self.best is None or self.at_goal(score):
+            return self.at_goal(score)
+        lacks = 0.0 if self.goal is None else max(0.0, self.goal - self.best.mean_return)
+        return self.best.is_beaten_by(score, GAIN * lacks)
 
     def replay(self, policy: Policy, look: Score) -> None:
         """Play fresh episodes of a policy that looks better than the best; keep it if they say so too. Where

@@ -78,6 +78,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._limit = np.iinfo(np.int64).max if max_episode_steps is None else max_episode_steps
         self._all_rows = np.arange(num_envs)
         self._stepped: Step | None = None
+        self._stepping: NDArray[np.intp] | None = None
         self._started = False
         self.failures = Failures(0)
         self.first_row, self.num_rows = 0, num_envs
@@ -126,7 +127,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self.env_id, self.num_envs, self._seed if seed is None and not self._started else seed
         )
         self._started = True
-        self._stepped = None
+        self._stepped = self._stepping = None
         self._length[rows] = 0
         self._return[rows] = 0.0
         with self.failures.none_tolerated():
@@ -139,6 +140,12 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._last_obs = self._last_obs.copy()
             self._last_obs[rows] = first
         return obs, info
+
+    def step_only(self, rows: NDArray[np.bool_]) -> None:
+        """Let steps until the next reset spare the environments outside of ``rows`` ``[N]``, whose results
+        nobody reads. An engine may step them all the same: MuJoCo's and Gymnasium's do not.
+        """
+        self._stepping = rows.nonzero()[0]
 
     def step(self, actions: NDArray[Any]) -> Step:
         """Step every environment, and reset those whose episode ends.

@@ -31,10 +31,12 @@ class Task(ABC):
         observation_space: of one environment; set by ``allocate``.
         action_space: of one environment; set by ``allocate``.
         num_threads: threads that ``advance`` may use.
+        stepping: the environments that a step must step; None for all. ``advance`` may spare the others.
     """
 
     backend: ClassVar[str] = "numpy"
     num_threads: int = 1
+    stepping: NDArray[np.intp] | None = None
     max_episode_steps: ClassVar[int | None] = None
     observation_space: Space[Any]
     action_space: Space[Any]

@@ -79,10 +79,13 @@ class Arena:
             log.info("evaluation plays in %d workers", self.num_workers)
 
     def batch(self, num_episodes: int) -> Any:
-        """The environments for a number of episodes: as many, where a native task makes them in no time."""
+        """The environments for a number of episodes: as many, where a native task makes them in no time. More
+        than ``width``, which a decision waits for, are stepped on all cores.
+        """
         size = num_episodes if self.native else self.width
         if size not in self._batches:
-            self._batches[size] = self._made(size, 0)
+            threads = 0 if size <= self.width else min(size, len(os.sched_getaffinity(0)))
+            self._batches[size] = self._made(size, threads)
         return self._batches[size]
 
     def close(self) -> None:

@@ -47,8 +47,8 @@ class Best:
         about["step_cap"] = str(arena.step_cap or 0)
         self.policy.save(path, about)
 
-    def is_beaten_by(self, score: Score) -> bool:
-        """Whether a score is better; one cut by time says less than a whole one."""
+    def is_beaten_by(self, score: Score, margin: float = 0.0) -> bool:
+        """Whether a score is better, by more than ``margin``; one cut by time says less than a whole one."""
         if self.timed_out != score.timed_out:
             return self.timed_out
-        return score.mean_return > self.mean_return
+        return score.mean_return > self.mean_return + margin

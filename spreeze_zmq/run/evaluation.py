@@ -164,7 +164,8 @@ class _Round:
             ended = playing & over
             if ended.any():
                 self._end(ended, truncated, step_cap, info)
-            playing &= ~over
+                playing &= ~ended
+                envs.step_only(playing)
             if not go_on():
                 return False
             if playing.any() and time.monotonic() >= until_s:

@@ -15,11 +15,11 @@ class EvaluationBudget:
     the share, since a run's return changes most then. Looks that cost the same have gaps that are the
     same too: ``cost / (EARLY * cores)`` at first, ``cost / cores`` later.
 
-    Looks are granted in advance where the training return suggests progress: ``RISEN`` of them once it has
-    risen by ``PROGRESS`` of the range that it has covered, and ``URGENT``, which pay for the fresh episodes
-    of two policies that may end the run, while it suggests that the run's goal is reached. It does so when it
-    reaches the goal, or has risen by what the last score lacked: without exploration noise a policy often
-    scores more than in training.
+    Looks are granted in advance where the training return suggests progress: ``RISEN`` once it has risen by
+    ``PROGRESS`` of the range that it has covered or, where there is a goal, has to cover, and ``URGENT``,
+    which pay for the fresh episodes of two policies that may end the run, while it suggests that the run's
+    goal is reached. It does so when it reaches the goal, or has risen by what the last score lacked: without
+    exploration noise a policy often scores more than in training.
 
     Attributes:
         cores: the share times the number of cores: CPU seconds earned per second.
@@ -29,7 +29,7 @@ class EvaluationBudget:
     """
 
     URGENT: ClassVar[int] = 12
-    RISEN: ClassVar[int] = 2
+    RISEN: ClassVar[int] = 1
     PROGRESS: ClassVar[float] = 0.1
     EARLY: ClassVar[int] = 2
     EARLY_S: ClassVar[float] = 60.0
@@ -91,4 +91,5 @@ class EvaluationBudget:
         if self._looked_at is None:
             return self.RISEN
         risen = training_return - self._looked_at
-        return self.RISEN if risen > 0 and risen >= self.PROGRESS * (self._highest - self._lowest) else 0
+        top = self._highest if self.goal is None else max(self._highest, self.goal)
+        return self.RISEN if risen > 0 and risen >= self.PROGRESS * (top - self._lowest) else 0

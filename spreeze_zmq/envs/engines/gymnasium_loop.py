@@ -78,10 +78,13 @@ class GymnasiumLoop(BatchedEnv):
         gather = self._step_info is True
         last = self._length >= self._limit if self._step_info == "final" else None
         at = self.at
-        for row, step in enumerate(self._steps):
+        if self._stepping is not None:  # the others stay where they are
+            assert self._last_obs is not None
+            obs[:], reward[:], terminated[:], truncated[:] = self._last_obs, 0.0, False, False
+        for row in range(num_envs) if self._stepping is None else self._stepping.tolist():
             at[0] = row
             try:
-                obs[row], reward[row], terminated[row], truncated[row], one = step(actions[row])
+                obs[row], reward[row], terminated[row], truncated[row], one = self._steps[row](actions[row])
                 ends = last is not None and (last[row] or terminated[row] or truncated[row])
                 if one and (gather or ends):
                     info = self._add_info(info, one, row)

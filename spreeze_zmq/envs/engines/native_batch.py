@@ -48,6 +48,7 @@ class NativeBatch(BatchedEnv):
 
     def _advance(self, actions: NDArray[Any]) -> Step:
         task = self.task
+        task.stepping = self._stepping
         try:
             task.advance(actions)
         except RuntimeError as error:

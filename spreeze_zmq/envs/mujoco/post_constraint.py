@@ -127,14 +127,14 @@ class AfterStep:
         for name, values in self.values.items():
             values[rows] = self._raw[name][rows]
 
-    def compute(self) -> None:
-        """Run ``mj_rnePostConstraint`` on the state after the step."""
+    def compute(self, rows: NDArray[np.intp] | None = None) -> None:
+        """Run ``mj_rnePostConstraint`` on the state after the step, of all simulations or of ``rows``."""
+        if rows is None:
+            rows = np.arange(self._batch.nsim)
         if self._only_contacts:  # without contact or applied force they are zero
             self.values["cfrc_ext"].fill(0.0)
             touched = (self._ncon + self._ne).ravel() != 0
-            rows = (touched | self._applied.any(axis=(1, 2))).nonzero()[0]
-        else:
-            rows = np.arange(self._batch.nsim)
+            rows = rows[(touched | self._applied.any(axis=(1, 2)))[rows]]
         data, model, batch = self._data, self._model, self._batch
         for row in rows:
             batch.get_data(row, data)

@@ -160,9 +160,9 @@ class MujocoTask(Task):
         """``frame_skip`` physics steps under one action."""
         self.before()
         self.ctrl[:] = action
-        self.batch.step(nstep=self.frame_skip)
+        self.batch.step(self.stepping, nstep=self.frame_skip)
         if self._after_step is not None:
-            self._after_step.compute()
+            self._after_step.compute(self.stepping)
 
     def never(self) -> NDArray[np.bool_]:
         """``terminated`` ``[N]`` of a task without a terminal state."""

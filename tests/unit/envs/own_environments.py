@@ -44,6 +44,16 @@ class Count(gymnasium.Env):
         return obs, reward, ended and not self.truncate, ended and self.truncate, {"steps": self.steps}
 
 
+class Draw(Count):
+    """Ends after as many steps as its seed says, up to twenty."""
+
+    def reset(self, *, seed=None, options=None):
+        """Draw the length."""
+        begun = super().reset(seed=seed)
+        self.length = int(self.np_random.integers(2, 21))
+        return begun
+
+
 class Moody(Count):
     """Goes wrong when its action asks for it: raises above 0.85, gives NaN above 0.75, hangs above 0.65,
     kills its process above 0.55; otherwise takes as many tenths of a second as it is below zero.

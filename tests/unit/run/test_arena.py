@@ -69,8 +69,11 @@ def test_the_environments_own_limit_stands_unless_a_lower_one_is_asked_for(make)
 
 
 def test_a_native_task_has_as_many_environments_as_episodes(make):
-    """They cost nothing to make; others are played in rounds of the width."""
+    """They cost nothing to make, and many are stepped on all cores; others are played in rounds."""
     assert make("Pendulum-v1", 5).batch(30).num_envs == 30
+    hopper = make("Hopper-v5", 2)
+    cores = len(arena.os.sched_getaffinity(0))
+    assert [hopper.batch(size).task.num_threads for size in (2, 30)] == [1, min(cores, 30)]
     quick = make(f"{HERE}:Endless", 5)
     assert (quick.batch(30).num_envs, quick.num_workers) == (5, 0)
 

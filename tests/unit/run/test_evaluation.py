@@ -105,6 +105,26 @@ def test_the_info_of_the_last_step_is_averaged_over_episodes(policy):
     assert {"x_position", "reward_forward"} <= info.keys()
 
 
+@pytest.mark.parametrize("task", ["Hopper-v5", "Humanoid-v5", f"{OWN}:Draw"])
+def test_an_environment_whose_episode_is_over_is_not_stepped(task):
+    """The others go on to their ends, and each episode is the one that it is alone. At the end all stand
+    where the next one begins.
+    """
+    acting = Policy.from_message(*for_environment(task))
+    batch = envs.make(task, 6, step_info="final")
+    score = play(batch, acting, 3)
+    alone = [play(envs.make(task, 1, step_info="final"), acting, 3 + row) for row in range(6)]
+    assert len(set(score.lengths.tolist())) > 1
+    assert score.lengths.tolist() == [int(one.lengths[0]) for one in alone]
+    np.testing.assert_allclose(score.returns, [one.returns[0] for one in alone], rtol=1e-4)
+    assert score.info.keys() == alone[0].info.keys()
+    if batch.backend == "mujoco":
+        assert np.abs(batch.task.qvel).max() <= batch.task.reset_noise_scale
+    else:
+        assert [env.steps for env in batch.envs] == [0] * 6
+    assert play(batch, acting, 3).lengths.tolist() == score.lengths.tolist()  # a reset ends it
+
+
 def for_environment(env_id, **kwargs):
     """The fields and arrays of an untrained policy."""
     algorithm = algorithms.get("sac")

@@ -43,8 +43,8 @@ def test_the_cost_stays_within_the_share_whatever_looks_cost(seed):
     assert np.diff(taken).max() <= (EvaluationBudget.URGENT + 1) * 1.0 / 0.05
 
 
-def test_a_rising_training_return_is_worth_two_looks_in_advance():
-    """It has been flat for a minute and then rises: the next look follows at once, and the one after it."""
+def test_a_rising_training_return_is_worth_a_look_in_advance():
+    """It has been flat for a minute and then rises: the next look follows at once, and must be earned."""
     budget = EvaluationBudget(cores=0.01)
     for now_s, training in ((0.0, 10.0), (1.0, 0.0)):
         budget.wait_s(now_s, training)
@@ -54,9 +54,18 @@ def test_a_rising_training_return_is_worth_two_looks_in_advance():
     assert budget.wait_s(71.0, 8.0) == 0
     budget.look(71.0, 1.0, 0.0, training_return=8.0)
     assert budget.wait_s(72.0, 8.1) > 100
-    assert budget.wait_s(72.0, 20.0) == 0
-    budget.look(72.0, 1.0, 0.0, training_return=20.0)
-    assert budget.wait_s(73.0, 40.0) > 60  # two had been granted
+    assert budget.wait_s(72.0, 20.0) > 60  # one had been granted
+
+
+@pytest.mark.parametrize(("goal", "risen"), [(None, 1.0), (100.0, 10.0)])
+def test_progress_is_measured_by_the_way_covered_or_to_the_goal(goal, risen):
+    """A tenth of it brings the next look forward: of 10 covered, or of 100 to cover."""
+    budget = EvaluationBudget(cores=0.01, goal=goal)
+    for training in (0.0, 10.0):
+        budget.wait_s(0.0, training)
+    budget.look(1.0, 1.0, -1000.0, training_return=10.0)
+    assert budget.wait_s(2.0, 10.0 + 0.9 * risen) > 0
+    assert budget.wait_s(2.0, 10.0 + 1.2 * risen) == 0
 
 
 def test_a_goal_in_reach_is_worth_a_loan_but_no_ruin():
