@@ -10,7 +10,7 @@ import torch
 
 from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
-from spreeze_zmq.nn.native import check_shape, code_for
+from spreeze_zmq.nn.native import check_shape, code_for, shape_of_rows
 
 
 def project(
@@ -29,9 +29,9 @@ def project(
         Probabilities ``[B, atoms]``; what falls outside of the range is put on its ends.
 
     Raises:
-        ValueError: ``r_t`` or ``discount_t`` has another shape.
+        ValueError: one of them has another shape.
     """
-    rows, num_atoms = probability_t.shape
+    rows, num_atoms = shape_of_rows("probability_t", probability_t)
     check_shape("r_t", r_t, rows)
     check_shape("discount_t", discount_t, rows)
     given = probability_t.contiguous(), r_t.contiguous(), discount_t.contiguous()

@@ -14,7 +14,7 @@ import torch
 
 from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
-from spreeze_zmq.nn.native import check_shape, code_for
+from spreeze_zmq.nn.native import check_shape, code_for, shape_of_rows
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 #: Adam's first beta and its epsilon, as Kingma and Ba 2014 have them.
@@ -120,9 +120,9 @@ def squashed_normal(
         ``[B, A]`` in [-1, 1], and ``[B]``; both differentiable by ``output``.
 
     Raises:
-        ValueError: ``output`` is not two columns for each of ``noise``.
+        ValueError: ``noise`` is not rows and columns, or ``output`` not two columns for each of its.
     """
-    rows, size = noise.shape
+    rows, size = shape_of_rows("noise", noise)
     check_shape("output", output, rows, 2 * size)
     if code_for(output, noise) is None:
         return _squashed_in_torch(output, noise, low, high)
@@ -194,9 +194,9 @@ def normal_log_prob(output: torch.Tensor, action: torch.Tensor, low: float, high
         ``[B]``, differentiable by ``output``.
 
     Raises:
-        ValueError: ``output`` is not two columns for each of ``action``.
+        ValueError: ``action`` is not rows and columns, or ``output`` not two columns for each of its.
     """
-    rows, size = action.shape
+    rows, size = shape_of_rows("action", action)
     check_shape("output", output, rows, 2 * size)
     if code_for(output, action) is None:
         return _normal_in_torch(output, action, low, high)

@@ -234,6 +234,17 @@ def check_shape(name: str, tensor: torch.Tensor, *shape: int) -> None:
         raise ValueError(f"{name} has the shape {list(tensor.shape)}, expected {list(shape)}")
 
 
+def shape_of_rows(name: str, tensor: torch.Tensor) -> tuple[int, int]:
+    """The number of rows and of columns.
+
+    Raises:
+        ValueError: ``tensor``, called ``name``, has another number of axes.
+    """
+    if tensor.dim() != 2:
+        raise ValueError(f"{name} has the shape {list(tensor.shape)}, expected rows and columns")
+    return tensor.shape[0], tensor.shape[1]
+
+
 def watched() -> bool:
     """Whether torch looks at each operation: to trace, count, batch or compile it. A tape may be there, which
     notes native calls as well.

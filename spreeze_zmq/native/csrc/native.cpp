@@ -7,6 +7,7 @@
 // AMX.
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 #include "atoms.h"
@@ -117,55 +118,78 @@ template <class F> struct Networks {
     return paired<F>(panels, layer.outputs, layer.inputs, rows, to);
   }
 
-  // Of each row: z normalised, scaled, shifted and activated.
-  void normalise(const Layer& layer, const float* z, long n, const float* scale, const float* shift, char* base,
-                 const Place& at, bool keep) {
-    const long vectors = (layer.outputs + W - 1) / W;
-    const Int last = first_lanes(layer.outputs - (vectors - 1) * W);
-    auto place = [&](long row, long v) { return (v / NV * R + row) * P + v % NV * W; };
-    auto* y = reinterpret_cast<Element*>(base + at.y);
-    for (long row = 0; row < n; ++row) {
-      Vec total{}, squares{};
-      for (long v = 0; v < vectors; ++v) total += load<Vec>(z + place(row, v));
-      const float mean = sum(total) / layer.outputs;
-      for (long v = 0; v < vectors; ++v) {
-        const Vec d = load<Vec>(z + place(row, v)) - mean;
-        squares += v + 1 < vectors ? d * d : (last ? d * d : Vec{});
-      }
-      const float deviation = 1.0f / __builtin_sqrtf(sum(squares) / layer.outputs + layer.eps);
-      for (long v = 0; v < vectors; ++v) {
-        const Vec normal = (load<Vec>(z + place(row, v)) - mean) * deviation;
-        const Vec u = normal * load<Vec>(scale + v * W) + load<Vec>(shift + v * W);
-        F::put(y + place(row, v), apply(layer.activation, u));
-        if (!keep) continue;
-        F::put(reinterpret_cast<Element*>(base + at.normal) + place(row, v), normal);
-        if (layer.activation == SILU)
-          F::put(reinterpret_cast<Element*>(base + at.slope) + place(row, v), silu_slope(u));
-      }
-      if (keep) reinterpret_cast<float*>(base + at.deviation)[row] = deviation;
-    }
+  // f(N, row) for the n rows of a block, N = 4 at a time: one alone would wait for its own sums.
+  template <class Function> static void in_fours(long n, Function f) {
+    long row = 0;
+    for (; row + 4 <= n; row += 4) f(std::integral_constant<int, 4>{}, row);
+    for (; row < n; ++row) f(std::integral_constant<int, 1>{}, row);
   }
 
-  // From dL/du of rows, with u the normalised, scaled and shifted z, to dL/dz.
-  void through_norm(const Layer& layer, const float* of_u, long n, const float* scale, const char* base,
-                    const Place& at, Element* of_z, float* of_scale, float* of_shift) {
-    const long vectors = (layer.outputs + W - 1) / W;
-    auto place = [&](long row, long v) { return (v / NV * R + row) * P + v % NV * W; };
-    const auto* normal = reinterpret_cast<const Element*>(base + at.normal);
-    for (long row = 0; row < n; ++row) {
-      Vec total{}, along{};
-      for (long v = 0; v < vectors; ++v) {
-        const Vec g = load<Vec>(of_u + place(row, v)), x = F::get(normal + place(row, v));
-        store(of_shift + v * W, load<Vec>(of_shift + v * W) + g);
-        store(of_scale + v * W, load<Vec>(of_scale + v * W) + g * x);
-        const Vec of_x = g * load<Vec>(scale + v * W);
-        total += of_x, along += of_x * x;
+  // Of N rows: z normalised, scaled, shifted and activated.
+  template <int N>
+  void normalise(const Layer& layer, const float* z, long row, const float* scale, const float* shift, char* base,
+                 const Place& at, bool keep) {
+    const long columns = up(layer.outputs, W);
+    const Int last = first_lanes(layer.outputs - columns + W);
+    auto place = [&](long column, int i) { return (column / P * R + row + i) * P + column % P; };
+    auto* y = reinterpret_cast<Element*>(base + at.y);
+    auto* normals = keep ? reinterpret_cast<Element*>(base + at.normal) : nullptr;
+    auto* slopes = keep && layer.activation == SILU ? reinterpret_cast<Element*>(base + at.slope) : nullptr;
+    Vec total[N]{}, squares[N]{};
+    float mean[N], deviation[N];
+    for (long column = 0; column < columns; column += W)
+      for (int i = 0; i < N; ++i) total[i] += load<Vec>(z + place(column, i));
+    for (int i = 0; i < N; ++i) mean[i] = sum(total[i]) / layer.outputs;
+    for (long column = 0; column < columns; column += W)
+      for (int i = 0; i < N; ++i) {
+        const Vec d = load<Vec>(z + place(column, i)) - mean[i];
+        squares[i] += column + W < columns ? d * d : (last ? d * d : Vec{});
       }
-      const float mean = sum(total) / layer.outputs, slant = sum(along) / layer.outputs;
-      const float deviation = reinterpret_cast<const float*>(base + at.deviation)[row];
-      for (long v = 0; v < vectors; ++v) {
-        const Vec of_x = load<Vec>(of_u + place(row, v)) * load<Vec>(scale + v * W);
-        F::put(of_z + place(row, v), deviation * (of_x - mean - F::get(normal + place(row, v)) * slant));
+    for (int i = 0; i < N; ++i)
+      deviation[i] = 1.0f / __builtin_sqrtf(sum(squares[i]) / layer.outputs + layer.eps);
+    auto activate = [&](auto activation) {
+      for (long column = 0; column < columns; column += W) {
+        const Vec scales = load<Vec>(scale + column), shifts = load<Vec>(shift + column);
+        for (int i = 0; i < N; ++i) {
+          const Vec normal = (load<Vec>(z + place(column, i)) - mean[i]) * deviation[i];
+          const Vec u = normal * scales + shifts;
+          F::put(y + place(column, i), apply((long)activation, u));
+          if (normals) F::put(normals + place(column, i), normal);
+          if (slopes) F::put(slopes + place(column, i), silu_slope(u));
+        }
+      }
+    };
+    if (layer.activation == RELU) activate(std::integral_constant<long, RELU>{});
+    else activate(layer.activation);
+    if (keep) std::memcpy(reinterpret_cast<float*>(base + at.deviation) + row, deviation, sizeof deviation);
+  }
+
+  // Of N rows: from dL/du, with u the normalised, scaled and shifted z, to dL/dz.
+  template <int N>
+  void through_norm(const Layer& layer, const float* of_u, long row, const float* scale, const char* base,
+                    const Place& at, Element* of_z, float* of_scale, float* of_shift) {
+    const long columns = up(layer.outputs, W);
+    const auto* normal = reinterpret_cast<const Element*>(base + at.normal);
+    const float* deviation = reinterpret_cast<const float*>(base + at.deviation) + row;
+    Vec total[N]{}, along[N]{};
+    float mean[N], slant[N];
+    auto place = [&](long column, int i) { return (column / P * R + row + i) * P + column % P; };
+    for (long column = 0; column < columns; column += W) {
+      const Vec scales = load<Vec>(scale + column);
+      Vec shift_slope = load<Vec>(of_shift + column), scale_slope = load<Vec>(of_scale + column);
+      for (int i = 0; i < N; ++i) {
+        const Vec g = load<Vec>(of_u + place(column, i)), x = F::get(normal + place(column, i)), of_x = g * scales;
+        shift_slope += g, scale_slope += g * x;
+        total[i] += of_x, along[i] += of_x * x;
+      }
+      store(of_shift + column, shift_slope), store(of_scale + column, scale_slope);
+    }
+    for (int i = 0; i < N; ++i) mean[i] = sum(total[i]) / layer.outputs, slant[i] = sum(along[i]) / layer.outputs;
+    for (long column = 0; column < columns; column += W) {
+      const Vec scales = load<Vec>(scale + column);
+      for (int i = 0; i < N; ++i) {
+        const Vec of_x = load<Vec>(of_u + place(column, i)) * scales, x = F::get(normal + place(column, i));
+        F::put(of_z + place(column, i), deviation[i] * (of_x - mean[i] - x * slant[i]));
       }
     }
   }
@@ -245,7 +269,8 @@ template <class F> struct Networks {
           if (slopes) F::put(slopes + to, silu_slope(u));
         }
     });
-    if (layer.norm) normalise(layer, z, n, of[1], of[2], base, at, keep);
+    if (layer.norm)
+      in_fours(n, [&](auto many, long row) { normalise<many>(layer, z, row, of[1], of[2], base, at, keep); });
   }
 
   // gradients: like parameters, each null where it is not wanted, or added to; of_x [networks, rows, inputs]
@@ -298,9 +323,11 @@ template <class F> struct Networks {
           if (l > 0) {
             backward_layer(l, of_z, n, weights[l], base, of_u, below);
             const Layer& lower = layers[l - 1];
+            const auto& of = sums[l - 1];
             if (lower.norm)
-              through_norm(lower, of_u, n, scales[l - 1], base, places[l - 1], below, sums[l - 1][1],
-                           sums[l - 1][2]);
+              in_fours(n, [&](auto many, long row) {
+                through_norm<many>(lower, of_u, row, scales[l - 1], base, places[l - 1], below, of[1], of[2]);
+              });
             std::swap(of_z, below);
           } else if (of_x) {
             input_gradient(of_z, n, weights[0], of_x + (e * rows + block * R) * layer.inputs);

@@ -55,7 +55,19 @@ inline void store_some(float* to, Vec v, long n) {
 }
 
 constexpr long up(long n, long to) { return (n + to - 1) / to * to; }
-inline float sum(Vec v) { float s = 0; for (int i = 0; i < W; ++i) s += v[i]; return s; }
+inline float sum(Vec v) {  // by halves: sixteen sums in a row would wait for each other
+  typedef float Half __attribute__((vector_size(2 * W)));
+  typedef float Quarter __attribute__((vector_size(W)));
+  Half halves[2];
+  std::memcpy(halves, &v, sizeof v);
+  const Half half = halves[0] + halves[1];
+  Quarter quarters[2];
+  std::memcpy(quarters, &half, sizeof half);
+  const Quarter quarter = quarters[0] + quarters[1];
+  float s = quarter[0];
+  for (int i = 1; i < W / 4; ++i) s += quarter[i];
+  return s;
+}
 
 // --- number formats: elements in memory, units (1 float or 2 bf16) in products
 

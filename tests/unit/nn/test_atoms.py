@@ -54,6 +54,10 @@ def test_rewards_of_other_rows_are_refused(way, r_t, discount_t):
     """Natively they would be read beyond their end."""
     with pytest.raises(ValueError, match=r"(r_t|discount_t) has the shape \[.*\], expected \[3\]"):
         nn.project(random(3, 5).softmax(1), random(*r_t), random(*discount_t), -1.0, 1.0)
+    with pytest.raises(
+        ValueError, match=r"probability_t has the shape \[2, 3, 5\], expected rows and columns"
+    ):
+        nn.project(random(2, 3, 5).softmax(1), random(3), random(3), -1.0, 1.0)
 
 
 def test_a_projection_can_be_differentiated(way):

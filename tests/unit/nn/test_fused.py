@@ -171,12 +171,13 @@ def test_a_normal_density_can_be_differentiated_again(way):
     assert nn.normal_log_prob(wrong, random(5, 2), -3.0, 1.5).isnan().nonzero().tolist() == [[2]]
 
 
-@pytest.mark.parametrize("shape", [(1, 3), (8, 4), (8, 1), (9, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 3), (8, 4), (8, 1), (9, 3), (24,), (2, 4, 3)], ids=str)
 def test_rows_that_do_not_belong_together_are_refused(shape):
     """Natively they would be read beyond their end."""
     output = random(8, 6)
+    wrong = r"output has the shape \[8, 6\], expected \[" if len(shape) == 2 else "expected rows and columns"
     for density in (nn.squashed_normal, nn.normal_log_prob):
-        with pytest.raises(ValueError, match=r"output has the shape \[8, 6\], expected \["):
+        with pytest.raises(ValueError, match=wrong):
             density(output, random(*shape), -5.0, 2.0)
     parts = [random(8), random(8), random(8), random(7)]
     with pytest.raises(ValueError, match=r"square has the shape \[7\], expected \[8\]"):
