@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.mujoco import MujocoTask
 from spreeze_zmq.envs.mujoco.randomization import Floats
 from spreeze_zmq.envs.task import Outcome, Rows
-from spreeze_zmq.envs.tasks.parts import normal_velocity_state, square_cost, uniform_state, within, xy_info
+from spreeze_zmq.envs.tasks.parts import Locomotion, square_cost, within, xy_info
 
 
 @dataclass(eq=False)
-class Ant(MujocoTask):
+class Ant(Locomotion):
     """``Ant-v5``."""
+
+    normal_velocities: ClassVar[bool] = True
 
     xml_file: str = "ant.xml"
     frame_skip: int = 5
@@ -30,8 +31,6 @@ class Ant(MujocoTask):
     terminate_when_unhealthy: bool = True
     healthy_z_range: tuple[float, float] = (0.2, 1.0)
     contact_force_range: tuple[float, float] = (-1.0, 1.0)
-    reset_noise_scale: float = 0.1
-    exclude_current_positions_from_observation: bool = True
     include_cfrc_ext_in_observation: bool = True
 
     xpos: Floats = field(init=False, repr=False)
@@ -48,10 +47,6 @@ class Ant(MujocoTask):
         self._has_forces = "cfrc_ext" in self.fields()
         if self._has_forces:
             self._clipped = self._clip(self.cfrc_ext)
-
-    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Uniform noise on positions, normal noise on velocities."""
-        return normal_velocity_state(self, self.reset_noise_scale, rng)
 
     def before(self) -> None:
         """Store the position from which the velocity is measured."""
@@ -74,9 +69,8 @@ class Ant(MujocoTask):
         return forces.reshape(len(forces), -1).clip(*self.contact_force_range)
 
     def observe(self, rows: Rows) -> Floats:
-        """Positions, velocities, and the contact forces of each body but the world, clipped."""
-        skipped = 2 if self.exclude_current_positions_from_observation else 0
-        parts = [self.qpos[rows, skipped:], self.qvel[rows]]
+        """Positions, velocities, and the clipped contact forces of each body except the world."""
+        parts = [self.observed_qpos(rows), self.qvel[rows]]
         if self.include_cfrc_ext_in_observation:
             parts.append(self._clipped[rows, 6:])
         return np.concatenate(parts, axis=1)
@@ -109,13 +103,11 @@ class Ant(MujocoTask):
 
 
 @dataclass(eq=False)
-class HumanBody(MujocoTask):
+class HumanBody(Locomotion):
     """Base of both humanoid tasks: the observation of the whole body."""
 
     frame_skip: int = 5
-    ctrl_cost_weight: float = 0.1
     reset_noise_scale: float = 1e-2
-    exclude_current_positions_from_observation: bool = True
     include_cinert_in_observation: bool = True
     include_cvel_in_observation: bool = True
     include_qfrc_actuator_in_observation: bool = True
@@ -128,15 +120,15 @@ class HumanBody(MujocoTask):
     ten_length: Floats = field(init=False, repr=False)
     ten_velocity: Floats = field(init=False, repr=False)
 
+    def observed(self) -> list[str]:
+        """The fields of MjData that are observed besides ``qpos`` and ``qvel``, in Gymnasium's order."""
+        names = ("cinert", "cvel", "qfrc_actuator", "cfrc_ext")
+        return [name for name in names if getattr(self, f"include_{name}_in_observation")]
+
     def fields(self) -> tuple[str, ...]:
-        """Fields of observation and info, and contact forces where observation or cost needs them."""
-        asked = {
-            "cinert": self.include_cinert_in_observation,
-            "cvel": self.include_cvel_in_observation,
-            "qfrc_actuator": self.include_qfrc_actuator_in_observation,
-            "cfrc_ext": self.include_cfrc_ext_in_observation or self.contact_weight() != 0,
-        }
-        return (*(name for name, wanted in asked.items() if wanted), "ten_length", "ten_velocity")
+        """Fields of observation and info, and contact forces where the cost needs them."""
+        forces = ("cfrc_ext",) if self.contact_weight() != 0 else ()
+        return tuple(dict.fromkeys((*self.observed(), *forces, "ten_length", "ten_velocity")))
 
     @abstractmethod
     def contact_weight(self) -> float:
@@ -153,22 +145,13 @@ class HumanBody(MujocoTask):
         """``[N]``, from the controls in double precision."""
         return square_cost(self.ctrl_cost_weight, self.ctrl)
 
-    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Uniform noise around the model's own state."""
-        return uniform_state(self, self.reset_noise_scale, rng)
-
     def observe(self, rows: Rows) -> Floats:
-        """Positions, velocities, and the chosen quantities of each body but the world."""
-        skipped = 2 if self.exclude_current_positions_from_observation else 0
-        parts = [self.qpos[rows, skipped:], self.qvel[rows]]
-        if self.include_cinert_in_observation:
-            parts.append(_per_body(self.cinert[rows]))
-        if self.include_cvel_in_observation:
-            parts.append(_per_body(self.cvel[rows]))
-        if self.include_qfrc_actuator_in_observation:
-            parts.append(self.qfrc_actuator[rows, 6:])
-        if self.include_cfrc_ext_in_observation:
-            parts.append(_per_body(self.cfrc_ext[rows]))
+        """Positions, velocities, and the ``observed`` fields without the entries of world and root."""
+        parts = [self.observed_qpos(rows), self.qvel[rows]]
+        for name in self.observed():
+            values: Floats = getattr(self, name)[rows]
+            skipped = 6 if name == "qfrc_actuator" else 1
+            parts.append(values[:, skipped:].reshape(len(values), -1))
         return np.concatenate(parts, axis=1)
 
     def tendon_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
@@ -272,8 +255,3 @@ class HumanoidStandup(HumanBody):
             "z_distance_from_origin": qpos[:, 2] - self.init_qpos[2],
         }
         return {**place, **self.tendon_info(rows)}
-
-
-def _per_body(values: Floats) -> Floats:
-    """``[n, (nbody - 1) * k]`` from ``[n, nbody, k]``, without the world's row."""
-    return values[:, 1:].reshape(len(values), -1)
