@@ -11,9 +11,15 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.failures import Failure, Failures, is_finite, odd_rows, traceback_of
+from spreeze_zmq.envs.failures import (
+    Failure,
+    Failures,
+    is_finite,
+    odd_rows,
+    seed_after_failure,
+    traceback_of,
+)
 from spreeze_zmq.envs.infos import overlay, select
-from spreeze_zmq.envs.seeds import after_failure, seeds_of
 from spreeze_zmq.errors import EnvironmentFailure, place_of
 
 #: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
@@ -123,9 +129,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         options = dict(options or {})
         mask = options.pop("reset_mask", None)
         rows = self._all_rows if mask is None else np.flatnonzero(mask)
-        seeds = seeds_of(
-            self.env_id, self.num_envs, self._seed if seed is None and not self._started else seed
-        )
+        seeds = self._seeds(self._seed if seed is None and not self._started else seed)
         self._started = True
         self._stepped = self._stepping = None
         self._length[rows] = 0
@@ -212,6 +216,18 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     # Shared with subclasses.
 
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
+        """A seed for each environment: ``seed + i``, or ``seed[i]``; ``None`` continues a random state.
+
+        Raises:
+            ValueError: there are more or fewer seeds than environments.
+        """
+        if seed is None or isinstance(seed, (int, np.integer)):
+            return [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise ValueError(f"{self.env_id}: {self.num_envs} seeds expected, got {len(seed)}")
+        return seed
+
     def _checked(self, actions: NDArray[Any], num: int) -> NDArray[Any]:
         """``actions`` for ``num`` environments in the dtype of the action space.
 
@@ -278,7 +294,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _repair(self, row: int) -> int:
         """Repair an environment that failed; returns a new seed, so that the next episode differs."""
         self._replace(row)
-        return after_failure(self._seed, self.first_row + row, self.failures.count)
+        return seed_after_failure(self._seed, self.first_row + row, self.failures.count)
 
     def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """The environments ``[N]`` whose step does not count, each one noted; ``None`` for none."""

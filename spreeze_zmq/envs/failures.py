@@ -93,6 +93,11 @@ class Failures:
         ).rstrip()
 
 
+def seed_after_failure(seed: int, row: int, num_failures: int) -> int:
+    """A new seed for the environment ``row`` of a batch; it differs from failure to failure."""
+    return int(np.random.SeedSequence((seed % 2**63, row, num_failures)).generate_state(1)[0])
+
+
 def traceback_of(error: BaseException) -> str:
     """The formatted traceback of an error, at most its last ``TRACEBACK_CHARS`` characters."""
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS:]

@@ -109,6 +109,7 @@ def make(
     from spreeze_zmq.envs.in_process import choose
 
     size = batch_size or num_envs
+    options: dict[str, Any]
     engine = choose(env_id, kwargs, backend)
     if randomize and engine.task is None:
         raise InvalidEnvironment(
@@ -116,12 +117,11 @@ def make(
             f" '{engine.backend}' ({engine.reason})"
         )
     if num_workers and not (size == num_envs and engine.task is not None):
-        final_info = step_info == "final"
-        timing = (step_timeout_s, on_tick)
-        env = _in_workers(engine, num_envs, size, num_workers, seed, *timing, randomize, final_info)
+        options = {"step_info": "final" if step_info == "final" else False, "randomize": randomize}
+        env = _in_workers(engine, num_envs, size, num_workers, seed, options, step_timeout_s, on_tick)
     else:
         threads = max(1, num_workers)
-        options: dict[str, Any] = {"step_info": step_info, "randomize": randomize, "num_threads": threads}
+        options = {"step_info": step_info, "randomize": randomize, "num_threads": threads}
         env = engine.make(num_envs, seed, size, **options, on_tick=on_tick)
     env.on_tick = on_tick
     env.failures = Failures(max_failures, on_failure)
@@ -134,24 +134,23 @@ def _in_workers(
     size: int,
     num_workers: int,
     seed: int,
+    options: dict[str, Any],
     step_timeout_s: float | None,
     on_tick: Callable[[], None],
-    randomize: Mapping[str, Any] | None,
-    final_info: bool,
 ) -> BatchedEnv:
     from spreeze_zmq.envs.parallel.worker_batch import WorkerBatch
 
-    arguments: dict[str, Any] = {"env_id": engine.env_id, "kwargs": engine.kwargs, "backend": engine.backend}
-    arguments |= {"randomize": randomize, "final_info": final_info}
+    names = ("env_id", "kwargs", "backend")
+    settings = {"options": options, **{name: getattr(engine, name) for name in names}}
     try:
-        json.dumps(arguments)
+        json.dumps(settings)
     except TypeError as error:
         raise InvalidEnvironment(
             f"{engine.env_id}: with num_workers its arguments are sent to other processes as plain data, but:"
             f" {error} (a callable of a module, 'module:callable', can make them there)"
         ) from None
-    with closing(engine.make(1, seed, randomize=randomize)) as like:
-        env = WorkerBatch(like, num_envs, num_workers, size, seed, arguments, step_timeout_s, on_tick)
+    with closing(engine.make(1, seed, **options)) as like:
+        env = WorkerBatch(like, num_envs, num_workers, size, seed, settings, step_timeout_s, on_tick)
     env.backend_reason = f"{engine.reason}; in {num_workers} workers"
     return env
 

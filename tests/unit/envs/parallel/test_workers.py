@@ -149,7 +149,7 @@ def test_a_worker_killed_between_two_steps_is_replaced(make):
     env = make("CartPole-v1", 4, num_workers=2, batch_size=2, on_failure=told.append)
     env.reset()
     before = env.step(np.zeros(4, np.int64))[0]
-    worker = psutil.Process(env.pool.pids[0])
+    worker = psutil.Process(int(env.slots.pids[0]))
     os.kill(worker.pid, signal.SIGKILL)
     psutil.wait_procs([worker], 5)
     _, _, _, truncated, info = env.step(np.zeros(4, np.int64))
@@ -191,6 +191,18 @@ def test_first_finished_batches_go_on_beside_a_dead_worker(make):
     assert seen.min() > 1
     assert 1 <= failed.sum() <= 4
     assert {"SIGKILL" in failure.summary for failure in told} == {True}
+
+
+def test_options_of_a_reset_reach_the_workers(make):
+    """Plain data does; anything else is refused, and the batch goes on."""
+    here, there = make("CartPole-v1", 4), make("CartPole-v1", 4, num_workers=2, backend="gymnasium")
+    options = {"low": 0.1, "high": 0.2}
+    expected = here.reset(seed=1, options=options)[0]
+    np.testing.assert_array_equal(there.reset(seed=1, options=options)[0], expected)
+    for wrong, says in (({"low": object()}, "plain data"), ({"note": "x" * 100_000}, "at most 65536")):
+        with pytest.raises(ValueError, match=says):
+            there.reset(options=wrong)
+    np.testing.assert_array_equal(there.reset(seed=1, options=options)[0], expected)
 
 
 def test_a_worker_that_keeps_dying_ends_the_batch(make):
@@ -244,7 +256,7 @@ def test_nothing_outlives_a_killed_batch():
     code = (
         "import numpy as np; from spreeze_zmq import envs\n"
         f"env = envs.make('{OWN}:Moody', 3, num_workers=3); env.reset()\n"
-        "print(env.pool.server.pid, *env.pool.pids, flush=True)\n"
+        "print(env.pool.server.pid, *env.slots.pids, flush=True)\n"
         "env.step(np.full((3, 1), 0.7))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
