@@ -201,6 +201,7 @@ class WorkerBatch(BatchedEnv):
         while (missing := count - len(units)) > 0:
             numbers = self.pool.finished(missing)
             if not numbers:
+                self._read_messages()  # a worker whose channel is full waits for this
                 self.on_tick()
             if numbers is None:
                 raise EnvironmentFailure(f"{self.env_id}: all of the worker processes are gone")

@@ -193,6 +193,15 @@ def test_first_finished_batches_go_on_beside_a_dead_worker(make):
     assert {"SIGKILL" in failure.summary for failure in told} == {True}
 
 
+def test_many_episodes_that_end_at_once_come_with_their_infos(make):
+    """More infos than a channel holds do not stop the worker that sends them."""
+    env = make(f"{OWN}:Count", 600, num_workers=1, length=1, step_info="final", step_timeout_s=5)
+    env.reset()
+    info = env.step(np.zeros((600, 1)))[4]
+    assert "failed" not in info
+    assert info["final_info"]["steps"].tolist() == [1.0] * 600
+
+
 def test_options_of_a_reset_reach_the_workers(make):
     """Plain data does; anything else is refused, and the batch goes on."""
     here, there = make("CartPole-v1", 4), make("CartPole-v1", 4, num_workers=2, backend="gymnasium")
