@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
-from spreeze_zmq.envs.failures import Failure
-from spreeze_zmq.envs.infos import gathered
+from spreeze_zmq.envs.infos import gathered, seeds_of
 from spreeze_zmq.envs.parallel.slots import Slots, arrays_for, divide
 from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool, check_options
 from spreeze_zmq.errors import EnvironmentFailure
@@ -65,8 +64,7 @@ class WorkerBatch(BatchedEnv):
         self.batch_size, self.num_workers, self.on_tick = batch_size, num_workers, on_tick
         self._timeout_s = max(START_TIMEOUT_S, step_timeout_s or math.inf)
         units = divide(num_envs, num_workers, batch_size, single=like.backend == "gymnasium")
-        slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
-        self.slots = slots
+        self.slots = slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
         # For each unit: its rows, its worker, whether it is under way.
         self._rows = [np.arange(first, first + count) for own in units for first, count in own]
         self._unit_of = np.repeat(np.arange(len(self._rows)), [len(rows) for rows in self._rows])
@@ -101,9 +99,9 @@ class WorkerBatch(BatchedEnv):
         options = dict(options) if options else {}
         mask = options.pop("reset_mask", None)
         check_options(options)
-        slots = self.slots
+        slots, seeds = self.slots, seeds_of(self.env_id, self.num_envs, seed)
         slots.chosen[:] = True if mask is None else mask
-        slots.seed[:] = [-1 if one is None else one for one in self._seeds(seed)]
+        slots.seed[:] = [-1 if seed is None else seed for seed in seeds]
         chosen = slots.chosen.nonzero()[0]
         units = np.unique(self._unit_of[chosen]).tolist()
         self._started = True
@@ -243,7 +241,7 @@ class WorkerBatch(BatchedEnv):
             elif "final_info" in message:
                 self._final_infos[message["row"]] = message["final_info"]
             else:
-                self.failures.note(Failure(message["summary"], message["traceback"]))
+                self.failures.note(message["summary"], traceback=message["traceback"])
         return error
 
     def _on_death(self, worker: int) -> None:
@@ -252,7 +250,7 @@ class WorkerBatch(BatchedEnv):
         if error := self._read_from(worker):
             how = f"could not make its environments: {error['error']}"
         summary = f"{self.env_id}: {self._where(worker)}: worker {worker} {how}"
-        self.failures.note(Failure(summary, error.get("traceback", "")))
+        self.failures.note(summary, traceback=error.get("traceback", ""))
         own = self._own[worker]
         for unit in own:
             self.slots.lost[self._rows[unit]] = True
@@ -296,8 +294,7 @@ class WorkerBatch(BatchedEnv):
             info |= self._end_episodes(ids, ended, final_obs)
         self._returned[ids] = obs
         self._read_messages()
-        own = [row for row in ids[ended].tolist() if row in self._final_infos]
-        if own:
-            infos = {row: self._final_infos.pop(row) for row in own}
+        infos = {row: self._final_infos.pop(row) for row in ids[ended].tolist() if row in self._final_infos}
+        if infos:
             info["final_info"], info["_final_info"] = gathered(infos, ids), ended
         return obs, reward, terminated, truncated, info
