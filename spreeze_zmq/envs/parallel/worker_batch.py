@@ -158,7 +158,7 @@ class WorkerBatch(BatchedEnv):
             self.pool.step(worker, own)
 
     def recv(self) -> Step:
-        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` names them."""
+        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` has their numbers."""
         count = self.batch_size // len(self._rows[0]) if self.batch_size < self.num_envs else len(self._rows)
         under_way = int(np.count_nonzero(self._busy))
         if under_way < count:
