@@ -40,7 +40,7 @@ class Pendulum(Task):
             self._angle[row], self._speed[row] = rng.uniform(low=-high, high=high)
 
     def advance(self, action: NDArray[Any]) -> None:
-        """One step of 0.05 s; the cost is that of the state before it."""
+        """One step of 0.05 s; the cost is that of the state before the step."""
         angle, speed = self._angle, self._speed
         torque = np.minimum(np.maximum(action[:, 0], -2.0), 2.0)
         upright = (angle + np.pi) % (2 * np.pi) - np.pi

@@ -26,7 +26,7 @@ class InvertedPendulum(NoisyStart):
         return np.concatenate((self.qpos[rows], self.qvel[rows]), axis=1)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """1 for each step that it stands."""
+        """Reward 1 for each step in which the pole stands."""
         terminated = np.abs(self.qpos[:, 1]) > 0.2
         reward = (~terminated).astype(np.int64)
         return reward, terminated, {"reward_survive": reward}
