@@ -168,25 +168,16 @@ def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]
     for name in ("observation_space", "action_space"):
         if getattr(env, name, None) is None:
             raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
-    return _from_zero(_flattened(env_id, env))
-
-
-def _flattened(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    space = env.observation_space
-    if isinstance(space, Box):
-        return env
-    if not space.is_np_flattenable:
-        raise InvalidEnvironment(
-            f"{env_id}: its observations are a {type(space).__name__}, which does not flatten to a vector of"
-            " fixed size (convert them with gymnasium.wrappers.TransformObservation)"
-        )
-    return FlattenObservation(env)
-
-
-def _from_zero(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    space = env.action_space
-    if not isinstance(space, Discrete | MultiDiscrete) or not np.any(space.start):
-        return env
-    start, shifted = space.start, copy.deepcopy(space)
-    shifted.start = start * 0
-    return TransformAction(env, lambda action: action + start, shifted)
+    observation, action = env.observation_space, env.action_space
+    if not isinstance(observation, Box):
+        if not observation.is_np_flattenable:
+            raise InvalidEnvironment(
+                f"{env_id}: its observations are a {type(observation).__name__}, which does not flatten to a"
+                " vector of fixed size (convert them with gymnasium.wrappers.TransformObservation)"
+            )
+        env = FlattenObservation(env)
+    if isinstance(action, Discrete | MultiDiscrete) and np.any(action.start):
+        start, shifted = action.start, copy.deepcopy(action)
+        shifted.start = start * 0
+        env = TransformAction(env, lambda choice: choice + start, shifted)
+    return env
