@@ -16,19 +16,46 @@ from spreeze_zmq.envs.tasks.parts import Locomotion, square_cost, within, xy_inf
 
 
 @dataclass(eq=False)
-class Ant(Locomotion):
+class Walking(Locomotion):
+    """Rewarded for forward velocity and for being healthy, less the costs of control and contact."""
+
+    forward_reward_weight: float = 1.0
+    healthy_reward: float = 1.0
+    terminate_when_unhealthy: bool = True
+
+    def walked(
+        self, velocity: Floats, healthy: NDArray[np.bool_], ctrl_cost: NDArray[Any], contact_cost: Floats
+    ) -> Outcome:
+        """The outcome of a step, from the velocity ``[N, 2]``, the health ``[N]`` and both costs ``[N]``."""
+        forward = self.forward_reward_weight * velocity[:, 0]
+        survive = healthy * self.healthy_reward
+        parts = {
+            "x_velocity": velocity[:, 0],
+            "y_velocity": velocity[:, 1],
+            "reward_survive": survive,
+            "reward_forward": forward,
+            "reward_ctrl": -ctrl_cost,
+            "reward_contact": -contact_cost,
+        }
+        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
+        return forward + survive - (ctrl_cost + contact_cost), terminated, parts
+
+    def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """Position and distance from the origin, each ``[n]``."""
+        return xy_info(self.qpos[rows])
+
+
+@dataclass(eq=False)
+class Ant(Walking):
     """``Ant-v5``."""
 
     normal_velocities: ClassVar[bool] = True
 
     xml_file: str = "ant.xml"
     frame_skip: int = 5
-    forward_reward_weight: float = 1.0
     ctrl_cost_weight: float = 0.5
     contact_cost_weight: float = 5e-4
-    healthy_reward: float = 1.0
     main_body: int | str = 1
-    terminate_when_unhealthy: bool = True
     healthy_z_range: tuple[float, float] = (0.2, 1.0)
     contact_force_range: tuple[float, float] = (-1.0, 1.0)
     include_cfrc_ext_in_observation: bool = True
@@ -80,26 +107,11 @@ class Ant(Locomotion):
         velocity = (self.xpos[:, self._body, :2] - self._position_before) / self.dt
         z, (low, high) = self.qpos[:, 2], self.healthy_z_range
         healthy = (low <= z) & (z <= high)  # a state that is not finite counts as a failure
-        forward = velocity[:, 0] * self.forward_reward_weight
-        survive = healthy * self.healthy_reward
         ctrl_cost = square_cost(self.ctrl_cost_weight, action)
         contact_cost = np.zeros(self.num_envs)
         if self._has_forces:
             contact_cost = square_cost(self.contact_cost_weight, self._clipped)
-        parts = {
-            "x_velocity": velocity[:, 0],
-            "y_velocity": velocity[:, 1],
-            "reward_forward": forward,
-            "reward_ctrl": -ctrl_cost,
-            "reward_contact": -contact_cost,
-            "reward_survive": survive,
-        }
-        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
-        return forward + survive - (ctrl_cost + contact_cost), terminated, parts
-
-    def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Position and distance from the origin, each ``[n]``."""
-        return xy_info(self.qpos[rows])
+        return self.walked(velocity, healthy, ctrl_cost, contact_cost)
 
 
 @dataclass(eq=False)
@@ -161,7 +173,7 @@ class HumanBody(Locomotion):
 
 
 @dataclass(eq=False)
-class Humanoid(HumanBody):
+class Humanoid(HumanBody, Walking):
     """``Humanoid-v5``."""
 
     xml_file: str = "humanoid.xml"
@@ -169,7 +181,6 @@ class Humanoid(HumanBody):
     contact_cost_weight: float = 5e-7
     contact_cost_range: tuple[float, float] = (-math.inf, 10.0)
     healthy_reward: float = 5.0
-    terminate_when_unhealthy: bool = True
     healthy_z_range: tuple[float, float] = (1.0, 2.0)
 
     xipos: Floats = field(init=False, repr=False)
@@ -205,24 +216,11 @@ class Humanoid(HumanBody):
         before, self._centre = self._centre, self.mass_centre(slice(None))
         velocity = (self._centre - before) / self.dt
         healthy = within(self.qpos[:, 2], self.healthy_z_range)
-        forward = self.forward_reward_weight * velocity[:, 0]
-        survive = healthy * self.healthy_reward
-        ctrl_cost = self.control_cost()
-        contact_cost = self.contact_cost(self.contact_cost_range)
-        parts = {
-            "x_velocity": velocity[:, 0],
-            "y_velocity": velocity[:, 1],
-            "reward_survive": survive,
-            "reward_forward": forward,
-            "reward_ctrl": -ctrl_cost,
-            "reward_contact": -contact_cost,
-        }
-        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
-        return forward + survive - (ctrl_cost + contact_cost), terminated, parts
+        return self.walked(velocity, healthy, self.control_cost(), self.contact_cost(self.contact_cost_range))
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
         """Position, distance from the origin, and tendons."""
-        return {**xy_info(self.qpos[rows]), **self.tendon_info(rows)}
+        return {**super().state_info(rows), **self.tendon_info(rows)}
 
 
 @dataclass(eq=False)
