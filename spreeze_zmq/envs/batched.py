@@ -239,9 +239,9 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return {"final_obs": final_obs, "_final_obs": ended, "episode": episode, "_episode": ended}
 
     def _autoreset(
-        self, final_obs: NDArray[Any], last: dict[str, Any], ended: NDArray[np.bool_]
+        self, final_obs: NDArray[Any], step_info: dict[str, Any], ended: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Reset the environments of ``ended`` ``[N]`` after a step with info ``last``; returns the next
+        """Reset the environments of ``ended`` ``[N]`` after a step with info ``step_info``; returns the next
         observations ``[N, *obs]`` and the step's whole info.
         """
         info = self._end_episodes(self._all_rows, ended, final_obs)
@@ -250,11 +250,11 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if self._failed:
             seeds = [self._repair(row) if row in self._failed else None for row in rows.tolist()]
             self._failed.clear()
-        first, begun = self._begin(rows, seeds, None)
+        first, reset_info = self._begin(rows, seeds, None)
         obs = final_obs.copy()
         obs[rows] = first
-        info["final_info"], info["_final_info"] = select(last, ended), ended
-        return obs, {**overlay(last, begun, ended), **info}
+        info["final_info"], info["_final_info"] = select(step_info, ended), ended
+        return obs, {**overlay(step_info, reset_info, ended), **info}
 
     def _begin(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
@@ -268,10 +268,11 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 self._fail(row, f"began with {what}")
             self._failed.clear()
             first = first.copy()
-            first[bad], begun = self._restart(again, [self._repair(row) for row in again.tolist()], options)
+            new_seeds = [self._repair(row) for row in again.tolist()]
+            first[bad], reset_info = self._restart(again, new_seeds, options)
             mask = np.zeros(self.num_envs, np.bool_)
             mask[again] = True
-            info = overlay(info, begun, mask)
+            info = overlay(info, reset_info, mask)
         return first, info
 
     def _repair(self, row: int) -> int:

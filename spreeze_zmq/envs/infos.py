@@ -35,16 +35,16 @@ def select(info: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:
     return chosen
 
 
-def overlay(last: dict[str, Any], begun: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
-    """The info after an autoreset: rows of ``ended`` ``[N]`` from ``begun``, the others from ``last``."""
-    info = select(last, ~ended) if not ended.all() else {}
-    for key, value in begun.items():
+def overlay(old: dict[str, Any], new: dict[str, Any], mask: NDArray[np.bool_]) -> dict[str, Any]:
+    """The info ``old`` with the rows of ``mask`` ``[N]`` replaced by those of ``new``."""
+    info = select(old, ~mask) if not mask.all() else {}
+    for key, value in new.items():
         if key not in info:
             info[key] = value
         elif isinstance(value, dict):
-            info[key] = overlay(info[key], value, ended)
+            info[key] = overlay(info[key], value, mask)
         else:
-            info[key][ended] = value[ended]
+            info[key][mask] = value[mask]
     return info
 
 

@@ -92,15 +92,16 @@ class EnvironmentSource:
         """
         default = self.registered.max_episode_steps if self.registered else task.max_episode_steps
         limit = kwargs.get("max_episode_steps", default)
+        limit = None if limit == -1 else limit
         own = {name: value for name, value in kwargs.items() if name not in _MAKE}
         if self.registered is not None:
             own = {name: value for name, value in own.items() if name not in _VIEW}
         try:
-            made = task(**own)
-            made.num_threads = num_threads
+            instance = task(**own)
+            instance.num_threads = num_threads
             if randomize:
-                made.randomize(randomize)
-            env = NativeBatch(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)
+                instance.randomize(randomize)
+            env = NativeBatch(self.env_id, instance, num_envs, limit, seed, step_info)
         except InvalidRandomization as error:
             raise InvalidRandomization(self.env_id, error.mistakes) from None
         except InvalidEnvironment as error:

@@ -51,12 +51,12 @@ class GymnasiumLoop(BatchedEnv):
         on_tick: Callable[[], None] = lambda: None,
     ):
         self._make_one, self._step_info = make_one, step_info
-        made = []
+        unfitted = []
         for _ in range(num_envs):
-            made.append(make_one())
+            unfitted.append(make_one())
             on_tick()
-        self.envs = [fitted(env_id, without_limit(env)) for env in made]
-        one, limit = made[0], time_limit(made[0])
+        self.envs = [fitted(env_id, without_limit(env)) for env in unfitted]
+        one, limit = unfitted[0], time_limit(unfitted[0])
         spaces = self.envs[0].observation_space, self.envs[0].action_space
         own_limit = limit if isinstance(one, TimeLimit) else None
         super().__init__(env_id, num_envs, *spaces, own_limit, seed, limit)
@@ -100,9 +100,9 @@ class GymnasiumLoop(BatchedEnv):
         info: dict[str, Any] = {}
         for k, row in enumerate(rows.tolist()):
             self.at[0] = row
-            first[k], begun = self._reset_one(row, seeds[k], options)
-            if self._step_info is True and begun:
-                info = self._add_info(info, begun, row)
+            first[k], reset_info = self._reset_one(row, seeds[k], options)
+            if self._step_info is True and reset_info:
+                info = self._add_info(info, reset_info, row)
             self.on_tick()
         return first, info
 
