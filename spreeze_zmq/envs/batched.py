@@ -11,9 +11,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.failures import Failure, Failures, is_finite, odd_rows, traceback_of
-from spreeze_zmq.envs.infos import overlay, select
-from spreeze_zmq.envs.seeds import after_failure, seeds_of
+from spreeze_zmq.envs.failures import Failures, is_finite, odd_rows, seed_after_failure
+from spreeze_zmq.envs.infos import overlay, seeds_of, select
 from spreeze_zmq.errors import EnvironmentFailure, place_of
 
 #: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
@@ -23,28 +22,29 @@ Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bo
 class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """``num_envs`` environments that step together, as a ``gymnasium.vector.VectorEnv``.
 
-    An episode that ends in a step is reset within it: the returned observation is the first of the next
-    episode, and the info describes the one that ended:
+    An environment whose episode ends in a step is reset within the same step. The returned observation is the
+    first of the next episode, and the info describes the episode that ended:
 
-    - ``final_obs`` ``[N, *obs]`` and ``_final_obs`` ``[N]`` bool: its true last observation, where masked;
-    - ``episode`` ``{"r": [N] float64, "l": [N] int64}`` and ``_episode``: its return and its length in steps;
-    - ``final_info`` and ``_final_info``: the info of its last step, as arrays with their masks;
-    - ``failed`` ``[N]`` bool, present only where an environment failed in this step.
+    - ``final_obs`` ``[N, *obs]`` and its mask ``_final_obs`` ``[N]`` bool: the true last observation;
+    - ``episode`` ``{"r": [N] float64, "l": [N] int64}`` and ``_episode``: the return and length in steps;
+    - ``final_info`` and ``_final_info``: the info of the last step, as arrays with their masks;
+    - ``failed`` ``[N]`` bool: the environments that failed in this step; absent if none did.
 
     An environment that raises or gives a number that is not finite does not stop the others. Its step does
-    not count: the episode is truncated with the last good observation as the final one and a reward of 0,
-    the environment is reset, and ``failures`` logs it and raises when it happens too often. Returned arrays
-    are never written again. Subclasses step (``_advance``) and reset (``_restart``).
+    not count: the episode is truncated at the last good observation with a reward of 0, the environment is
+    reset, and ``failures`` logs the failure and raises when there are too many. Returned arrays are never
+    written again. Subclasses implement the step (``_advance``) and the reset (``_restart``).
 
     Attributes:
-        batch_size: how many environments ``recv`` waits for.
-        backend: the engine, ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``; ``backend_reason`` says why.
+        batch_size: number of environments that ``recv`` waits for.
+        backend: the engine, ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``.
+        backend_reason: why this engine was chosen.
         max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
         episode_limit: the same, or the limit that a wrapper within the environments applies.
         failures: counts failures; by default the first one is raised.
         first_row: number of the first environment within a larger batch of ``num_rows``.
-        on_tick: called a few times a second while the batch waits for worker processes, and after each
-            environment that is made, reset or stepped in Python in this one.
+        on_tick: called a few times a second while the batch waits for worker processes; without workers,
+            after each environment that is made, reset or stepped in Python.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -87,7 +87,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._failed: set[int] = set()
         self._last_obs: NDArray[Any] | None = None
 
-    # Given by subclasses.
+    # Implemented by subclasses.
 
     def _advance(self, actions: NDArray[Any]) -> Step:
         """Step all environments without a reset; the arrays are fresh, except ``truncated``."""
@@ -96,11 +96,11 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _restart(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Reset the environments ``rows``; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
+        """Reset ``rows`` with one seed each; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
         raise NotImplementedError
 
     def _replace(self, row: int) -> None:
-        """Make an environment that failed again, where a reset alone does not repair it."""
+        """Replace an environment that failed by a new one, where a reset alone does not repair it."""
 
     # The interface of gymnasium.vector.
 
@@ -123,9 +123,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         options = dict(options or {})
         mask = options.pop("reset_mask", None)
         rows = self._all_rows if mask is None else np.flatnonzero(mask)
-        seeds = seeds_of(
-            self.env_id, self.num_envs, self._seed if seed is None and not self._started else seed
-        )
+        first_seed = self._seed if seed is None and not self._started else seed
+        seeds = seeds_of(self.env_id, self.num_envs, first_seed)
         self._started = True
         self._stepped = self._stepping = None
         self._length[rows] = 0
@@ -134,21 +133,19 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             first, info = self._begin(rows, [seeds[i] for i in rows.tolist()], options or None)
         obs = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
         obs[rows] = first
-        if mask is None or self._last_obs is None:
-            self._last_obs = obs
-        else:
-            self._last_obs = self._last_obs.copy()
-            self._last_obs[rows] = first
+        self._last_obs = obs if self._last_obs is None else self._last_obs.copy()
+        self._last_obs[rows] = first
         return obs, info
 
     def step_only(self, rows: NDArray[np.bool_]) -> None:
-        """Let steps until the next reset spare the environments outside of ``rows`` ``[N]``, whose results
-        nobody reads. An engine may step them all the same: MuJoCo's and Gymnasium's do not.
+        """Skip the environments outside ``rows`` ``[N]`` in all steps until the next reset.
+
+        Their results are undefined. MuJoCo's and Gymnasium's engines skip them, others step them anyway.
         """
         self._stepping = rows.nonzero()[0]
 
     def step(self, actions: NDArray[Any]) -> Step:
-        """Step every environment, and reset those whose episode ends.
+        """Step every environment, and reset each one whose episode ends.
 
         Args:
             actions: ``[N, *action]`` in the environment's own units.
@@ -187,7 +184,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
         Args:
             actions: ``[N, *action]``.
-            env_id: ``[N]``: the environments they are for; here all, in any order.
+            env_id: ``[N]``: the number of the environment of each action, all of them in any order.
         """
         if self._stepped is not None:
             raise RuntimeError(f"{self.env_id}: send() twice without recv()")
@@ -200,7 +197,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._stepped = self.step(actions)
 
     def recv(self) -> Step:
-        """The result of the step last sent, as of ``step``; ``info["env_id"]`` ``[N]`` names the rows."""
+        """The result of the last ``send``, as of ``step``; ``info["env_id"]`` ``[N]`` numbers the rows."""
         if self._stepped is None:
             raise RuntimeError(f"{self.env_id}: recv() without send()")
         result, self._stepped = self._stepped, None
@@ -227,12 +224,12 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def _end_episodes(
         self, ids: NDArray[np.intp], ended: NDArray[np.bool_], final_obs: NDArray[Any]
     ) -> dict[str, Any]:
-        """The info of the episodes that ended in a step, and the start of new statistics.
+        """Build the info of the episodes that ended in a step, and reset their returns and lengths.
 
         Args:
-            ids: ``[B]`` the environments that stepped.
-            ended: ``[B]``, at least one is True.
-            final_obs: ``[B, *obs]`` that the step led to, before any reset.
+            ids: ``[B]``: the environments that stepped.
+            ended: ``[B]``: at least one is True.
+            final_obs: ``[B, *obs]``: the observations after the step, before any reset.
         """
         over = ids[ended]
         self.failures.episodes += len(over)
@@ -242,20 +239,22 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return {"final_obs": final_obs, "_final_obs": ended, "episode": episode, "_episode": ended}
 
     def _autoreset(
-        self, final_obs: NDArray[Any], last: dict[str, Any], ended: NDArray[np.bool_]
+        self, final_obs: NDArray[Any], step_info: dict[str, Any], ended: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Reset the environments of ``ended``; observations ``[N, *obs]`` to go on from, and the info."""
+        """Reset the environments of ``ended`` ``[N]`` after a step with info ``step_info``; returns the next
+        observations ``[N, *obs]`` and the step's whole info.
+        """
         info = self._end_episodes(self._all_rows, ended, final_obs)
         rows = ended.nonzero()[0]
         seeds: list[int | None] = [None] * len(rows)
         if self._failed:
             seeds = [self._repair(row) if row in self._failed else None for row in rows.tolist()]
             self._failed.clear()
-        first, begun = self._begin(rows, seeds, None)
+        first, reset_info = self._begin(rows, seeds, None)
         obs = final_obs.copy()
         obs[rows] = first
-        info["final_info"], info["_final_info"] = select(last, ended), ended
-        return obs, {**overlay(last, begun, ended), **info}
+        info["final_info"], info["_final_info"] = select(step_info, ended), ended
+        return obs, {**overlay(step_info, reset_info, ended), **info}
 
     def _begin(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
@@ -269,19 +268,22 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 self._fail(row, f"began with {what}")
             self._failed.clear()
             first = first.copy()
-            first[bad], begun = self._restart(again, [self._repair(row) for row in again.tolist()], options)
+            new_seeds = [self._repair(row) for row in again.tolist()]
+            first[bad], reset_info = self._restart(again, new_seeds, options)
             mask = np.zeros(self.num_envs, np.bool_)
             mask[again] = True
-            info = overlay(info, begun, mask)
+            info = overlay(info, reset_info, mask)
         return first, info
 
     def _repair(self, row: int) -> int:
-        """Repair an environment that failed; returns a new seed, so that the next episode differs."""
+        """Repair an environment that failed; returns a new seed, with which the next episode differs."""
         self._replace(row)
-        return after_failure(self._seed, self.first_row + row, self.failures.count)
+        return seed_after_failure(self._seed, self.first_row + row, self.failures.count)
 
     def _find_failed(self, obs: NDArray[Any], reward: NDArray[np.float64]) -> NDArray[np.bool_] | None:
-        """The environments ``[N]`` whose step does not count, each one noted; ``None`` for none."""
+        """Note each environment whose numbers are not finite; returns the mask ``[N]`` of all that failed in
+        this step, or ``None``.
+        """
         if not self._failed and is_finite(reward, obs):
             return None
         for row, what in odd_rows(obs, reward):
@@ -295,15 +297,14 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Note that an environment failed.
 
         Raises:
-            EnvironmentFailure: it was one too many.
+            EnvironmentFailure: there are more failures than are tolerated.
         """
         where = f"{self.env_id}: environment {self.first_row + row} of {self.num_rows}"
         steps = f"step {self._num_steps} of this batch, step {int(self._length[row])} of its episode"
         self._failed.add(row)
-        trace = "" if error is None else traceback_of(error)
-        self.failures.note(Failure(f"{where} {what} ({steps})", trace), error)
+        self.failures.note(f"{where} {what} ({steps})", error)
 
     def _raised(self, row: int, where: str, error: Exception) -> None:
-        """Note that an environment raised; raises as ``_fail`` does."""
+        """Note that an environment raised ``error``; raises as ``_fail`` does."""
         what = f"raised in {where}: {type(error).__name__}: {error} [{place_of(error)}]"
         self._fail(row, what, error)

@@ -1,4 +1,4 @@
-"""Failures of environments while they are stepped: each logged and counted, too many raised."""
+"""Failures of environments during a step: each is logged and counted; more than tolerated raise an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Failure:
 
     Attributes:
         summary: one line that names the environment and the step.
-        traceback: the environment's own; empty where there is none.
+        traceback: the environment's own; empty if it did not raise.
     """
 
     summary: str
@@ -41,7 +41,7 @@ class Failure:
 
 
 class Failures:
-    """Logs each failure and raises when there are too many.
+    """Logs and counts failures, and raises an error when there are too many.
 
     Args:
         max_failures: failures within ``WINDOW`` episodes that are tolerated; the next one is raised.
@@ -58,12 +58,18 @@ class Failures:
         self.count = self.episodes = 0
         self._recent: deque[tuple[int, Failure]] = deque()
 
-    def note(self, failure: Failure, cause: BaseException | None = None) -> None:
-        """Count one more failure.
+    def note(self, summary: str, cause: BaseException | None = None, traceback: str = "") -> None:
+        """Log and count one failure.
+
+        Args:
+            summary: as of ``Failure``.
+            cause: the environment's exception, if it raised in this process.
+            traceback: the environment's own, if it raised in another process.
 
         Raises:
-            EnvironmentFailure: there were too many; holds the traceback of the first in the window.
+            EnvironmentFailure: there are too many; holds the traceback of the first in the window.
         """
+        failure = Failure(summary, traceback if cause is None else traceback_of(cause))
         self.count += 1
         self._recent.append((self.episodes, failure))
         while self._recent[0][0] <= self.episodes - WINDOW:
@@ -76,7 +82,7 @@ class Failures:
 
     @contextmanager
     def none_tolerated(self) -> Iterator[None]:
-        """Raise the first failure within the block: there is no running episode to truncate."""
+        """Raise the first failure within the block, such as a reset: there is no episode to truncate."""
         allowed, self.max_failures = self.max_failures, 0
         try:
             yield
@@ -93,18 +99,28 @@ class Failures:
         ).rstrip()
 
 
+def seed_after_failure(seed: int, row: int, num_failures: int) -> int:
+    """A new seed for the environment ``row`` of a batch; it differs from failure to failure."""
+    return int(np.random.SeedSequence((seed % 2**63, row, num_failures)).generate_state(1)[0])
+
+
+def in_one_line(error: BaseException) -> str:
+    """Type and message of an error, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def traceback_of(error: BaseException) -> str:
     """The formatted traceback of an error, at most its last ``TRACEBACK_CHARS`` characters."""
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS:]
 
 
 def is_finite(*arrays: NDArray[Any]) -> bool:
-    """Whether all numbers are finite, seen from their sum: one pass, without a mask."""
+    """Whether all numbers are finite, judged by their sum, which takes one pass and no mask."""
     return math.isfinite(sum(np.add.reduce(array, axis=None) for array in arrays if array.dtype.kind == "f"))
 
 
 def odd_rows(obs: NDArray[Any], reward: NDArray[np.float64] | None = None) -> Iterator[tuple[int, str]]:
-    """The rows with a number that is not finite, and what that is in words.
+    """Yield each row that has a number that is not finite, and a description of it.
 
     Args:
         obs: ``[N, *obs]``.

@@ -1,4 +1,4 @@
-"""Chooses the fastest engine that can step an environment, and makes a batch of it in this process."""
+"""Chooses the fastest engine that can step an environment, and makes batches with it in this process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Engine:
     env_id: str
     kwargs: Mapping[str, Any]  # of the environment's constructor
     backend: str  # mujoco, numpy, envpool or gymnasium
-    reason: str  # why this one, in words
-    source: EnvironmentSource | None = None  # what makes the environments; None for EnvPool
-    task: type[Task] | None = None  # the native task, where one is stepped
+    reason: str  # why this engine, in words
+    source: EnvironmentSource | None = None  # makes the environments; None for EnvPool
+    task: type[Task] | None = None  # the native task, if one is stepped
 
     def make(
         self,
@@ -36,10 +36,10 @@ class Engine:
         num_threads: int = 1,
         on_tick: Callable[[], None] = lambda: None,
     ) -> BatchedEnv:
-        """A batch in this process; the arguments are those of ``envs.make``.
+        """Make a batch in this process; the arguments are those of ``envs.make``.
 
         Raises:
-            InvalidEnvironment: it cannot be made; says why.
+            InvalidEnvironment: it cannot be made; names the reason.
         """
         env: BatchedEnv
         if self.source is None:
@@ -62,12 +62,12 @@ class Engine:
 
 
 def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Engine:
-    """The engine for an environment.
+    """Choose the engine for an environment.
 
     Args:
         env_id: as for ``envs.make``.
         kwargs: arguments of its constructor.
-        backend: the engine's name, or ``auto`` for the fastest that can do it.
+        backend: the engine's name, or ``auto`` for the fastest that can step it.
 
     Raises:
         InvalidEnvironment: there is no such environment, or the backend cannot step it.

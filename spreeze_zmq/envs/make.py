@@ -1,4 +1,4 @@
-"""The entry points of the environment engine; Gymnasium and MuJoCo are imported when they are called."""
+"""The entry points of the environment engine; they import Gymnasium and MuJoCo when they are called."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: What ``make`` takes as ``backend``.
 BACKENDS = ("auto", "mujoco", "numpy", "envpool", "gymnasium")
-#: Arguments of ``make`` itself, which env_kwargs may not name.
+#: Arguments of ``make`` that env_kwargs may not contain.
 RESERVED = (
     *("env_id", "num_envs", "seed", "batch_size", "num_workers", "step_info"),
     *("max_failures", "step_timeout_s", "on_failure", "on_tick", "randomize"),
@@ -27,12 +27,12 @@ RESERVED = (
 def probe(
     env_id: str, env_kwargs: Mapping[str, Any] | None = None, randomize: Mapping[str, Any] | None = None
 ) -> EnvironmentSpec:
-    """Make one environment, read its spaces, close it.
+    """The spec of an environment, read from one that is made and closed.
 
     Args:
         env_id: as for ``make``.
         env_kwargs: arguments of its constructor.
-        randomize: ranges of its model's parameters, which are checked.
+        randomize: ranges of its model's parameters, to check.
 
     Raises:
         InvalidEnvironment: it cannot be made, or no policy can act in its spaces.
@@ -52,7 +52,7 @@ def try_out(
     """Make one environment, reset and step it as samplers do; the arguments are those of ``probe``.
 
     Raises:
-        InvalidEnvironment: it cannot be trained in; says why, with the file and line of one's own code.
+        InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.
     """
     from spreeze_zmq.envs.trial import try_out as run
 
@@ -75,33 +75,33 @@ def make(
     randomize: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> BatchedEnv:
-    """A batch of environments that follows ``gymnasium.vector`` in same-step autoreset mode.
+    """Make a batch of environments, a ``gymnasium.vector.VectorEnv`` in same-step autoreset mode.
 
     Args:
         env_id: a registered id; ``module:id``, where importing the module registers it; ``module:callable``,
             which returns a ``gymnasium.Env``; ``module:Class``, a native task; a name of EnvPool's.
         num_envs: number of environments.
-        batch_size: how many finished ones ``recv`` waits for; by default all. Fewer need ``num_workers``, or
-            EnvPool.
-        num_workers: processes to spread them over; 0 steps them in this one. With workers, ``kwargs`` are
-            plain data, and of the environments' own infos only those of "final" are gathered. Native tasks
-            that all step together stay in this process, and MuJoCo steps them in ``num_workers`` threads.
+        batch_size: number of finished environments that ``recv`` waits for; by default all. Fewer need
+            ``num_workers`` or EnvPool.
+        num_workers: number of processes that step the environments; 0 steps them in this one. With workers,
+            ``kwargs`` must be plain data, and ``step_info`` gathers nothing or ``"final"``. Native tasks of
+            which ``recv`` waits for all stay in this process, and MuJoCo steps them in as many threads.
         backend: one of ``BACKENDS``; ``auto`` takes the fastest that can step this environment. The batch's
             ``backend`` and ``backend_reason`` name it and the reason.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        step_info: whether ``step`` gathers the environments' own infos; ``"final"`` gathers those of the last
-            step of each episode alone. Final observations and episode statistics are returned in any case.
+        step_info: whether ``step`` gathers the environments' own infos; ``"final"`` gathers only those of the
+            last step of each episode. Final observations and episode statistics are always returned.
         max_failures: failures in 100 episodes that are tolerated. An environment that raises, hangs or gives
-            a number that is not finite is logged, its episode truncated, and the next one begun.
+            a number that is not finite is logged, its episode is truncated, and the next one begins.
         step_timeout_s: with workers, seconds after which a step counts as hanging; ``None`` for never.
         on_failure: called with each tolerated failure.
-        on_tick: the batch's ``on_tick``, from its making on.
+        on_tick: the batch's ``on_tick``, also called while the batch is made.
         randomize: ranges from which each reset draws parameters of a MuJoCo task's model, such as
             ``{"body_mass": [0.8, 1.2]}``; see ``spreeze_zmq.envs.mujoco.randomization``.
         kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
 
     Raises:
-        InvalidEnvironment: it cannot be made in this way; says why.
+        InvalidEnvironment: it cannot be made in this way; names the reason.
         EnvironmentFailure: the workers did not start.
     """
     _check_numbers(env_id, num_envs, batch_size, num_workers, backend)
@@ -109,6 +109,7 @@ def make(
     from spreeze_zmq.envs.in_process import choose
 
     size = batch_size or num_envs
+    options: dict[str, Any]
     engine = choose(env_id, kwargs, backend)
     if randomize and engine.task is None:
         raise InvalidEnvironment(
@@ -116,12 +117,11 @@ def make(
             f" '{engine.backend}' ({engine.reason})"
         )
     if num_workers and not (size == num_envs and engine.task is not None):
-        final_info = step_info == "final"
-        timing = (step_timeout_s, on_tick)
-        env = _in_workers(engine, num_envs, size, num_workers, seed, *timing, randomize, final_info)
+        options = {"step_info": "final" if step_info == "final" else False, "randomize": randomize}
+        env = _in_workers(engine, num_envs, size, num_workers, seed, options, step_timeout_s, on_tick)
     else:
         threads = max(1, num_workers)
-        options: dict[str, Any] = {"step_info": step_info, "randomize": randomize, "num_threads": threads}
+        options = {"step_info": step_info, "randomize": randomize, "num_threads": threads}
         env = engine.make(num_envs, seed, size, **options, on_tick=on_tick)
     env.on_tick = on_tick
     env.failures = Failures(max_failures, on_failure)
@@ -134,24 +134,23 @@ def _in_workers(
     size: int,
     num_workers: int,
     seed: int,
+    options: dict[str, Any],
     step_timeout_s: float | None,
     on_tick: Callable[[], None],
-    randomize: Mapping[str, Any] | None,
-    final_info: bool,
 ) -> BatchedEnv:
     from spreeze_zmq.envs.parallel.worker_batch import WorkerBatch
 
-    arguments: dict[str, Any] = {"env_id": engine.env_id, "kwargs": engine.kwargs, "backend": engine.backend}
-    arguments |= {"randomize": randomize, "final_info": final_info}
+    names = ("env_id", "kwargs", "backend")
+    settings = {"options": options, **{name: getattr(engine, name) for name in names}}
     try:
-        json.dumps(arguments)
+        json.dumps(settings)
     except TypeError as error:
         raise InvalidEnvironment(
             f"{engine.env_id}: with num_workers its arguments are sent to other processes as plain data, but:"
             f" {error} (a callable of a module, 'module:callable', can make them there)"
         ) from None
-    with closing(engine.make(1, seed, randomize=randomize)) as like:
-        env = WorkerBatch(like, num_envs, num_workers, size, seed, arguments, step_timeout_s, on_tick)
+    with closing(engine.make(1, seed, **options)) as like:
+        env = WorkerBatch(like, num_envs, num_workers, size, seed, settings, step_timeout_s, on_tick)
     env.backend_reason = f"{engine.reason}; in {num_workers} workers"
     return env
 
@@ -159,7 +158,7 @@ def _in_workers(
 def _check_numbers(
     env_id: str, num_envs: int, batch_size: int | None, num_workers: int, backend: str
 ) -> None:
-    """Refuse numbers that do not fit each other, and unknown backends."""
+    """Raise InvalidEnvironment for numbers out of range and unknown backends."""
     if num_envs < 1:
         raise InvalidEnvironment(f"{env_id}: num_envs is at least 1, not {num_envs}")
     if backend not in BACKENDS:

@@ -1,4 +1,4 @@
-"""Finds the environment that a name stands for: a registered id, a callable, a native task."""
+"""Finds the environment of a name: a registered id, a callable or a native task."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from spreeze_zmq.envs.engines.native_batch import NativeBatch
+from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.envs.task import Task
 from spreeze_zmq.envs.tasks import NATIVE
 from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization, is_users, place_of
@@ -32,35 +33,38 @@ _MAKE = ("max_episode_steps", "render_mode")
 
 @dataclass(frozen=True)
 class EnvironmentSource:
-    """What makes the environments of one name: exactly one of ``registered`` and ``factory`` is set."""
+    """Makes the environments of one name; exactly one of ``registered`` and ``factory`` is set."""
 
     env_id: str  # the name in the topology
     registered: EnvSpec | None = None  # the entry in Gymnasium's registry
-    factory: Callable[..., Any] | None = None  # the user's: returns a gymnasium.Env, or a native task's class
+    factory: Callable[..., Any] | None = None  # a callable that returns a gymnasium.Env, or a Task class
 
     @property
     def is_own_task(self) -> bool:
-        """Whether it is the user's own native task."""
+        """Whether the name is a native task of the user's."""
         return inspect.isclass(self.factory) and issubclass(self.factory, Task)
 
     def is_gymnasiums_own(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether it is Gymnasium's own environment with default arguments, which other engines reproduce."""
+        return self._from_gymnasium and not set(kwargs) - {"max_episode_steps"}
+
+    @property
+    def _from_gymnasium(self) -> bool:
         spec = self.registered
         return (
             spec is not None
             and str(spec.entry_point).startswith("gymnasium.envs.")
             and not spec.additional_wrappers
-            and not set(kwargs) - {"max_episode_steps"}
         )
 
     def native(self, kwargs: Mapping[str, Any]) -> tuple[type[Task] | None, str]:
-        """The native task that reproduces it with these arguments, or ``None``; and the reason in words."""
+        """The native task that reproduces it with these arguments, or ``None``, and the reason in words."""
         if self.is_own_task:
             return self.factory, "the user's own native task"  # type: ignore[return-value]
         spec = self.registered
         if spec is None or spec.id not in NATIVE:
             return None, f"no native task does {self.env_id}"
-        if not str(spec.entry_point).startswith("gymnasium.envs.") or spec.additional_wrappers:
+        if not self._from_gymnasium:
             return None, f"the registered {spec.id} is not Gymnasium's own"
         if kwargs.get("render_mode") is not None:
             return None, "rendering needs Gymnasium's own environment"
@@ -80,23 +84,24 @@ class EnvironmentSource:
         randomize: Mapping[str, Any] | None = None,
         num_threads: int = 1,
     ) -> NativeBatch:
-        """``num_envs`` environments of a native task.
+        """Make ``num_envs`` environments of a native task; the arguments are those of ``envs.make``.
 
         Raises:
-            InvalidEnvironment: it could not be made; says why.
+            InvalidEnvironment: it could not be made; names the reason.
             InvalidRandomization: its model has no such parameters.
         """
         default = self.registered.max_episode_steps if self.registered else task.max_episode_steps
         limit = kwargs.get("max_episode_steps", default)
+        limit = None if limit == -1 else limit
         own = {name: value for name, value in kwargs.items() if name not in _MAKE}
         if self.registered is not None:
             own = {name: value for name, value in own.items() if name not in _VIEW}
         try:
-            made = task(**own)
-            made.num_threads = num_threads
+            instance = task(**own)
+            instance.num_threads = num_threads
             if randomize:
-                made.randomize(randomize)
-            env = NativeBatch(self.env_id, made, num_envs, None if limit == -1 else limit, seed, step_info)
+                instance.randomize(randomize)
+            env = NativeBatch(self.env_id, instance, num_envs, limit, seed, step_info)
         except InvalidRandomization as error:
             raise InvalidRandomization(self.env_id, error.mistakes) from None
         except InvalidEnvironment as error:
@@ -107,13 +112,13 @@ class EnvironmentSource:
         return env
 
     def make_one(self, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-        """One environment with its time limit and without Gymnasium's checking wrappers.
+        """Make one environment with its time limit and without Gymnasium's checking wrappers.
 
         Args:
-            kwargs: arguments of its constructor, and ``max_episode_steps`` to override its time limit.
+            kwargs: arguments of its constructor; ``max_episode_steps`` overrides its time limit.
 
         Raises:
-            InvalidEnvironment: it could not be made; says why.
+            InvalidEnvironment: it could not be made; names the reason.
         """
         creator: Any = self.factory
         try:
@@ -149,13 +154,13 @@ class EnvironmentSource:
             known = ", ".join(accepted)
             return f"{self.env_id}: it takes no argument {_listed(unknown)}{guess}; it takes {known}"
         newer = _latest_version(self.registered)
-        said = f"{type(error).__name__}: {_one_line(error)}"
         at = f" [{place}]" if is_users((place := place_of(error)).rpartition(":")[0]) else ""
-        return f"{self.env_id}: it could not be made: {said}{at}" + (f" (use {newer})" if newer else "")
+        hint = f" (use {newer})" if newer else ""
+        return f"{self.env_id}: it could not be made: {in_one_line(error)}{at}{hint}"
 
 
 def find(env_id: str) -> EnvironmentSource:
-    """What makes the environments of a name.
+    """Find the environment of a name.
 
     Args:
         env_id: ``HalfCheetah-v5``; ``my_package.my_module:Reach-v0``, where importing the module registers
@@ -163,7 +168,7 @@ def find(env_id: str) -> EnvironmentSource:
             native task's class. Modules in the current directory are found.
 
     Raises:
-        InvalidEnvironment: nothing has this name; names the nearest.
+        InvalidEnvironment: there is no such environment; suggests the nearest name.
     """
     if not isinstance(env_id, str) or not env_id.strip():
         raise InvalidEnvironment(
@@ -202,13 +207,14 @@ def _import(env_id: str, module_name: str) -> Any:
             f" [{place_of(error)}]"
         ) from error
     except Exception as error:
-        said = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else _one_line(error)}"
+        kind = type(error).__name__
+        said = f"{kind}: {error.msg}" if isinstance(error, SyntaxError) else in_one_line(error)
         problem = f"importing module '{module_name}' failed: {said} [{place_of(error)}]"
         raise InvalidEnvironment(f"{env_id}: {problem}") from error
 
 
 def _registered(env_id: str) -> EnvSpec:
-    """The registry's entry of a plain id; without a version, its latest one."""
+    """The registry's entry of an id; of the latest version if the id has none."""
     if env_id in gymnasium.registry:
         return gymnasium.registry[env_id]
     versions = _versions(env_id)
@@ -226,11 +232,11 @@ def _registered(env_id: str) -> EnvSpec:
 
 
 def near_registered(env_id: str) -> list[str]:
-    """The newest versions of up to three registered environments with a name like this one."""
+    """Up to three registered environments with similar names, each in its newest version."""
     newest = {spec_id.rpartition("-v")[0] or spec_id: spec_id for spec_id in gymnasium.registry}
     name = env_id.rpartition("-v")[0] or env_id
     near = [newest[match] for match in difflib.get_close_matches(name, list(newest), 3, 0.6)]
-    return [_latest_version(gymnasium.registry[found]) or found for found in near]
+    return [_latest_version(gymnasium.registry[spec_id]) or spec_id for spec_id in near]
 
 
 def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> str:
@@ -249,12 +255,12 @@ def _module_of(spec: EnvSpec) -> str:
 
 def _versions(name: str) -> list[str]:
     """All registered versions of an unversioned name, oldest first."""
-    found = [spec for spec in gymnasium.registry.values() if spec.id.rpartition("-v")[0] == name]
-    return [spec.id for spec in sorted(found, key=lambda spec: spec.version or 0)]
+    specs = [spec for spec in gymnasium.registry.values() if spec.id.rpartition("-v")[0] == name]
+    return [spec.id for spec in sorted(specs, key=lambda spec: spec.version or 0)]
 
 
 def _latest_version(spec: EnvSpec | None) -> str | None:
-    """The newest version of a registered environment; ``None`` where this is it."""
+    """The newest version of a registered environment; ``None`` if ``spec`` is the newest."""
     if spec is None or spec.version is None:
         return None
     latest = _versions(spec.id.rpartition("-v")[0])[-1]
@@ -262,7 +268,7 @@ def _latest_version(spec: EnvSpec | None) -> str | None:
 
 
 def _parameters(creator: Any) -> list[str]:
-    """Names of a constructor's arguments, and of those that it passes on to its base classes."""
+    """Names of a constructor's arguments, including those that it passes on to its base classes."""
     if creator is None:
         return []
     bases = inspect.getmro(creator)[:-1] if inspect.isclass(creator) else ()
@@ -282,7 +288,3 @@ def _parameters(creator: Any) -> list[str]:
 def _listed(names: list[str], word: str = "and") -> str:
     quoted = [f"'{name}'" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {word} {quoted[-1]}"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

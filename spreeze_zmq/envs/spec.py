@@ -1,4 +1,4 @@
-"""The description of an environment that travels in a plan: shapes, dtypes, bounds and the time limit."""
+"""The description of an environment in a plan: shapes, dtypes, bounds and the time limit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class EnvironmentSpec:
         id: the name in the topology, such as ``HalfCheetah-v5`` or ``my_package.my_module:Reach-v0``.
         kwargs: keyword arguments of its constructor.
         obs_shape: shape of one observation; Dict and Tuple observations are flattened to one vector.
-        obs_dtype: ``"uint8"`` where the environment gives uint8, else ``"float32"``, to which rollouts cast.
+        obs_dtype: ``"uint8"`` if the environment gives uint8, else ``"float32"``, to which rollouts cast.
         action_kind: ``"box"``, ``"discrete"`` or ``"multi_discrete"``.
         action_shape: shape of one action: ``(A,)``; ``()`` for discrete ones.
-        action_low: ``[A]`` float32 of a box whose bounds are all finite, else ``None``.
-        action_high: likewise.
+        action_low: ``[A]`` float32 lower bounds of a box whose bounds are all finite, else ``None``.
+        action_high: the upper bounds likewise.
         action_sizes: number of choices of each discrete action: one entry for ``"discrete"``, ``A`` for
             ``"multi_discrete"``, none for a box. Actions count from 0.
-        max_episode_steps: the time limit at which episodes are truncated; ``None`` where there is none.
-        described: the topology says all this, and no Python program makes the environment.
+        max_episode_steps: the time limit at which episodes are truncated; ``None`` if there is none.
+        described: the spec comes from the topology, and no Python program makes the environment.
     """
 
     id: str
@@ -82,7 +82,7 @@ def spec_of(
     """The spec of an environment with these Gymnasium spaces.
 
     Raises:
-        InvalidEnvironment: no policy can act in these spaces; names the wrapper that mends it.
+        InvalidEnvironment: no policy can act in these spaces; names the wrapper that converts them.
     """
     shape, dtype = _observation(env_id, observation_space)
     action = _action(env_id, action_space)
@@ -140,7 +140,7 @@ def _discrete(env_id: str, space: Any) -> dict[str, Any]:
 
 
 def _vector(env_id: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """``shape`` where it is that of a vector with at least one number."""
+    """``shape``, if it is that of a vector with at least one number."""
     if len(shape) != 1 or shape[0] == 0:
         raise InvalidEnvironment(
             f"{env_id}: its actions have the shape {shape}, but policies here give a vector"

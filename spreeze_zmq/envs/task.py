@@ -22,8 +22,8 @@ class Task(ABC):
     """One kind of environment, ``N`` of them as arrays.
 
     The constructor takes the environment's keyword arguments. ``NativeBatch`` calls ``allocate`` once,
-    ``begin`` where an episode starts, and for each step ``advance``, ``outcome``, ``observe``. These may
-    return views of the task's state: ``NativeBatch`` copies them.
+    ``begin`` at the start of episodes, and for each step ``advance``, ``outcome`` and ``observe``. The last
+    two may return views of the task's state, which ``NativeBatch`` copies.
 
     Attributes:
         backend: name of the engine.
@@ -31,7 +31,7 @@ class Task(ABC):
         observation_space: of one environment; set by ``allocate``.
         action_space: of one environment; set by ``allocate``.
         num_threads: threads that ``advance`` may use.
-        stepping: the environments that a step must step; None for all. ``advance`` may spare the others.
+        stepping: the environments that ``advance`` must step; ``None`` for all. It may skip the others.
     """
 
     backend: ClassVar[str] = "numpy"
@@ -42,7 +42,7 @@ class Task(ABC):
     action_space: Space[Any]
 
     def randomize(self, ranges: Mapping[str, Any]) -> None:
-        """Set the ranges of model parameters that each reset draws; called before ``allocate``.
+        """Set the ranges from which each reset draws model parameters; called before ``allocate``.
 
         Raises:
             InvalidEnvironment: the task has no such model.
@@ -57,7 +57,7 @@ class Task(ABC):
     def begin(
         self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
     ) -> None:
-        """Put ``rows`` into the first state of an episode, drawn by ``rngs``, one for each."""
+        """Start episodes in ``rows``, from states drawn by ``rngs``, one generator for each row."""
 
     @abstractmethod
     def advance(self, action: NDArray[Any]) -> None:
@@ -69,11 +69,11 @@ class Task(ABC):
 
     @abstractmethod
     def observe(self, rows: Rows) -> NDArray[Any]:
-        """Observations ``[len(rows), *obs]`` of the present state of ``rows``."""
+        """Observations ``[len(rows), *obs]`` of the current state of ``rows``."""
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Info ``[len(rows), ...]`` about the present state of ``rows``, after a reset and after a step."""
+        """Info ``[len(rows), ...]`` about the current state of ``rows``, after a reset and after a step."""
         return {}
 
     def close(self) -> None:  # noqa: B027
-        """Free what ``allocate`` took, where that is needed."""
+        """Free what ``allocate`` allocated, if needed."""

@@ -1,4 +1,4 @@
-"""A trial of an environment before a run: made, reset and stepped; a mistake is one line that says where."""
+"""Tries out an environment before a run; names a mistake and its file and line in one message."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment, is_users, place_of
 
@@ -18,10 +19,10 @@ _STEP = "step(self, action) returns (observation, reward, terminated, truncated,
 
 
 def try_out(env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, Any] | None = None) -> None:
-    """Reset an environment, step it once by a random action, and reset it again, as samplers do.
+    """Reset an environment, step it once with a random action, and reset it again, as samplers do.
 
     Raises:
-        InvalidEnvironment: it cannot be trained in; says why, with the user's file and line.
+        InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.
     """
     engine = choose(env_id, env_kwargs)
     try:
@@ -37,13 +38,13 @@ def try_out(env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, 
 
 
 class _Trial:
-    """Finds out what is wrong with one environment, inside its wrappers."""
+    """Finds what is wrong with one environment, without its wrappers."""
 
     def __init__(self, env_id: str, env: gymnasium.Env[Any, Any]) -> None:
         self.env_id, self.env = env_id, env
 
     def run(self) -> None:
-        """Raise InvalidEnvironment for the first thing that is not as Gymnasium's interface has it."""
+        """Raise InvalidEnvironment for the first violation of Gymnasium's interface."""
         result = self._call("reset", _RESET, seed=0)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
             self._refuse("reset", f"returned {_shown(result)}; {_RESET}")
@@ -63,12 +64,12 @@ class _Trial:
         except NotImplementedError as error:
             if not is_users(place_of(error).rpartition(":")[0]):
                 self._refuse(name, f"is not defined; {expected}")
-            self._refuse(name, f"raised {_said(error)}", place_of(error))
+            self._refuse(name, f"raised {in_one_line(error)}", place_of(error))
         except Exception as error:
             trace = error.__traceback__
             if isinstance(error, TypeError) and trace and trace.tb_next is None:  # the call was refused
                 self._refuse(name, f"was refused: {error}; {expected}")
-            self._refuse(name, f"raised {_said(error)}", place_of(error))
+            self._refuse(name, f"raised {in_one_line(error)}", place_of(error))
 
     def _check_observation(self, name: str, obs: Any) -> None:
         space = self.env.observation_space
@@ -91,16 +92,12 @@ class _Trial:
 
 
 def _definition(thing: Callable[..., Any] | None) -> str:
-    """``file:line`` where the user defined a method or class; "" where it is not the user's."""
+    """``file:line`` of a method or class of the user's; empty for one that is not the user's."""
     try:
         file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]  # type: ignore[arg-type]
     except (OSError, TypeError):
         return ""
     return f"{file}:{line}" if file and is_users(file) else ""
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _is_finite(value: Any) -> bool:

@@ -1,1 +1,1 @@
-"""Batches of one process: native tasks, EnvPool's environments, and a loop over any Gymnasium environment."""
+"""Batches in one process: native tasks, EnvPool's environments, and a loop over any Gymnasium environment."""

@@ -1,4 +1,4 @@
-"""EnvPool's environments, with same-step autoreset in place of its extra steps that only reset."""
+"""EnvPool's environments, with same-step autoreset in place of EnvPool's steps that only reset."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.errors import InvalidEnvironment
 
-#: What the names of EnvPool's Atari games look like.
+#: Pattern of the names of EnvPool's Atari games.
 _ATARI = re.compile(r"[A-Z][A-Za-z]+-v5")
 HOW_TO_INSTALL = "pip install 'spreeze_zmq[envpool]'"
+#: Arguments of EnvPool that are set here.
 _OWN_ARGUMENTS = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "base_path")
 
 
 class EnvPoolBatch(BatchedEnv):
     """``num_envs`` of EnvPool's environments, stepped by its threads.
 
-    EnvPool resets an environment in the step after the one that ended its episode, and returns that too.
-    Here the reset follows at once, and its observation is returned with the step that ended the episode.
-    Infos are left out. Observations keep EnvPool's dtype. With ``batch_size`` below ``num_envs``
-    only ``send`` and ``recv`` step.
+    EnvPool resets an environment in an extra step after the one that ended its episode. Here the reset is
+    part of the step that ended the episode, which returns the first observation of the next one. EnvPool's
+    infos are not returned. Observations keep EnvPool's dtype. With ``batch_size`` below ``num_envs``, only
+    ``send`` and ``recv`` step.
 
     Args:
         env_id: one of EnvPool's names.
-        num_envs: how many.
-        batch_size: how many ``recv`` waits for; ``num_envs``, or at most half of it and a divisor of it.
+        num_envs: number of environments.
+        batch_size: number of environments that ``recv`` waits for: ``num_envs`` or a smaller divisor of it.
         seed: environment ``i`` is seeded with ``seed + i``.
-        kwargs: of EnvPool's configuration.
+        kwargs: fields of EnvPool's configuration.
 
     Raises:
         InvalidEnvironment: EnvPool is not installed, or cannot make the environment.
@@ -47,7 +49,7 @@ class EnvPoolBatch(BatchedEnv):
     def __init__(self, env_id: str, num_envs: int, batch_size: int, seed: int, kwargs: Mapping[str, Any]):
         if reason := why_not(env_id):
             raise InvalidEnvironment(f"{env_id}: backend 'envpool' cannot do it: {reason}")
-        if batch_size < num_envs and (2 * batch_size > num_envs or num_envs % batch_size):
+        if num_envs % batch_size:
             raise InvalidEnvironment(
                 f"{env_id}: EnvPool's batch_size is num_envs ({num_envs}) or a divisor of it, not"
                 f" {batch_size}"
@@ -62,9 +64,10 @@ class EnvPoolBatch(BatchedEnv):
         super().__init__(env_id, num_envs, *spaces, None, seed, limit)
         self.batch_size = batch_size
         self._fresh = True
+        # Steps to return: environment, observation, reward, terminated, truncated, true last observation.
         self._ready: list[tuple[int, Any, float, bool, bool, Any]] = []
-        self._ending: dict[int, tuple[float, bool, bool, Any]] = {}
-        self._under_way = 0
+        self._ending: dict[int, tuple[float, bool, bool, Any]] = {}  # the same of those being reset
+        self._under_way = 0  # environments being stepped or reset
         self._idle_action = np.zeros(self._action_shape, self._action_dtype)
 
     def _make_pool(self, env_id: str, num_envs: int, seeds: Sequence[int]) -> Any:
@@ -76,10 +79,7 @@ class EnvPoolBatch(BatchedEnv):
         try:
             return envpool.make(env_id, env_type="gymnasium", **config, **self._kwargs)
         except Exception as error:
-            words = " ".join(str(error).split())
-            raise InvalidEnvironment(
-                f"{env_id}: EnvPool could not make it: {type(error).__name__}: {words}"
-            ) from error
+            raise InvalidEnvironment(f"{env_id}: EnvPool could not make it: {in_one_line(error)}") from error
 
     def _advance(self, actions: NDArray[Any]) -> Step:
         if self.batch_size < self.num_envs:
@@ -111,7 +111,7 @@ class EnvPoolBatch(BatchedEnv):
         return self._reset_all(), {}
 
     def _make_again(self, seeds: Sequence[int]) -> None:
-        """Make the pool again: EnvPool takes seeds only then."""
+        """Replace the pool by a new one, since EnvPool takes seeds only when it is made."""
         self._pool.close()
         self._pool = self._make_pool(self.env_id, self.num_envs, seeds)
 
@@ -140,7 +140,7 @@ class EnvPoolBatch(BatchedEnv):
         self._pool.send(actions, ids.astype(np.int32))
 
     def recv(self) -> Step:
-        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` names them."""
+        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` has their numbers."""
         if self.batch_size == self.num_envs:
             return super().recv()
         count = self.batch_size
@@ -150,9 +150,9 @@ class EnvPoolBatch(BatchedEnv):
                     f"{self.env_id}: recv() of {count} environments, but only"
                     f" {self._under_way + len(self._ready)} are under way"
                 )
-            self._take()
-        given, self._ready = self._ready[:count], self._ready[count:]
-        ids, obs, reward, terminated, truncated, finals = zip(*given, strict=True)
+            self._receive()
+        first, self._ready = self._ready[:count], self._ready[count:]
+        ids, obs, reward, terminated, truncated, final_obs = zip(*first, strict=True)
         rows = np.array(ids)
         self._num_steps += 1
         self._length[rows] += 1
@@ -161,27 +161,23 @@ class EnvPoolBatch(BatchedEnv):
         info: dict[str, Any] = {"env_id": rows}
         ended = result[2] | result[3]
         if ended.any():
-            final_obs = result[0].copy()
-            for row in ended.nonzero()[0]:
-                final_obs[row] = finals[row]
-            info |= self._end_episodes(rows, ended, final_obs)
+            info |= self._end_episodes(rows, ended, np.array(final_obs))
         return *result, info
 
-    def _take(self) -> None:
-        """Receive one batch of EnvPool's; an episode that ended is reset before ``recv`` returns it."""
+    def _receive(self) -> None:
+        """Receive a batch from EnvPool, and start the resets of the episodes that ended in it."""
         obs, reward, terminated, truncated, info = self._pool.recv()
         ids = info["env_id"]
         ended = terminated | truncated
         again = []
         for k, row in enumerate(ids.tolist()):
             if row in self._ending:  # this is the reset
-                *outcome, final = self._ending.pop(row)
-                self._ready.append((row, obs[k], *outcome, final))
+                self._ready.append((row, obs[k], *self._ending.pop(row)))
             elif ended[k]:
                 self._ending[row] = float(reward[k]), bool(terminated[k]), bool(truncated[k]), obs[k]
                 again.append(row)
             else:
-                self._ready.append((row, obs[k], float(reward[k]), False, False, None))
+                self._ready.append((row, obs[k], float(reward[k]), False, False, obs[k]))
         self._under_way -= len(ids) - len(again)
         if again:
             self._pool.send(np.stack([self._idle_action] * len(again)), np.array(again, np.int32))
@@ -193,7 +189,7 @@ class EnvPoolBatch(BatchedEnv):
 
 
 def why_not(env_id: str) -> str:
-    """Why EnvPool cannot make this environment; empty where it can."""
+    """Why EnvPool cannot make this environment, in words; empty if it can."""
     if find_spec("envpool") is None:
         return f"EnvPool is not installed ({HOW_TO_INSTALL})"
     envpool = _envpool()
@@ -207,7 +203,7 @@ def why_not(env_id: str) -> str:
 
 @cache
 def _envpool() -> Any:
-    """EnvPool, without Gymnasium's warnings that it states the bounds of float32 numbers in float64."""
+    """Import EnvPool, and suppress Gymnasium's warnings about its float64 bounds of float32 spaces."""
     import envpool
 
     warnings.filterwarnings("ignore", "(?s).*precision lowered by casting")
@@ -215,7 +211,7 @@ def _envpool() -> Any:
 
 
 def may_have_meant(env_id: str) -> bool:
-    """Whether an unknown name may stand for one of EnvPool's: it is near one, or looks like an Atari game."""
+    """Whether an unknown name resembles one of EnvPool's, or looks like an Atari game."""
     if find_spec("envpool") is None:
         return _ATARI.fullmatch(env_id) is not None
     return bool(_near(env_id, 0.75))
@@ -223,5 +219,4 @@ def may_have_meant(env_id: str) -> bool:
 
 @cache
 def _near(env_id: str, cutoff: float = 0.6) -> list[str]:
-    envpool = _envpool()
-    return difflib.get_close_matches(env_id, envpool.list_all_envs(), 3, cutoff)
+    return difflib.get_close_matches(env_id, _envpool().list_all_envs(), 3, cutoff)

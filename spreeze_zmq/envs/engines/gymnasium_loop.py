@@ -1,4 +1,4 @@
-"""Any Gymnasium environment: a lean loop that writes into one batch."""
+"""Any Gymnasium environment, in a lean loop that writes into one batch."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from spreeze_zmq.errors import InvalidEnvironment
 class GymnasiumLoop(BatchedEnv):
     """``num_envs`` environments, stepped one after the other.
 
-    One array counts the steps of all episodes, in place of each environment's outermost ``TimeLimit``.
-    Observations and actions are made to fit by ``fitted``.
+    The batch applies the time limit of each environment's outermost ``TimeLimit``, which is removed.
+    ``fitted`` adapts observations and actions.
 
     Args:
         env_id: name in messages.
         make_one: makes one environment.
-        num_envs: how many.
+        num_envs: number of environments.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
         step_info: whether to gather the environments' infos, which may cost more than the step; ``"final"``
-            for those of the last steps of episodes alone.
+            gathers only those of the last steps of episodes.
         on_tick: called after each environment that is made, reset or stepped.
 
     Attributes:
-        at: ``[1]`` int64, the environment that is being stepped; a worker puts shared memory in its place.
+        at: ``[1]`` int64: the environment that is being stepped; a worker replaces it by shared memory.
 
     Raises:
         InvalidEnvironment: the environment cannot be made, or its observations have no fixed size.
@@ -51,16 +51,15 @@ class GymnasiumLoop(BatchedEnv):
         on_tick: Callable[[], None] = lambda: None,
     ):
         self._make_one, self._step_info = make_one, step_info
-        made = []
+        unfitted = []
         for _ in range(num_envs):
-            made.append(make_one())
+            unfitted.append(make_one())
             on_tick()
-        self.envs = [fitted(env_id, without_limit(env)) for env in made]
-        one, limit = made[0], time_limit(made[0])
+        self.envs = [fitted(env_id, without_limit(env)) for env in unfitted]
+        one, limit = unfitted[0], time_limit(unfitted[0])
         spaces = self.envs[0].observation_space, self.envs[0].action_space
-        super().__init__(
-            env_id, num_envs, *spaces, limit if isinstance(one, TimeLimit) else None, seed, limit
-        )
+        own_limit = limit if isinstance(one, TimeLimit) else None
+        super().__init__(env_id, num_envs, *spaces, own_limit, seed, limit)
         self.on_tick = on_tick
         self.spec, self.render_mode = one.spec, one.render_mode
         self.metadata = {**one.metadata, **type(self).metadata}
@@ -101,16 +100,16 @@ class GymnasiumLoop(BatchedEnv):
         info: dict[str, Any] = {}
         for k, row in enumerate(rows.tolist()):
             self.at[0] = row
-            first[k], begun = self._reset_one(row, seeds[k], options)
-            if self._step_info is True and begun:
-                info = self._add_info(info, begun, row)
+            first[k], reset_info = self._reset_one(row, seeds[k], options)
+            if self._step_info is True and reset_info:
+                info = self._add_info(info, reset_info, row)
             self.on_tick()
         return first, info
 
     def _reset_one(
         self, row: int, seed: int | None, options: dict[str, Any] | None
     ) -> tuple[Any, dict[str, Any]]:
-        """Reset one environment; one that raises is made again and given another seed."""
+        """Reset one environment; if it raises, replace it and try another seed."""
         while True:
             try:
                 obs, info = self.envs[row].reset(seed=seed, options=options)
@@ -123,7 +122,6 @@ class GymnasiumLoop(BatchedEnv):
                 self._failed.discard(row)
 
     def _replace(self, row: int) -> None:
-        """Replace an environment that failed by a new one."""
         with contextlib.suppress(Exception):  # a broken environment may raise in closing too
             self.envs[row].close()
         self.envs[row] = fitted(self.env_id, without_limit(self._make_one()))
@@ -135,8 +133,8 @@ class GymnasiumLoop(BatchedEnv):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method (or read an attribute) of each environment."""
-        found = [env.get_wrapper_attr(name) for env in self.envs]
-        return tuple(value(*args, **kwargs) if callable(value) else value for value in found)
+        values = [env.get_wrapper_attr(name) for env in self.envs]
+        return tuple(value(*args, **kwargs) if callable(value) else value for value in values)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close each environment."""
@@ -159,37 +157,27 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
 
 
 def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The environment itself where its spaces fit, else wrapped.
+    """The environment, wrapped if needed, with Box observations and discrete actions that count from 0.
 
-    Observations other than a Box (a Dict or Tuple of Boxes and Discretes, a bare Discrete) are flattened to
-    one vector by ``gymnasium.spaces.flatten``: the parts in order, discrete ones as one-hot. Discrete actions
-    that count from another number than 0 are shifted.
+    Other observations (a Dict or Tuple of Boxes and Discretes, a bare Discrete) are flattened to one vector
+    by ``gymnasium.spaces.flatten``: the parts in order, discrete ones as one-hot.
 
     Raises:
-        InvalidEnvironment: there are no spaces, or the observations have no fixed size.
+        InvalidEnvironment: the environment has no spaces, or its observations have no fixed size.
     """
     for name in ("observation_space", "action_space"):
         if getattr(env, name, None) is None:
             raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
-    return _from_zero(_flattened(env_id, env))
-
-
-def _flattened(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    space = env.observation_space
-    if isinstance(space, Box):
-        return env
-    if not space.is_np_flattenable:
-        raise InvalidEnvironment(
-            f"{env_id}: its observations are a {type(space).__name__}, which does not flatten to a vector of"
-            " fixed size (convert them with gymnasium.wrappers.TransformObservation)"
-        )
-    return FlattenObservation(env)
-
-
-def _from_zero(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    space = env.action_space
-    if not isinstance(space, Discrete | MultiDiscrete) or not np.any(space.start):
-        return env
-    start, shifted = space.start, copy.deepcopy(space)
-    shifted.start = start * 0
-    return TransformAction(env, lambda action: action + start, shifted)
+    observation, action = env.observation_space, env.action_space
+    if not isinstance(observation, Box):
+        if not observation.is_np_flattenable:
+            raise InvalidEnvironment(
+                f"{env_id}: its observations are a {type(observation).__name__}, which does not flatten to a"
+                " vector of fixed size (convert them with gymnasium.wrappers.TransformObservation)"
+            )
+        env = FlattenObservation(env)
+    if isinstance(action, Discrete | MultiDiscrete) and np.any(action.start):
+        start, shifted = action.start, copy.deepcopy(action)
+        shifted.start = start * 0
+        env = TransformAction(env, lambda choice: choice + start, shifted)
+    return env

@@ -1,4 +1,4 @@
-"""Native tasks, stepped for the whole batch at once with no loop over environments."""
+"""Native tasks: array arithmetic steps the whole batch at once, without a loop over environments."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class NativeBatch(BatchedEnv):
     Args:
         env_id: name in messages.
         task: the task; its state is allocated here.
-        num_envs: how many.
+        num_envs: number of environments.
         max_episode_steps: the time limit; ``None`` for none.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        step_info: whether ``step`` returns the task's info; ``"final"`` where an episode ends alone.
+        step_info: whether ``step`` returns the task's info; ``"final"`` only in steps that end an episode.
     """
 
     def __init__(
@@ -90,5 +90,5 @@ class NativeBatch(BatchedEnv):
 
 
 def _owned(array: NDArray[Any]) -> NDArray[Any]:
-    """``array``, or a copy where it is a view of state that the next step changes."""
+    """``array``, or a copy if it is a view of state, which the next step changes."""
     return array if array.flags.owndata else array.copy()

@@ -1,10 +1,10 @@
-"""The fields that ``mj_rnePostConstraint`` computes, contact forces above all, for each simulation.
+"""Computes the fields of ``mj_rnePostConstraint``, above all contact forces, for each simulation.
 
-A step does not compute them, and a sensor sees too early a state: under the Runge-Kutta integrator the first
-of four stages, while the contacts that remain are those of the last. Two ways remain. Forces on bodies
-(``cfrc_ext``) come out of the step itself, by an engine plugin made of MuJoCo's own functions: the engine
-advances a plugin's state at the end of a substep, and that call is ``mj_rnePostConstraint``. Other fields,
-and MuJoCo versions whose plugin layout is unknown here, need a copy of each simulation after the step.
+A step does not compute them. A sensor would compute them too early: with the Runge-Kutta integrator in the
+first of four stages, while the contacts are those of the last. Two ways remain. Forces on bodies
+(``cfrc_ext``) are computed within the step, by an engine plugin that consists of MuJoCo's own functions: the
+engine advances a plugin's state at the end of a substep, and that call is ``mj_rnePostConstraint``. Other
+fields, and MuJoCo versions with an unknown plugin layout, need a copy of each simulation after the step.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _no_state = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(lambda
 
 @cache
 def register() -> bool:
-    """Register the plugin with the engine of this process; False where that is impossible.
+    """Register the plugin with the engine of this process; returns whether that worked.
 
     A C function may be called with more arguments than it takes: ``mj_rnePostConstraint(m, d)`` ignores the
     instance's number, and ``mj_version()`` serves as the callback that does nothing.
@@ -79,9 +79,9 @@ def register() -> bool:
 
 
 def compile_with_plugin(spec: Any) -> Any | None:
-    """The MjModel of ``spec``, which is changed, with ``mj_rnePostConstraint`` at the end of each substep.
+    """Add the plugin to ``spec`` and compile it: ``mj_rnePostConstraint`` then ends each substep.
 
-    ``None`` where the plugin cannot be used.
+    Returns the MjModel, or ``None`` if the plugin cannot be used.
     """
     if not register():
         return None
@@ -96,7 +96,7 @@ def compile_with_plugin(spec: Any) -> Any | None:
 
 
 def forces_at_reset(model: Any) -> bool:
-    """Whether ``mj_forward`` computes the fields too, because a sensor of the model needs them."""
+    """Whether ``mj_forward`` computes the fields too, as it does if a sensor of the model needs them."""
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     return bool(data.flg_rnepost)
@@ -123,7 +123,7 @@ class AfterStep:
         self.values: dict[str, Floats] = {name: np.zeros_like(raw) for name, raw in self._raw.items()}
 
     def reset(self, rows: NDArray[np.intp]) -> None:
-        """Take the fields from ``mj_forward``: zeros, unless a sensor needs them."""
+        """Copy the fields after ``mj_forward``: zeros, unless a sensor needs them."""
         for name, values in self.values.items():
             values[rows] = self._raw[name][rows]
 

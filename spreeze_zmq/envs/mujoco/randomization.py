@@ -1,4 +1,4 @@
-"""Domain randomization: parameters of the physical model that differ between the environments of a batch.
+"""Domain randomization: each environment of a batch gets its own parameters of the physical model.
 
 Ranges are written as ``parameter -> range``, in a topology as::
 
@@ -6,12 +6,12 @@ Ranges are written as ``parameter -> range``, in a topology as::
     body_mass = [0.8, 1.2]                          # each body's mass times its own factor
     geom_friction.floor = [0.5, 1.5]                # of the geom "floor" alone
     dof_damping.thigh = { add = [-0.5, 0.5] }       # added to the model's value
-    actuator_gear = { scale = [0.9, 1.1] }          # the same as a bare pair
+    actuator_gear = { scale = [0.9, 1.1] }          # the same as the pair without a name
     opt.gravity.2 = { set = [-10.5, -9.0] }         # replaces component 2
 
-A parameter is a field of MjModel (``FIELDS``), then the name of one element, then the index of a component.
-Draws are uniform: one for each element where they scale, one for each number otherwise. Each reset draws
-again, from the generator that draws the episode's first state.
+A parameter's name is a field of MjModel (``FIELDS``), optionally followed by the name of an element and the
+index of a component. Draws are uniform: ``scale`` draws one factor for each element, ``add`` and ``set`` one
+value for each number. Each reset draws again, from the generator that draws the episode's first state.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ Floats = NDArray[np.float64]
 
 WAYS = ("scale", "add", "set")
 
-#: Fields that may differ, and the kind of element of their rows. Left out are those that ``mj_setConst`` does
-#: not follow (sizes and places of geoms) and those that the spaces depend on (control ranges, the timestep).
+#: Fields that can be randomized, and the kind of element of their rows. Left out are fields whose change
+#: ``mj_setConst`` does not propagate (sizes and positions of geoms), and fields on which the spaces depend
+#: (control ranges, the timestep).
 FIELDS = {
     **dict.fromkeys(("body_mass", "body_inertia", "body_ipos", "body_pos", "body_gravcomp"), "body"),
     **dict.fromkeys(("jnt_stiffness", "jnt_range", "jnt_solref", "jnt_solimp"), "joint"),
@@ -76,16 +77,16 @@ class Range:
 
     @property
     def index(self) -> tuple[Any, ...]:
-        """Index of its numbers in the field."""
+        """Index of the parameter's numbers in the field."""
         rows = (list(self.rows),) if self.rows else ()
         return rows if self.component is None else (*rows, self.component)
 
     def applied(self, own: Floats, number: Any) -> Any:
-        """The field's numbers, from the model's ``own`` and the drawn ``number``."""
+        """The parameter's numbers, from the model's ``own`` and the drawn ``number``."""
         return {"scale": own * number, "add": own + number, "set": own * 0.0 + number}[self.way]
 
     def draw(self, own: Floats, rng: np.random.Generator) -> Floats:
-        """Numbers to replace the model's ``own``, of the same shape."""
+        """Draw numbers that replace the model's ``own``, of the same shape."""
         shape = own.shape[:1] + (1,) * (own.ndim - 1) if self.way == "scale" and self.rows else own.shape
         if self.way == "scale" and not self.rows:
             shape = ()
@@ -96,11 +97,11 @@ class Range:
 class Randomizer:
     """Draws the parameters of a batch's simulations.
 
-    A body's inertia scales with its mass, as with another density, unless ``body_inertia`` has a range of its
-    own. Constants that MuJoCo derives from the model are computed again (``mj_setConst``).
+    A body's inertia scales with its mass, as if its density changed, unless ``body_inertia`` has its own
+    range. Constants that MuJoCo derives from the model are recomputed (``mj_setConst``).
 
     Args:
-        model: with the nominal parameters.
+        model: the MjModel with the nominal parameters.
         batch: a ``mujoco.batch.Batch`` of it, in which each simulation gets its own fields.
         ranges: from ``read_ranges``.
     """
@@ -119,7 +120,7 @@ class Randomizer:
         self._derives = any(name in inputs or name.startswith("opt.") for name in names)
 
     def draw(self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator]) -> None:
-        """New parameters for the simulations ``rows``, drawn by ``rngs``, one for each."""
+        """Draw new parameters for the simulations ``rows`` from ``rngs``, one generator for each."""
         for row, rng in zip(rows, rngs, strict=True):
             for name, own in self._own.items():
                 self._fields[name][row] = own
@@ -132,11 +133,11 @@ class Randomizer:
             self._batch.set_const(rows)
 
     def field(self, name: str) -> Floats | None:
-        """The live ``[N, ...]`` array of a field of MjModel; ``None`` where it is the same for all."""
+        """The live ``[N, ...]`` array of a field of MjModel; ``None`` if the field is not randomized."""
         return self._fields.get(name)
 
     def values(self) -> dict[str, Floats]:
-        """The present parameters: name as written -> ``[N, ...]``, a copy."""
+        """A copy of the current parameters: name as written -> ``[N, ...]``."""
         return {r.name: self._fields[r.field][(slice(None), *r.index)].copy() for r in self._ranges}
 
     def _scale_inertia(self, row: np.intp) -> None:
@@ -146,10 +147,10 @@ class Randomizer:
 
 
 def read_ranges(env_id: str, model: Any, written: Mapping[str, Any]) -> list[Range]:
-    """The ranges of ``written``, whose names may be nested as TOML nests dotted keys.
+    """Parse ranges, whose names may be nested as TOML nests dotted keys.
 
     Raises:
-        InvalidRandomization: holds every mistake, each with the nearest right name.
+        InvalidRandomization: lists every mistake, each with the nearest right name.
     """
     ranges: list[Range] = []
     mistakes: list[Mistake] = []
@@ -172,14 +173,14 @@ class _Unfit(Exception):
 
 
 def _flat(written: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    ranges: list[tuple[str, Any]] = []
     for key, value in written.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value and not any(way in value for way in WAYS):
-            found += _flat(value, f"{name}.")
+            ranges += _flat(value, f"{name}.")
         else:
-            found.append((name, value))
-    return found
+            ranges.append((name, value))
+    return ranges
 
 
 def _bounds(value: Any) -> tuple[str, float, float]:
@@ -204,7 +205,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _place(model: Any, name: str) -> tuple[str, tuple[int, ...], int | None]:
-    """Field, rows and component of a parameter's name. Names of elements may hold dots."""
+    """Field, rows and component of a parameter's name. Names of elements may contain dots."""
     parts = name.split(".")
     taken = 2 if parts[0] == "opt" else 1
     field, rest = ".".join(parts[:taken]), parts[taken:]

@@ -19,7 +19,7 @@ from spreeze_zmq.envs.task import Task
 
 @dataclass(eq=False)
 class MujocoTask(Task):
-    """Base of a task over an MJCF model. A task of the user's is a small dataclass::
+    """Base of a task over an MJCF model. A user's task is a small dataclass::
 
         @dataclass(eq=False)
         class Reach(MujocoTask):
@@ -39,8 +39,8 @@ class MujocoTask(Task):
                 distance = np.linalg.norm(self.site_xpos[:, 0], axis=1)
                 return -distance, distance > 2.0, {"distance": distance}
 
-    In a topology it is ``my_module:Reach``. Fields of MjData are live arrays ``[N, ...]``. As after
-    ``mj_step``, ``derived`` ones describe the state before the last substep; after a reset, the present one.
+    A topology names it ``my_module:Reach``. Fields of MjData are live arrays ``[N, ...]``. As after
+    ``mj_step``, ``derived`` fields describe the state before the last substep; after a reset, the new one.
 
     Attributes:
         mjcf: the model as text, in place of ``xml_file``.
@@ -48,7 +48,7 @@ class MujocoTask(Task):
             or a model that comes with Gymnasium.
         frame_skip: physics steps in one step of the environment.
         derived: computed fields of MjData to bind as attributes. ``cfrc_ext``, ``cfrc_int`` and ``cacc`` are
-            what ``mj_rnePostConstraint`` gives after the step; the last two cost a copy of each simulation.
+            those of ``mj_rnePostConstraint`` after the step; the last two cost a copy of each simulation.
         num_envs: ``N``.
         model: the MjModel.
         batch: the ``mujoco.batch.Batch``.
@@ -58,7 +58,7 @@ class MujocoTask(Task):
         ctrl: ``[N, nu]`` float64.
         init_qpos: ``[nq]``, the model's ``qpos0``.
         init_qvel: ``[nv]`` zeros.
-        randomizer: draws the models' parameters; its ``values()`` are the present ones.
+        randomizer: draws the models' parameters; its ``values()`` are the current ones.
     """
 
     backend: ClassVar[str] = "mujoco"
@@ -92,14 +92,14 @@ class MujocoTask(Task):
         """Look up elements of the model; called once, after the fields are bound."""
 
     def before(self) -> None:
-        """Store what the outcome needs of the state before a step."""
+        """Store the part of the state before a step that ``outcome`` needs."""
 
     def randomize(self, ranges: Mapping[str, Any]) -> None:
         """Set the ranges from which each reset draws model parameters; see ``randomization``."""
         self._ranges = ranges
 
     def parameter(self, name: str) -> NDArray[Any]:
-        """A field of MjModel: ``[...]``, or ``[N, ...]`` where it is randomized."""
+        """A field of MjModel: ``[...]``, or ``[N, ...]`` if it is randomized."""
         own = None if self.randomizer is None else self.randomizer.field(name)
         value: NDArray[Any] = getattr(self.model, name) if own is None else own
         return value
@@ -180,9 +180,9 @@ class MujocoTask(Task):
         return array
 
     def _make_batch(self, spec: Any, post: tuple[str, ...]) -> Any:
-        """Make the simulations; ``post`` are the fields of ``mj_rnePostConstraint`` that the task reads."""
+        """Make the simulations; the task reads the fields ``post`` of ``mj_rnePostConstraint``."""
         self._after_step: post_constraint.AfterStep | None = None
-        self._stale: Floats | None = None  # forces that a reset must clear
+        self._stale: Floats | None = None  # [N, nbody, 6]: forces that a reset must clear
         if not post:
             return Batch(self.model, self.num_envs, nthread=self.num_threads)
         equipped = post_constraint.compile_with_plugin(spec) if post == ("cfrc_ext",) else None
@@ -190,7 +190,7 @@ class MujocoTask(Task):
             models.without_islands(equipped)
             batch = Batch(equipped, self.num_envs, nthread=self.num_threads)
             if not post_constraint.forces_at_reset(self.model):
-                self._stale = batch.bind("cfrc_ext")  # after a reset they are another simulation's
+                self._stale = batch.bind("cfrc_ext")  # a reset would leave another simulation's forces
                 self._stale.flags.writeable = True
             return batch
         batch = Batch(self.model, self.num_envs, nthread=self.num_threads, persistent=True)

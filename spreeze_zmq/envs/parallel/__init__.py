@@ -1,1 +1,1 @@
-"""Batches whose environments run in worker processes, over shared memory and sockets of the kernel."""
+"""Batches whose environments run in worker processes, over shared memory and Unix sockets."""

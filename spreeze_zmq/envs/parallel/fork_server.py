@@ -1,7 +1,7 @@
-"""The process that forks the workers: it imports what they need once, and reports when one has ended.
+"""The program that forks the workers: it imports the environments once, and reports each worker that dies.
 
-``WorkerPool`` starts it as a program. When the batch closes the control channel, or dies, the workers get
-time to close their environments; the kernel kills those that are left when this process ends.
+``WorkerPool`` starts it. When the batch closes the control channel, or dies, the workers get ``GRACE_S`` to
+close their environments; the kernel kills the remaining ones when this process exits.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class ForkServer:
     """Forks the workers of one batch.
 
     Args:
-        control: numbers of workers to restart come in; each is answered when the new one has been forked.
-        done: the stream of finished units; a death is written there too, as the complement of its number.
-        slots: the shared memory; pids and exit codes are written to it.
-        channels: the workers' ends of their channels, which outlive them.
-        settings: ``seed``, ``make``, and each worker's ``units`` and ``numbers``, as for ``Worker``.
+        control: receives the numbers of workers to restart; each is sent back after the fork.
+        done: the stream of finished units, to which the complement of a dead worker's number is written.
+        slots: the shared memory; process ids and exit codes are written to it.
+        channels: the workers' ends of their channels; a restarted worker inherits its predecessor's.
+        settings: as for ``Worker``.
     """
 
     def __init__(
@@ -51,34 +51,34 @@ class ForkServer:
         self.control, self.done, self.slots, self.channels = control, done, slots, channels
         self.settings = settings
         self.restarts = [0] * len(channels)
-        self.workers: dict[int, int] = {}
-        self.woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.workers: dict[int, int] = {}  # process id -> number of the worker
+        self.child_ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Fork all workers, restart them on request, and end them when the batch has closed the channel."""
+        """Fork all workers and restart them on request until the batch closes the channel, then end them."""
         for worker in range(len(self.channels)):
             self.fork(worker)
         with contextlib.suppress(ConnectionError):
             while message := self.next_request():
                 (worker,) = UNIT.unpack(message)
                 self.restarts[worker] += 1
-                with contextlib.suppress(BlockingIOError):  # what the dead one has not read is sent again
+                with contextlib.suppress(BlockingIOError):  # the batch sends unread requests again
                     while self.channels[worker].recv(MESSAGE_BYTES, socket.MSG_DONTWAIT):
                         pass
                 self.fork(worker)
                 self.control.send(message)
         until_s = time.monotonic() + GRACE_S
         while self.workers and (left_s := until_s - time.monotonic()) > 0:
-            select.select([self.woken], [], [], left_s)
+            select.select([self.child_ended], [], [], left_s)
             self.reap()
 
     def next_request(self) -> bytes:
-        """The batch's next message; empty at its end. Deaths are reported meanwhile."""
+        """Wait for the batch's next message and report deaths meanwhile; empty when the batch has ended."""
         while True:
-            ready, _, _ = select.select([self.control.fileno(), self.woken], [], [])
-            if self.woken in ready:
+            ready, _, _ = select.select([self.control.fileno(), self.child_ended], [], [])
+            if self.child_ended in ready:
                 self.reap()
             if self.control.fileno() in ready:
                 return self.control.recv(MESSAGE_BYTES)
@@ -92,16 +92,15 @@ class ForkServer:
         self.slots.pids[worker] = pid
 
     def become_worker(self, worker: int) -> None:
-        """Run as a worker until the batch ends, in the forked process; never returns."""
+        """Run as a worker in the forked process until the batch ends; never returns."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             die_with_parent()
             self.control.close()
-            own = {name: self.settings[name][worker] for name in ("units", "numbers")}
-            settings = {**self.settings, **own, "worker": worker, "restarts": self.restarts[worker]}
-            work(self.channels[worker], self.done, self.slots, settings)
+            ends = self.channels[worker], self.done
+            work(*ends, self.slots, worker, self.restarts[worker], self.settings)
             code = 0
         except BaseException:
             sys.excepthook(*sys.exc_info())
@@ -114,7 +113,7 @@ class ForkServer:
     def reap(self) -> None:
         """Report each worker that has ended."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self.woken, 4096)
+            os.read(self.child_ended, 4096)
         with contextlib.suppress(ChildProcessError, ConnectionError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
@@ -132,7 +131,7 @@ def die_with_parent() -> None:
 
 
 def preload(env_id: str) -> None:
-    """Import the environments' modules, which the forked workers then share."""
+    """Import the environment's modules, so that the workers share their memory."""
     with contextlib.suppress(Exception):  # workers report it
         source = find(env_id)
         source.native({})
@@ -144,12 +143,12 @@ def preload(env_id: str) -> None:
 def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> None:
     """Read the settings from the first message, then serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batch's process handles Ctrl-C
-    # It may play on after a request to stop, which goes to its whole group. A handler and not SIG_IGN, which
-    # the environments' own programs would inherit.
+    # A stop request goes to the whole process group, but the batch may have steps left to take. A handler and
+    # not SIG_IGN, which programs that the environments start would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     control = socket.socket(fileno=control_fd)
     settings = json.loads(control.recv(MESSAGE_BYTES))
     slots = Slots(settings.pop("arrays"), slots_fd)
-    preload(settings["make"]["env_id"])
+    preload(settings["env_id"])
     channels = [socket.socket(fileno=fd) for fd in channel_fds]
     ForkServer(control, socket.socket(fileno=done_fd), slots, channels, settings).serve()

@@ -1,8 +1,7 @@
-"""What a batch and its workers share: memory with a slot for each environment, units, messages."""
+"""What a batch and its workers share: arrays in shared memory, units of environments, message formats."""
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
 import os
@@ -16,15 +15,15 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InvalidEnvironment
 
-#: Number of a unit in a message; its complement ``~n`` asks for a reset, or is the number of a dead worker.
+#: The number of a unit: a request to step it, or the report that it is done. In a report the complement
+#: ``~w`` means that worker ``w`` has died.
 UNIT = struct.Struct("<i")
+#: Starts a request to reset units; ``{"units": [...], "options": ...}`` follows as JSON.
+RESET = UNIT.pack(-1)
 #: Largest message to or from a worker.
 MESSAGE_BYTES = 1 << 17
-#: Bytes for the options of a reset, as JSON.
-OPTIONS_BYTES = 4096
 #: Each array starts on its own cache line.
 ALIGNMENT = 64
-
 
 #: Shape and name of the dtype of each array, by the name of its attribute in ``Slots``.
 Arrays = Mapping[str, tuple[Sequence[int], str]]
@@ -33,10 +32,10 @@ Arrays = Mapping[str, tuple[Sequence[int], str]]
 def arrays_for(
     env_id: str, num_envs: int, num_workers: int, observation: Space[Any], action: Space[Any]
 ) -> Arrays:
-    """The arrays of a batch with these spaces.
+    """The arrays that a batch with these spaces shares with its workers.
 
     Raises:
-        InvalidEnvironment: observations or actions are not arrays of one shape.
+        InvalidEnvironment: observations or actions have no fixed shape.
     """
     for name, space in (("observations", observation), ("actions", action)):
         if space.shape is None or space.dtype is None:
@@ -54,16 +53,15 @@ def arrays_for(
         "seed": ((num_envs,), "int64"),
         **dict.fromkeys(("pids", "exits", "num_messages"), ((num_workers,), "int64")),
         "at": ((num_workers, 2), "int64"),
-        "options": ((OPTIONS_BYTES,), "uint8"),
     }
 
 
 class Slots:
-    """The shared arrays, in anonymous memory that the kernel frees with the last process that holds it.
+    """The shared arrays, in anonymous memory that the kernel frees when the last process closes it.
 
     Args:
-        arrays: what it holds.
-        fd: file descriptor of the memory; by default it is made.
+        arrays: shapes and dtypes, from ``arrays_for``.
+        fd: file descriptor of existing memory; by default new memory is allocated.
     """
 
     obs: NDArray[Any]  # [N, *obs], written by the worker
@@ -72,15 +70,14 @@ class Slots:
     reward: NDArray[np.float64]  # [N]
     terminated: NDArray[np.bool_]  # [N]
     truncated: NDArray[np.bool_]  # [N]
-    failed: NDArray[np.bool_]  # [N]: the step did not count; a message has the reason
-    lost: NDArray[np.bool_]  # [N]: the state died with a worker; the next step ends the episode
-    chosen: NDArray[np.bool_]  # [N]: the environments that a reset is for
-    seed: NDArray[np.int64]  # [N] of a reset; negative for none
-    pids: NDArray[np.int64]  # [workers], 0 for one that has ended
-    exits: NDArray[np.int64]  # [workers] exit code of the last one that ended, negative for a signal
-    num_messages: NDArray[np.int64]  # [workers] failures and infos that each worker has sent
+    failed: NDArray[np.bool_]  # [N]: the step does not count; a message has the reason
+    lost: NDArray[np.bool_]  # [N]: the state was lost with a worker; the next step truncates the episode
+    chosen: NDArray[np.bool_]  # [N]: the environments to reset
+    seed: NDArray[np.int64]  # [N]: seeds of a reset, negative for none
+    pids: NDArray[np.int64]  # [workers]: process ids, 0 after the process has ended
+    exits: NDArray[np.int64]  # [workers]: exit code of the last process, negative for a signal
+    num_messages: NDArray[np.int64]  # [workers]: failures and infos that each worker has sent
     at: NDArray[np.int64]  # [workers, 2]: first row of the unit being stepped, environment within it
-    options: NDArray[np.uint8]  # of a reset: JSON, ended by a zero byte
 
     def __init__(self, arrays: Arrays, fd: int | None = None):
         self.arrays = arrays
@@ -95,37 +92,16 @@ class Slots:
         for name, (shape, dtype) in arrays.items():
             setattr(self, name, np.ndarray(shape, dtype, memory, offsets[name]))
 
-    def put_options(self, options: Mapping[str, Any] | None) -> None:
-        """Write the options of a reset.
-
-        Raises:
-            ValueError: they are not plain data, or too long.
-        """
-        try:
-            text = json.dumps(options).encode()
-        except TypeError as error:
-            raise ValueError(f"options for environments in workers are plain data, but: {error}") from None
-        if len(text) >= OPTIONS_BYTES:
-            raise ValueError(f"options of {len(text)} bytes, but workers take at most {OPTIONS_BYTES - 1}")
-        self.options[: len(text)] = np.frombuffer(text, np.uint8)
-        self.options[len(text)] = 0
-
-    def take_options(self) -> dict[str, Any] | None:
-        """Read what ``put_options`` wrote."""
-        text = self.options.tobytes()
-        options: dict[str, Any] | None = json.loads(text[: text.index(0)])
-        return options
-
 
 def divide(num_envs: int, num_workers: int, batch_size: int, single: bool) -> list[list[tuple[int, int]]]:
-    """The units of each worker, as ``(first row, number of rows)``.
+    """Divide the rows of a batch into units: for each worker a list of ``(first row, number of rows)``.
 
     Args:
         num_envs: number of environments.
-        num_workers: at most ``num_envs``.
-        batch_size: where it is ``num_envs``, each worker's share is one unit; below, units have one size, of
-            which ``batch_size`` is a multiple.
-        single: whether single environments cost no more than groups.
+        num_workers: number of workers, at most ``num_envs``.
+        batch_size: number of environments that ``recv`` waits for. If it is ``num_envs``, each worker has one
+            unit; otherwise all units have the same size, which divides ``batch_size``.
+        single: whether a unit of one environment costs no more per environment than a larger one.
     """
     if batch_size == num_envs:
         return [[(int(rows[0]), len(rows))] for rows in np.array_split(np.arange(num_envs), num_workers)]

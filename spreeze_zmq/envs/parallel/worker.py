@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sys
 import time
 from typing import Any
 
@@ -13,77 +14,70 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
-from spreeze_zmq.envs.failures import Failure, Failures, traceback_of
+from spreeze_zmq.envs.failures import Failure, Failures, seed_after_failure, traceback_of
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
-from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, UNIT, Slots
+from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, RESET, UNIT, Slots
 
-#: A worker with more to do holds back finished units this long: to wake the batch costs as much as a short
-#: step.
+#: Finished units are reported together for this long, since waking the batch costs as much as a short step.
 FLUSH_S = 0.0003
 SUMMARY_CHARS = 4000
-#: Workers tolerate every failure: the batch counts them.
-NO_LIMIT = 1 << 62
-
-
-def make_units(settings: dict[str, Any], num_envs: int) -> list[tuple[slice, BatchedEnv]]:
-    """The rows and the batch of each unit of one worker.
-
-    Args:
-        settings: as for ``Worker``.
-        num_envs: number of environments of the whole batch.
-    """
-    arguments = settings["make"]
-    engine = choose(arguments["env_id"], arguments["kwargs"], arguments["backend"])
-    made = []
-    for first, count in settings["units"]:
-        env = engine.make(
-            count,
-            settings["seed"] + first,
-            step_info="final" if arguments["final_info"] else False,
-            randomize=arguments["randomize"],
-        )
-        env.first_row, env.num_rows = first, num_envs
-        made.append((slice(first, first + count), env))
-    return made
 
 
 class Worker:
     """Steps the units of one process.
 
     Args:
-        channel: to the batch: numbers of units come in, failures go out, in messages.
+        channel: receives requests from the batch, and sends it failures and infos.
         done: the stream for numbers of finished units, shared by all workers.
         slots: the shared memory.
-        settings: ``worker``, ``units`` and their ``numbers``, ``restarts``, ``seed``, and ``make``: name,
-            arguments, backend and ranges of the environments, and whether final infos are wanted.
+        index: number of this worker.
+        restarts: how often it has been restarted.
+        settings: plain data, the same for all workers: ``env_id``, ``kwargs`` and ``backend`` as for
+            ``envs.make``, ``seed``, ``options`` for ``Engine.make``, and the ``units`` of each worker.
     """
 
-    def __init__(self, channel: socket.socket, done: socket.socket, slots: Slots, settings: dict[str, Any]):
-        self.channel, self.done, self.slots = channel, done, slots
-        self.index: int = settings["worker"]
-        self.at = slots.at[self.index]
-        units = make_units(settings, len(slots.reward))
-        self.units = dict(zip(settings["numbers"], units, strict=True))
-        self.begun: dict[int, NDArray[Any]] = {}
-        for rows, env in units:
-            env.failures = Failures(NO_LIMIT, self.report)
+    def __init__(
+        self,
+        channel: socket.socket,
+        done: socket.socket,
+        slots: Slots,
+        index: int,
+        restarts: int,
+        settings: dict[str, Any],
+    ):
+        self.channel, self.done, self.slots, self.index = channel, done, slots, index
+        self.at = slots.at[index]
+        self.units: dict[int, tuple[slice, BatchedEnv]] = {}  # number -> rows in the batch, environments
+        self.first_obs: dict[int, NDArray[Any]] = {}  # first row of a lost unit -> [rows, *obs]
+        engine = choose(settings["env_id"], settings["kwargs"], settings["backend"])
+        seed: int = settings["seed"]
+        first_number = sum(map(len, settings["units"][:index]))
+        for number, (first, count) in enumerate(settings["units"][index], first_number):
+            env = engine.make(count, seed + first, **settings["options"])
+            env.first_row, env.num_rows = first, len(slots.reward)
+            env.failures = Failures(sys.maxsize, self.report)  # the batch counts them
             if isinstance(env, GymnasiumLoop):
                 env.at = self.at[1:]
-            if settings["restarts"]:
-                self.begun[rows.start] = self.begin_again(rows, env, settings["seed"], settings["restarts"])
+            self.units[number] = slice(first, first + count), env
+            if restarts:  # not written to the slots yet: results of the dead worker may still be unread
+                seeds = [seed_after_failure(seed, row, restarts) for row in range(first, first + count)]
+                self.first_obs[first] = env.reset(seed=seeds)[0]
 
     def run(self) -> None:
         """Serve requests until the batch closes the channel."""
         while message := self.channel.recv(MESSAGE_BYTES):
+            if message.startswith(RESET):
+                request = json.loads(message.removeprefix(RESET))
+                for number in request["units"]:
+                    self.reset(*self.units[number], request["options"])
+                    self.done.sendall(UNIT.pack(number))
+                continue
             finished = bytearray()
             flushed_s = time.perf_counter()
             for (number,) in UNIT.iter_unpack(message):
-                if number < 0:
-                    self.reset(~number)
-                else:
-                    self.step(*self.units[number])
-                finished += UNIT.pack(number if number >= 0 else ~number)
+                self.step(*self.units[number])
+                finished += UNIT.pack(number)
                 if (now_s := time.perf_counter()) - flushed_s > FLUSH_S:
                     self.done.sendall(finished)
                     finished.clear()
@@ -92,7 +86,7 @@ class Worker:
                 self.done.sendall(finished)
 
     def step(self, rows: slice, env: BatchedEnv) -> None:
-        """Step a unit once, or end the episodes that were lost."""
+        """Step a unit once, or truncate the episodes that were lost with the previous process."""
         slots = self.slots
         self.at[0] = rows.start
         if slots.lost[rows].any():
@@ -111,31 +105,21 @@ class Worker:
             slots.failed[rows] = info["failed"]
 
     def end_lost(self, rows: slice) -> None:
-        """Write a step that truncates the lost episodes and returns the first observations of the next."""
+        """Truncate the lost episodes, and write the first observations of the next ones."""
         slots = self.slots
-        slots.obs[rows], slots.reward[rows], slots.terminated[rows] = self.begun.pop(rows.start), 0.0, False
+        slots.obs[rows] = self.first_obs.pop(rows.start)
+        slots.reward[rows], slots.terminated[rows] = 0.0, False
         slots.truncated[rows] = slots.failed[rows] = True
         slots.lost[rows] = False
 
-    def begin_again(self, rows: slice, env: BatchedEnv, seed: int, restarts: int) -> NDArray[Any]:
-        """Begin new episodes in place of those of a dead worker, with new seeds; their observations.
-
-        They are not written yet: the dead worker's last results may still be unread.
-        """
-        seeds: list[int | None] = [
-            int(np.random.SeedSequence((seed % 2**63, row, restarts)).generate_state(1)[0])
-            for row in range(rows.start, rows.stop)
-        ]
-        return env.reset(seed=seeds)[0]
-
-    def reset(self, number: int) -> None:
-        """Reset the chosen environments of a unit."""
-        rows, env = self.units[number]
+    def reset(self, rows: slice, env: BatchedEnv, options: dict[str, Any]) -> None:
+        """Reset the chosen environments of a unit; an error is reported as a failure."""
         slots = self.slots
         self.at[0] = rows.start
         chosen: NDArray[np.bool_] = slots.chosen[rows].copy()
         seeds = [None if seed < 0 else seed for seed in slots.seed[rows].tolist()]
-        options = {**(slots.take_options() or {}), **({} if chosen.all() else {"reset_mask": chosen})}
+        if not chosen.all():
+            options = {**options, "reset_mask": chosen}
         slots.failed[rows] = False
         try:
             obs, _ = env.reset(
@@ -145,29 +129,37 @@ class Worker:
             if chosen.all():
                 slots.lost[rows] = False
         except Exception as error:
-            cause = error.__cause__ or error
-            self.report(Failure(str(error), traceback_of(cause)))
-            slots.failed[rows] = True
+            self.report(Failure(str(error), traceback_of(error.__cause__ or error)))
 
     def report(self, failure: Failure) -> None:
         """Send a failure to the batch, before the step is reported as done."""
         self.send({"summary": failure.summary[:SUMMARY_CHARS], "traceback": failure.traceback})
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send what is no number of a unit; the batch looks for it when the count of messages has changed."""
+        """Send a message, and increase the count that shows the batch that there is one."""
         self.channel.send(json.dumps(message, ensure_ascii=False).encode())
         self.slots.num_messages[self.index] += 1
 
 
-def work(channel: socket.socket, done: socket.socket, slots: Slots, settings: dict[str, Any]) -> None:
-    """Make the environments, report their units as finished, and serve until the batch ends."""
+def work(
+    channel: socket.socket,
+    done: socket.socket,
+    slots: Slots,
+    index: int,
+    restarts: int,
+    settings: dict[str, Any],
+) -> None:
+    """Make the environments, report their units as finished, and serve until the batch ends.
+
+    The arguments are those of ``Worker``. A restarted worker reports none: the batch sends it requests.
+    """
     with contextlib.suppress(ConnectionError):  # the batch is gone
         try:
-            worker = Worker(channel, done, slots, settings)
+            worker = Worker(channel, done, slots, index, restarts, settings)
         except Exception as error:
             channel.send(json.dumps({"error": str(error), "traceback": traceback_of(error)}).encode())
             return
-        if not settings["restarts"]:
+        if not restarts:
             done.sendall(b"".join(map(UNIT.pack, worker.units)))
         worker.run()
     for _, env in worker.units.values():

@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
-from spreeze_zmq.envs.failures import Failure
-from spreeze_zmq.envs.infos import gathered
-from spreeze_zmq.envs.parallel.slots import UNIT, Slots, arrays_for, divide
-from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool
-from spreeze_zmq.envs.seeds import seeds_of
+from spreeze_zmq.envs.infos import gathered, seeds_of
+from spreeze_zmq.envs.parallel.slots import Slots, arrays_for, divide
+from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool, check_options
 from spreeze_zmq.errors import EnvironmentFailure
 
 #: Longest time that workers may take to make their environments.
@@ -25,25 +23,26 @@ START_TIMEOUT_S = 60.0
 class WorkerBatch(BatchedEnv):
     """``num_envs`` environments in ``num_workers`` processes.
 
-    The environments that a worker steps at once are a unit: its share where ``recv`` waits for all, else
-    single environments, or equal groups where a native task steps several as fast as one. Of the
-    environments' own infos the scalars of the last steps of episodes come over, where they are asked for.
+    A unit is a group of environments that a worker steps at once: the worker's whole share if ``recv`` waits
+    for all environments; otherwise single environments, or equal groups where a native task steps several as
+    fast as one. The environments' own infos are not returned, except the scalars of the last steps of
+    episodes with ``step_info="final"``.
 
-    A worker that dies, or whose step takes longer than ``step_timeout_s``, is started again; the episodes of
-    its environments are truncated at the last observation that was returned.
+    A worker that dies, or whose step takes longer than ``step_timeout_s``, is restarted. The episodes of its
+    environments are truncated at the last observation that was returned.
 
     Args:
-        like: one such environment in this process, from which spaces, limit and backend are taken.
+        like: one such environment in this process, which gives spaces, limit and backend.
         num_envs: number of environments.
-        num_workers: processes, at most ``num_envs``.
-        batch_size: how many environments ``recv`` waits for.
+        num_workers: number of processes, at most ``num_envs``.
+        batch_size: number of environments that ``recv`` waits for.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        arguments: ``make`` of the workers' settings, see ``Worker``; plain data.
+        settings: plain data, see ``Worker``; seed and units are added here.
         step_timeout_s: seconds after which a step counts as hanging; ``None`` for never.
-        on_tick: called a few times a second while workers are waited for.
+        on_tick: called a few times a second while the batch waits for workers.
 
     Raises:
-        InvalidEnvironment: spaces that do not fit into shared memory.
+        InvalidEnvironment: the spaces do not fit into shared memory.
         EnvironmentFailure: the workers did not start.
     """
 
@@ -54,7 +53,7 @@ class WorkerBatch(BatchedEnv):
         num_workers: int,
         batch_size: int,
         seed: int,
-        arguments: dict[str, Any],
+        settings: dict[str, Any],
         step_timeout_s: float | None,
         on_tick: Callable[[], None] = lambda: None,
     ):
@@ -65,22 +64,23 @@ class WorkerBatch(BatchedEnv):
         self.batch_size, self.num_workers, self.on_tick = batch_size, num_workers, on_tick
         self._timeout_s = max(START_TIMEOUT_S, step_timeout_s or math.inf)
         units = divide(num_envs, num_workers, batch_size, single=like.backend == "gymnasium")
-        slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
-        self.slots = slots
-        # Per unit: its rows, its worker, whether it is under way. Per worker: units under way, since when.
+        self.slots = slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
+        # For each unit: its rows, its worker, whether it is under way.
         self._rows = [np.arange(first, first + count) for own in units for first, count in own]
         self._unit_of = np.repeat(np.arange(len(self._rows)), [len(rows) for rows in self._rows])
         self._worker_of = [worker for worker, own in enumerate(units) for _ in own]
         self._busy = np.ones(len(self._rows), np.bool_)
+        # For each worker: its units, how many of them are under way, since when.
+        self._own = [np.flatnonzero(np.equal(self._worker_of, w)).tolist() for w in range(num_workers)]
         self._pending = [len(own) for own in units]
         self._since_s = [time.monotonic()] * num_workers
-        self._looked_s = 0.0
-        self._killed: dict[int, str] = {}
-        self._noted = np.zeros(num_workers, np.int64)
-        self._final_infos: dict[int, dict[str, float]] = {}
+        self._checked_s = 0.0  # when hanging workers were last looked for
+        self._killed: dict[int, str] = {}  # worker -> why, in words
+        self._num_read = np.zeros(num_workers, np.int64)  # messages read from each worker
+        self._final_infos: dict[int, dict[str, float]] = {}  # by row, of episodes not returned yet
         self._returned = np.zeros_like(slots.obs)  # the last observation returned of each environment
         self._all_units = list(range(len(self._rows)))
-        self.pool = WorkerPool(slots, units, {"seed": seed, "make": arguments})
+        self.pool = WorkerPool(slots, {**settings, "seed": seed, "units": units})
         try:
             self._collect(len(self._rows))  # each worker reports its units when it has made them
         except BaseException:
@@ -91,28 +91,36 @@ class WorkerBatch(BatchedEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """As in every batch; results under way are waited for and dropped. The info is empty."""
+        """Wait for steps under way, drop their results and begin new episodes; the info is empty.
+
+        The arguments and errors are those of ``BatchedEnv.reset``; options must be plain data.
+        """
         self._collect(int(self._busy.sum()))
         options = dict(options) if options else {}
         mask = options.pop("reset_mask", None)
+        check_options(options)
         slots, seeds = self.slots, seeds_of(self.env_id, self.num_envs, seed)
         slots.chosen[:] = True if mask is None else mask
         slots.seed[:] = [-1 if seed is None else seed for seed in seeds]
-        slots.put_options(options or None)
         chosen = slots.chosen.nonzero()[0]
-        units = np.unique(self._unit_of[chosen])
+        units = np.unique(self._unit_of[chosen]).tolist()
         self._started = True
-        self._request(units.tolist(), reset=True)
+        for worker, own in self._begin_units(units).items():
+            self.pool.reset(worker, own, options)
         with self.failures.none_tolerated():
             self._collect(len(units))
-            self._note_failures()
+            self._read_messages()
         self._length[chosen], self._return[chosen] = 0, 0.0
         obs = np.zeros_like(slots.obs)
         obs[chosen] = self._returned[chosen] = slots.obs[chosen]
         return obs, {}
 
     def step(self, actions: NDArray[Any]) -> Step:
-        """Step every environment and wait for all."""
+        """Step every environment and wait for all of them; as ``BatchedEnv.step``.
+
+        Raises:
+            RuntimeError: environments are under way.
+        """
         if np.count_nonzero(self._busy):
             raise RuntimeError(f"{self.env_id}: step() while environments are under way: recv() them first")
         self.send(actions)
@@ -124,12 +132,12 @@ class WorkerBatch(BatchedEnv):
 
         Args:
             actions: ``[B, *action]``.
-            env_id: ``[B]``: the environments they are for, such as ``info["env_id"]`` of ``recv``; by default
-                all.
+            env_id: ``[B]``: the numbers of their environments, such as ``info["env_id"]`` of ``recv``; by
+                default all.
 
         Raises:
-            RuntimeError: some are under way.
-            ValueError: actions of another shape, or a part of a unit.
+            RuntimeError: some of the environments are under way.
+            ValueError: the actions have another shape, or the environments are only a part of a unit.
         """
         if not self._started:
             raise EnvironmentFailure(f"{self.env_id}: call reset() before send()")
@@ -146,10 +154,11 @@ class WorkerBatch(BatchedEnv):
                 f"{self.env_id}: send() for environments that are under way: recv() them first"
             )
         self.slots.action[ids] = actions
-        self._request(units)
+        for worker, own in self._begin_units(units).items():
+            self.pool.step(worker, own)
 
     def recv(self) -> Step:
-        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` names them."""
+        """The first ``batch_size`` environments to finish; ``info["env_id"]`` ``[B]`` has their numbers."""
         count = self.batch_size // len(self._rows[0]) if self.batch_size < self.num_envs else len(self._rows)
         under_way = int(np.count_nonzero(self._busy))
         if under_way < count:
@@ -171,26 +180,26 @@ class WorkerBatch(BatchedEnv):
 
     # Requests to the workers, and their results.
 
-    def _request(self, units: list[int], reset: bool = False) -> None:
-        """Send each worker its part of ``units`` in one message."""
-        messages: dict[int, bytearray] = {}
+    def _begin_units(self, units: list[int]) -> dict[int, list[int]]:
+        """Mark units as under way; returns them by worker."""
+        by_worker: dict[int, list[int]] = {}
         for unit in units:
-            worker = self._worker_of[unit]
-            messages.setdefault(worker, bytearray()).extend(UNIT.pack(~unit if reset else unit))
+            by_worker.setdefault(self._worker_of[unit], []).append(unit)
         now_s = time.monotonic()
         self._busy[units] = True
-        for worker, message in messages.items():
+        for worker, own in by_worker.items():
             if not self._pending[worker]:
                 self._since_s[worker] = now_s
-            self._pending[worker] += len(message) // UNIT.size
-            self.pool.request(worker, message)
+            self._pending[worker] += len(own)
+        return by_worker
 
     def _collect(self, count: int) -> list[int]:
-        """The first ``count`` units to finish; workers that die meanwhile are replaced."""
+        """Wait for the first ``count`` units to finish, and replace workers that die or hang meanwhile."""
         units: list[int] = []
         while (missing := count - len(units)) > 0:
-            numbers = self.pool.take(missing)
+            numbers = self.pool.finished(missing)
             if not numbers:
+                self._read_messages()  # a worker whose channel is full waits for this
                 self.on_tick()
             if numbers is None:
                 raise EnvironmentFailure(f"{self.env_id}: all of the worker processes are gone")
@@ -204,68 +213,67 @@ class WorkerBatch(BatchedEnv):
                 self._since_s[worker] = now_s
                 self._busy[number] = False
                 units.append(number)
-            if now_s > self._looked_s + TICK_S and self.pool.none_finished():
-                self._looked_s = now_s
+            if now_s > self._checked_s + TICK_S and self.pool.none_finished():
+                self._checked_s = now_s
                 self._kill_hanging(now_s)
         return units
 
     def _kill_hanging(self, now_s: float) -> None:
-        """Kill the workers whose step takes too long; ``_on_death`` replaces them."""
+        """Kill the workers whose step takes longer than the timeout; ``_on_death`` replaces them."""
         for worker, since_s in enumerate(self._since_s):
             if self._pending[worker] and now_s - since_s > self._timeout_s and worker not in self._killed:
                 self._killed[worker] = f"hung for more than {self._timeout_s:g} s"
                 self.pool.kill(worker)
 
-    def _note_failures(self) -> None:
-        """Note the failures and infos that workers have sent."""
-        sent = self.slots.num_messages
-        if (sent != self._noted).any():
-            for worker in (sent != self._noted).nonzero()[0].tolist():
-                self._read_messages(worker)
+    def _read_messages(self) -> None:
+        """Read the failures and infos that workers have sent."""
+        unread = self.slots.num_messages != self._num_read
+        if unread.any():
+            for worker in unread.nonzero()[0].tolist():
+                self._read_from(worker)
 
-    def _read_messages(self, worker: int) -> dict[str, Any]:
-        """Note the failures and infos that a worker has sent; returns its ``error`` message, else nothing."""
-        self._noted[worker], last = self.slots.num_messages[worker], {}
+    def _read_from(self, worker: int) -> dict[str, Any]:
+        """Read the failures and infos of a worker; returns its ``error`` message, if there is one."""
+        self._num_read[worker], error = self.slots.num_messages[worker], {}
         for message in self.pool.messages(worker):
             if "error" in message:
-                last = message
+                error = message
             elif "final_info" in message:
                 self._final_infos[message["row"]] = message["final_info"]
             else:
-                self.failures.note(Failure(message["summary"], message["traceback"]))
-        return last
+                self.failures.note(message["summary"], traceback=message["traceback"])
+        return error
 
     def _on_death(self, worker: int) -> None:
-        """Note a worker's death, start it again, and send it the units that were under way."""
-        ended = self.pool.how_it_ended(worker)
-        how = self._killed.pop(worker, ended)
-        own = [unit for unit, its in enumerate(self._worker_of) if its == worker]
-        if last := self._read_messages(worker):
-            how = f"could not make its environments: {last['error']}"
-        summary = f"{self.env_id}: {self._where(worker, own)}: worker {worker} {how}"
-        self.failures.note(Failure(summary, last.get("traceback", "")))
+        """Note a worker's death, restart it, and send it the units that were under way."""
+        how = self._killed.pop(worker, self.pool.how_it_ended(worker))
+        if error := self._read_from(worker):
+            how = f"could not make its environments: {error['error']}"
+        summary = f"{self.env_id}: {self._where(worker)}: worker {worker} {how}"
+        self.failures.note(summary, traceback=error.get("traceback", ""))
+        own = self._own[worker]
         for unit in own:
             self.slots.lost[self._rows[unit]] = True
         self.pool.restart(worker)
         self._since_s[worker] = time.monotonic()
-        unfinished = [unit for unit in own if self._busy[unit]]
-        if unfinished:
-            self.pool.request(worker, b"".join(UNIT.pack(unit) for unit in unfinished))
+        if unfinished := [unit for unit in own if self._busy[unit]]:
+            self.pool.step(worker, unfinished)
 
-    def _where(self, worker: int, own: list[int]) -> str:
+    def _where(self, worker: int) -> str:
         """Environments and step at which a worker died, in words."""
         first, within = self.slots.at[worker].tolist()
         rows = self._rows[self._unit_of[first]]
         if not self._pending[worker]:
-            last = self._rows[own[-1]][-1]
-            return f"environments {self._rows[own[0]][0]} to {last} of {self.num_envs}, between two steps"
+            own = self._own[worker]
+            first, last = self._rows[own[0]][0], self._rows[own[-1]][-1]
+            return f"environments {first} to {last} of {self.num_envs}, between two steps"
         if self.backend == "gymnasium" or len(rows) == 1:
             row = first + within
             return f"environment {row} of {self.num_envs} in step {int(self._length[row]) + 1} of its episode"
         return f"environments {first} to {rows[-1]} of {self.num_envs} in a step"
 
     def _gather(self, ids: NDArray[np.intp]) -> Step:
-        """The results of the environments ``ids`` ``[B]`` as fresh arrays in that order."""
+        """Copy the results of the environments ``ids`` ``[B]`` from shared memory, in that order."""
         slots = self.slots
         self._num_steps += 1
         obs, reward = slots.obs[ids], slots.reward[ids]
@@ -285,9 +293,8 @@ class WorkerBatch(BatchedEnv):
                 info["failed"] = failed
             info |= self._end_episodes(ids, ended, final_obs)
         self._returned[ids] = obs
-        self._note_failures()
-        own = [row for row in ids[ended].tolist() if row in self._final_infos]
-        if own:
-            infos = {row: self._final_infos.pop(row) for row in own}
+        self._read_messages()
+        infos = {row: self._final_infos.pop(row) for row in ids[ended].tolist() if row in self._final_infos}
+        if infos:
             info["final_info"], info["_final_info"] = gathered(infos, ids), ended
         return obs, reward, terminated, truncated, info

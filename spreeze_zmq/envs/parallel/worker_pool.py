@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -14,13 +13,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, UNIT, Slots
+from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, RESET, UNIT, Slots
 from spreeze_zmq.errors import EnvironmentFailure
 
-#: Longest uninterrupted wait for finished units; hanging workers are looked for in between.
+#: Longest wait for finished units before the batch looks for messages and hanging workers.
 TICK_S = 0.25
-#: Longest wait for the server to end, or to answer.
+#: Longest wait for the fork server to end, or to answer.
 SERVER_S = 10.0
+#: Longest options of a reset, as JSON.
+OPTIONS_BYTES = MESSAGE_BYTES // 2
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     "from spreeze_zmq.envs.parallel.fork_server import main; main(*map(int, sys.argv[2:]))"
@@ -30,24 +31,23 @@ _BOOT = (
 class WorkerPool:
     """Processes that step units of environments.
 
-    Each worker has a channel of messages for requests and failures. All workers write the numbers of finished
-    units to one stream: the kernel keeps their order, and wakes the batch once, when as many as it waits for
-    are there. A worker that has made its environments reports all of its units as finished.
+    Each worker has a message channel for requests, failures and infos. All workers write the numbers of
+    finished units to one stream: the kernel keeps their order, and wakes the batch once, when the number that
+    it waits for is complete. A worker that has made its environments reports all of its units as finished.
 
     Args:
         slots: the shared memory.
-        units: for each worker its units, as ``(first row, number of rows)``.
-        settings: of every worker, see ``Worker``: ``seed`` and ``make``; plain data.
+        settings: plain data for every worker, see ``Worker``.
 
     Attributes:
         server: the process that forks the workers.
     """
 
-    def __init__(self, slots: Slots, units: Sequence[Sequence[tuple[int, int]]], settings: dict[str, Any]):
+    def __init__(self, slots: Slots, settings: dict[str, Any]):
         self.slots = slots
         self.control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.done, their_done = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in units]
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in settings["units"]]
         self.channels = [ours for ours, _ in pairs]
         tick = struct.pack("ll", 0, int(TICK_S * 1e6))
         self.done.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tick)
@@ -60,65 +60,62 @@ class WorkerPool:
         self.server = subprocess.Popen(command, pass_fds=fds, env=environment, stdin=subprocess.DEVNULL)
         for end in theirs:
             end.close()
-        number = itertools.count()
-        numbers = [[next(number) for _ in own] for own in units]
-        plain = {**settings, "units": units, "numbers": numbers, "arrays": slots.arrays}
-        self.control.send(json.dumps(plain).encode())
+        self.control.send(json.dumps({**settings, "arrays": slots.arrays}).encode())
 
-    @property
-    def pids(self) -> list[int]:
-        """Of the workers; 0 for one that has ended."""
-        pids: list[int] = self.slots.pids.tolist()
-        return pids
-
-    def request(self, worker: int, units: bytes | bytearray) -> None:
-        """Send numbers of units; after a worker's death the batch sends them again."""
+    def step(self, worker: int, units: Sequence[int]) -> None:
+        """Ask a worker to step units; after its death the batch asks again."""
         with contextlib.suppress(ConnectionError):
-            self.channels[worker].send(units)
+            self.channels[worker].send(b"".join(map(UNIT.pack, units)))
 
-    def take(self, count: int) -> list[int] | None:
-        """Up to ``count`` numbers of finished units; the number of a dead worker comes as its complement.
+    def reset(self, worker: int, units: Sequence[int], options: dict[str, Any]) -> None:
+        """Ask a worker to reset the chosen environments of units, with options as of ``check_options``."""
+        message = RESET + json.dumps({"units": units, "options": options}).encode()
+        with contextlib.suppress(ConnectionError):
+            self.channels[worker].send(message)
 
-        Waits for ``count``, at most ``TICK_S``; ``None`` when every process is gone.
+    def finished(self, count: int) -> list[int] | None:
+        """Up to ``count`` numbers of finished units, and the complements ``~w`` of workers that have died.
+
+        Waits for ``count``, but at most ``TICK_S``; ``None`` when every process is gone.
         """
         size = UNIT.size * count
         try:
-            found = self.done.recv(size, socket.MSG_WAITALL)
+            received = self.done.recv(size, socket.MSG_WAITALL)
         except BlockingIOError:
             return []
-        if not found:
+        if not received:
             return None
-        if rest := len(found) % UNIT.size:  # the wait ended within a number
-            found += self.done.recv(UNIT.size - rest, socket.MSG_WAITALL)
-        return [number for (number,) in UNIT.iter_unpack(found)]
+        if rest := len(received) % UNIT.size:  # the wait ended within a number
+            received += self.done.recv(UNIT.size - rest, socket.MSG_WAITALL)
+        return [number for (number,) in UNIT.iter_unpack(received)]
 
     def none_finished(self) -> bool:
-        """Whether there is no finished unit to take."""
+        """Whether no finished unit waits to be received."""
         try:
             return not self.done.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
 
     def messages(self, worker: int) -> Iterator[dict[str, Any]]:
-        """Messages of a worker: ``summary`` and ``traceback`` of each failure, ``final_info`` of an episode
-        that ended in a ``row``, its last ``error``.
+        """Receive the messages of a worker: ``summary`` and ``traceback`` of a failure, ``row`` and
+        ``final_info`` of an episode that ended, or ``error`` and ``traceback`` if it could not start.
         """
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while message := self.channels[worker].recv(MESSAGE_BYTES, socket.MSG_DONTWAIT):
                 yield json.loads(message)
 
     def how_it_ended(self, worker: int) -> str:
-        """How a worker died, in words."""
+        """How a worker died, in words for messages."""
         code = int(self.slots.exits[worker])
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def kill(self, worker: int) -> None:
         """Kill a worker that hangs."""
-        if pid := self.pids[worker]:
+        if pid := int(self.slots.pids[worker]):
             os.kill(pid, signal.SIGKILL)
 
     def restart(self, worker: int) -> None:
-        """Start a new process in place of a dead one, without waiting for its environments.
+        """Replace a dead worker by a new process, without waiting for it to make its environments.
 
         Raises:
             EnvironmentFailure: the server is gone.
@@ -142,3 +139,17 @@ class WorkerPool:
             self.server.wait()
         self.done.close()
         os.close(self.slots.fd)
+
+
+def check_options(options: dict[str, Any]) -> None:
+    """Check that the options of a reset can be sent to workers.
+
+    Raises:
+        ValueError: they are not plain data, or too long.
+    """
+    try:
+        size = len(json.dumps(options))
+    except TypeError as error:
+        raise ValueError(f"options for environments in workers are plain data, but: {error}") from None
+    if size > OPTIONS_BYTES:
+        raise ValueError(f"options of {size} bytes, but workers take at most {OPTIONS_BYTES}")

@@ -1,6 +1,6 @@
-"""Gymnasium's environments as native tasks, with Gymnasium's own numbers."""
+"""Gymnasium's environments as native tasks, with the same numbers as Gymnasium's."""
 
-#: Gymnasium id -> (module of this package, class): as names, so that nothing is imported here.
+#: Gymnasium id -> (module of this package, class), by name so that nothing is imported here.
 NATIVE = {
     "Ant-v5": ("legged", "Ant"),
     "CartPole-v1": ("classic", "CartPole"),

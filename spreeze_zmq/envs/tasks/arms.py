@@ -51,11 +51,11 @@ class Reacher(MujocoTask):
         """Cosines and sines of the joints, the target, the joints' velocities, target to fingertip."""
         qpos = self.qpos[rows]
         theta = qpos[:, :2]
-        way = self.reach(rows)[:, :2]
-        return np.concatenate((np.cos(theta), np.sin(theta), qpos[:, 2:], self.qvel[rows, :2], way), axis=1)
+        reach = self.reach(rows)[:, :2]
+        return np.concatenate((np.cos(theta), np.sin(theta), qpos[:, 2:], self.qvel[rows, :2], reach), axis=1)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Minus the distance and the effort."""
+        """Minus the distance from target to fingertip and the control cost."""
         dist = -norm(self.reach(slice(None))) * self.reward_dist_weight
         ctrl = -square_cost(self.reward_control_weight, action)
         return dist + ctrl, self.never(), {"reward_dist": dist, "reward_ctrl": ctrl}
@@ -100,10 +100,10 @@ class Pusher(MujocoTask):
         return np.concatenate((self.qpos[rows, :7], self.qvel[rows, :7], *places), axis=1)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """Minus the distances from tip to object and from object to goal, and the effort."""
-        thing = self.xpos[:, self._object]
-        near = -norm(thing - self.xpos[:, self._tips]) * self.reward_near_weight
-        dist = -norm(thing - self.xpos[:, self._goal]) * self.reward_dist_weight
+        """Minus the distances from tip to object and from object to goal, and the control cost."""
+        pushed = self.xpos[:, self._object]
+        near = -norm(pushed - self.xpos[:, self._tips]) * self.reward_near_weight
+        dist = -norm(pushed - self.xpos[:, self._goal]) * self.reward_dist_weight
         ctrl = -square_cost(self.reward_control_weight, action)
         parts = {"reward_dist": dist, "reward_ctrl": ctrl, "reward_near": near}
         return dist + ctrl + near, self.never(), parts

@@ -33,14 +33,14 @@ class Pendulum(Task):
         self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
     ) -> None:
         """Uniform angle and speed within the options ``x_init`` and ``y_init``."""
-        given = options or {}
-        bounds = (given.get("x_init", math.pi), given.get("y_init", 1.0))
+        options = options or {}
+        bounds = (options.get("x_init", math.pi), options.get("y_init", 1.0))
         high = np.array([verify_number_and_cast(bound) for bound in bounds])
         for row, rng in zip(rows, rngs, strict=True):
             self._angle[row], self._speed[row] = rng.uniform(low=-high, high=high)
 
     def advance(self, action: NDArray[Any]) -> None:
-        """One step of 0.05 s; the cost is that of the state before it."""
+        """One step of 0.05 s; the cost is that of the state before the step."""
         angle, speed = self._angle, self._speed
         torque = np.minimum(np.maximum(action[:, 0], -2.0), 2.0)
         upright = (angle + np.pi) % (2 * np.pi) - np.pi

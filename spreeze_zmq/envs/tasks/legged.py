@@ -5,33 +5,59 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.mujoco import MujocoTask
 from spreeze_zmq.envs.mujoco.randomization import Floats
 from spreeze_zmq.envs.task import Outcome, Rows
-from spreeze_zmq.envs.tasks.parts import normal_velocity_state, square_cost, uniform_state, within, xy_info
+from spreeze_zmq.envs.tasks.parts import Locomotion, square_cost, within, xy_info
 
 
 @dataclass(eq=False)
-class Ant(MujocoTask):
+class Walking(Locomotion):
+    """Rewarded for forward velocity and for being healthy, less the costs of control and contact."""
+
+    forward_reward_weight: float = 1.0
+    healthy_reward: float = 1.0
+    terminate_when_unhealthy: bool = True
+
+    def walked(
+        self, velocity: Floats, healthy: NDArray[np.bool_], ctrl_cost: NDArray[Any], contact_cost: Floats
+    ) -> Outcome:
+        """The outcome of a step, from the velocity ``[N, 2]``, the health ``[N]`` and both costs ``[N]``."""
+        forward = self.forward_reward_weight * velocity[:, 0]
+        survive = healthy * self.healthy_reward
+        parts = {
+            "x_velocity": velocity[:, 0],
+            "y_velocity": velocity[:, 1],
+            "reward_survive": survive,
+            "reward_forward": forward,
+            "reward_ctrl": -ctrl_cost,
+            "reward_contact": -contact_cost,
+        }
+        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
+        return forward + survive - (ctrl_cost + contact_cost), terminated, parts
+
+    def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """Position and distance from the origin, each ``[n]``."""
+        return xy_info(self.qpos[rows])
+
+
+@dataclass(eq=False)
+class Ant(Walking):
     """``Ant-v5``."""
+
+    normal_velocities: ClassVar[bool] = True
 
     xml_file: str = "ant.xml"
     frame_skip: int = 5
-    forward_reward_weight: float = 1.0
     ctrl_cost_weight: float = 0.5
     contact_cost_weight: float = 5e-4
-    healthy_reward: float = 1.0
     main_body: int | str = 1
-    terminate_when_unhealthy: bool = True
     healthy_z_range: tuple[float, float] = (0.2, 1.0)
     contact_force_range: tuple[float, float] = (-1.0, 1.0)
-    reset_noise_scale: float = 0.1
-    exclude_current_positions_from_observation: bool = True
     include_cfrc_ext_in_observation: bool = True
 
     xpos: Floats = field(init=False, repr=False)
@@ -48,10 +74,6 @@ class Ant(MujocoTask):
         self._has_forces = "cfrc_ext" in self.fields()
         if self._has_forces:
             self._clipped = self._clip(self.cfrc_ext)
-
-    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Uniform noise on positions, normal noise on velocities."""
-        return normal_velocity_state(self, self.reset_noise_scale, rng)
 
     def before(self) -> None:
         """Store the position from which the velocity is measured."""
@@ -74,9 +96,8 @@ class Ant(MujocoTask):
         return forces.reshape(len(forces), -1).clip(*self.contact_force_range)
 
     def observe(self, rows: Rows) -> Floats:
-        """Positions, velocities, and the contact forces of each body but the world, clipped."""
-        skipped = 2 if self.exclude_current_positions_from_observation else 0
-        parts = [self.qpos[rows, skipped:], self.qvel[rows]]
+        """Positions, velocities, and the clipped contact forces of each body except the world."""
+        parts = [self.observed_qpos(rows), self.qvel[rows]]
         if self.include_cfrc_ext_in_observation:
             parts.append(self._clipped[rows, 6:])
         return np.concatenate(parts, axis=1)
@@ -86,36 +107,19 @@ class Ant(MujocoTask):
         velocity = (self.xpos[:, self._body, :2] - self._position_before) / self.dt
         z, (low, high) = self.qpos[:, 2], self.healthy_z_range
         healthy = (low <= z) & (z <= high)  # a state that is not finite counts as a failure
-        forward = velocity[:, 0] * self.forward_reward_weight
-        survive = healthy * self.healthy_reward
         ctrl_cost = square_cost(self.ctrl_cost_weight, action)
         contact_cost = np.zeros(self.num_envs)
         if self._has_forces:
             contact_cost = square_cost(self.contact_cost_weight, self._clipped)
-        parts = {
-            "x_velocity": velocity[:, 0],
-            "y_velocity": velocity[:, 1],
-            "reward_forward": forward,
-            "reward_ctrl": -ctrl_cost,
-            "reward_contact": -contact_cost,
-            "reward_survive": survive,
-        }
-        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
-        return forward + survive - (ctrl_cost + contact_cost), terminated, parts
-
-    def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        """Position and distance from the origin, each ``[n]``."""
-        return xy_info(self.qpos[rows])
+        return self.walked(velocity, healthy, ctrl_cost, contact_cost)
 
 
 @dataclass(eq=False)
-class HumanBody(MujocoTask):
+class HumanBody(Locomotion):
     """Base of both humanoid tasks: the observation of the whole body."""
 
     frame_skip: int = 5
-    ctrl_cost_weight: float = 0.1
     reset_noise_scale: float = 1e-2
-    exclude_current_positions_from_observation: bool = True
     include_cinert_in_observation: bool = True
     include_cvel_in_observation: bool = True
     include_qfrc_actuator_in_observation: bool = True
@@ -128,15 +132,15 @@ class HumanBody(MujocoTask):
     ten_length: Floats = field(init=False, repr=False)
     ten_velocity: Floats = field(init=False, repr=False)
 
+    def observed(self) -> list[str]:
+        """The fields of MjData that are observed besides ``qpos`` and ``qvel``, in Gymnasium's order."""
+        names = ("cinert", "cvel", "qfrc_actuator", "cfrc_ext")
+        return [name for name in names if getattr(self, f"include_{name}_in_observation")]
+
     def fields(self) -> tuple[str, ...]:
-        """Fields of observation and info, and contact forces where observation or cost needs them."""
-        asked = {
-            "cinert": self.include_cinert_in_observation,
-            "cvel": self.include_cvel_in_observation,
-            "qfrc_actuator": self.include_qfrc_actuator_in_observation,
-            "cfrc_ext": self.include_cfrc_ext_in_observation or self.contact_weight() != 0,
-        }
-        return (*(name for name, wanted in asked.items() if wanted), "ten_length", "ten_velocity")
+        """Fields of observation and info, and contact forces where the cost needs them."""
+        forces = ("cfrc_ext",) if self.contact_weight() != 0 else ()
+        return tuple(dict.fromkeys((*self.observed(), *forces, "ten_length", "ten_velocity")))
 
     @abstractmethod
     def contact_weight(self) -> float:
@@ -153,22 +157,13 @@ class HumanBody(MujocoTask):
         """``[N]``, from the controls in double precision."""
         return square_cost(self.ctrl_cost_weight, self.ctrl)
 
-    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Uniform noise around the model's own state."""
-        return uniform_state(self, self.reset_noise_scale, rng)
-
     def observe(self, rows: Rows) -> Floats:
-        """Positions, velocities, and the chosen quantities of each body but the world."""
-        skipped = 2 if self.exclude_current_positions_from_observation else 0
-        parts = [self.qpos[rows, skipped:], self.qvel[rows]]
-        if self.include_cinert_in_observation:
-            parts.append(_per_body(self.cinert[rows]))
-        if self.include_cvel_in_observation:
-            parts.append(_per_body(self.cvel[rows]))
-        if self.include_qfrc_actuator_in_observation:
-            parts.append(self.qfrc_actuator[rows, 6:])
-        if self.include_cfrc_ext_in_observation:
-            parts.append(_per_body(self.cfrc_ext[rows]))
+        """Positions, velocities, and the ``observed`` fields without the entries of world and root."""
+        parts = [self.observed_qpos(rows), self.qvel[rows]]
+        for name in self.observed():
+            values: Floats = getattr(self, name)[rows]
+            skipped = 6 if name == "qfrc_actuator" else 1
+            parts.append(values[:, skipped:].reshape(len(values), -1))
         return np.concatenate(parts, axis=1)
 
     def tendon_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
@@ -178,7 +173,7 @@ class HumanBody(MujocoTask):
 
 
 @dataclass(eq=False)
-class Humanoid(HumanBody):
+class Humanoid(HumanBody, Walking):
     """``Humanoid-v5``."""
 
     xml_file: str = "humanoid.xml"
@@ -186,7 +181,6 @@ class Humanoid(HumanBody):
     contact_cost_weight: float = 5e-7
     contact_cost_range: tuple[float, float] = (-math.inf, 10.0)
     healthy_reward: float = 5.0
-    terminate_when_unhealthy: bool = True
     healthy_z_range: tuple[float, float] = (1.0, 2.0)
 
     xipos: Floats = field(init=False, repr=False)
@@ -222,24 +216,11 @@ class Humanoid(HumanBody):
         before, self._centre = self._centre, self.mass_centre(slice(None))
         velocity = (self._centre - before) / self.dt
         healthy = within(self.qpos[:, 2], self.healthy_z_range)
-        forward = self.forward_reward_weight * velocity[:, 0]
-        survive = healthy * self.healthy_reward
-        ctrl_cost = self.control_cost()
-        contact_cost = self.contact_cost(self.contact_cost_range)
-        parts = {
-            "x_velocity": velocity[:, 0],
-            "y_velocity": velocity[:, 1],
-            "reward_survive": survive,
-            "reward_forward": forward,
-            "reward_ctrl": -ctrl_cost,
-            "reward_contact": -contact_cost,
-        }
-        terminated = ~healthy if self.terminate_when_unhealthy else self.never()
-        return forward + survive - (ctrl_cost + contact_cost), terminated, parts
+        return self.walked(velocity, healthy, self.control_cost(), self.contact_cost(self.contact_cost_range))
 
     def state_info(self, rows: Rows) -> dict[str, NDArray[Any]]:
         """Position, distance from the origin, and tendons."""
-        return {**xy_info(self.qpos[rows]), **self.tendon_info(rows)}
+        return {**super().state_info(rows), **self.tendon_info(rows)}
 
 
 @dataclass(eq=False)
@@ -272,8 +253,3 @@ class HumanoidStandup(HumanBody):
             "z_distance_from_origin": qpos[:, 2] - self.init_qpos[2],
         }
         return {**place, **self.tendon_info(rows)}
-
-
-def _per_body(values: Floats) -> Floats:
-    """``[n, (nbody - 1) * k]`` from ``[n, nbody, k]``, without the world's row."""
-    return values[:, 1:].reshape(len(values), -1)

@@ -1,26 +1,49 @@
-"""Initial states, costs and infos that several of Gymnasium's MuJoCo tasks share."""
+"""Bases, costs and infos that several of Gymnasium's MuJoCo tasks share."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.mujoco import MujocoTask
 from spreeze_zmq.envs.mujoco.randomization import Floats
+from spreeze_zmq.envs.task import Rows
 
 
-def uniform_state(task: MujocoTask, scale: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """``qpos`` ``[nq]`` and ``qvel`` ``[nv]`` with uniform noise within ``scale`` of the model's state."""
-    qpos = task.init_qpos + rng.uniform(-scale, scale, task.model.nq)
-    return qpos, task.init_qvel + rng.uniform(-scale, scale, task.model.nv)
+@dataclass(eq=False)
+class NoisyStart(MujocoTask):
+    """A task whose episodes start in the model's own state plus noise."""
+
+    #: Whether the noise on ``qvel`` is normal; else it is uniform, as the noise on ``qpos``.
+    normal_velocities: ClassVar[bool] = False
+
+    reset_noise_scale: float = 0.1
+
+    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """``qpos`` ``[nq]`` and ``qvel`` ``[nv]`` with noise of ``reset_noise_scale``."""
+        scale, model = self.reset_noise_scale, self.model
+        qpos = self.init_qpos + rng.uniform(-scale, scale, model.nq)
+        if self.normal_velocities:
+            return qpos, self.init_qvel + scale * rng.standard_normal(model.nv)
+        return qpos, self.init_qvel + rng.uniform(-scale, scale, model.nv)
 
 
-def normal_velocity_state(task: MujocoTask, scale: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """``qpos`` ``[nq]`` with uniform noise, ``qvel`` ``[nv]`` with normal noise, both by ``scale``."""
-    qpos = task.init_qpos + rng.uniform(-scale, scale, task.model.nq)
-    return qpos, task.init_qvel + scale * rng.standard_normal(task.model.nv)
+@dataclass(eq=False)
+class Locomotion(NoisyStart):
+    """A robot that moves freely in the world and pays for its controls."""
+
+    #: The first coordinates of ``qpos``, which are the position in the world.
+    num_position: ClassVar[int] = 2
+
+    ctrl_cost_weight: float = 0.1
+    exclude_current_positions_from_observation: bool = True
+
+    def observed_qpos(self, rows: Rows) -> Floats:
+        """``[n, nq]``, or ``[n, nq - num_position]`` without the position in the world."""
+        return self.qpos[rows, self.num_position if self.exclude_current_positions_from_observation else 0 :]
 
 
 def square_cost(weight: float, values: NDArray[Any]) -> NDArray[Any]:

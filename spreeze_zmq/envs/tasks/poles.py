@@ -8,52 +8,43 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.mujoco import MujocoTask
 from spreeze_zmq.envs.mujoco.randomization import Floats
 from spreeze_zmq.envs.task import Outcome, Rows
-from spreeze_zmq.envs.tasks.parts import normal_velocity_state, uniform_state
+from spreeze_zmq.envs.tasks.parts import NoisyStart
 
 
 @dataclass(eq=False)
-class InvertedPendulum(MujocoTask):
+class InvertedPendulum(NoisyStart):
     """``InvertedPendulum-v5``; terminates where the pole leans more than 0.2 rad."""
 
     xml_file: str = "inverted_pendulum.xml"
     frame_skip: int = 2
     reset_noise_scale: float = 0.01
 
-    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Uniform noise around the model's own state."""
-        return uniform_state(self, self.reset_noise_scale, rng)
-
     def observe(self, rows: Rows) -> Floats:
         """``[n, nq + nv]``."""
         return np.concatenate((self.qpos[rows], self.qvel[rows]), axis=1)
 
     def outcome(self, action: NDArray[Any]) -> Outcome:
-        """1 for each step that it stands."""
+        """Reward 1 for each step in which the pole stands."""
         terminated = np.abs(self.qpos[:, 1]) > 0.2
         reward = (~terminated).astype(np.int64)
         return reward, terminated, {"reward_survive": reward}
 
 
 @dataclass(eq=False)
-class InvertedDoublePendulum(MujocoTask):
+class InvertedDoublePendulum(NoisyStart):
     """``InvertedDoublePendulum-v5``; terminates where the tip is at a height of 1 or less."""
 
     derived: ClassVar[tuple[str, ...]] = ("site_xpos", "qfrc_constraint")
+    normal_velocities: ClassVar[bool] = True
 
     xml_file: str = "inverted_double_pendulum.xml"
     frame_skip: int = 5
     healthy_reward: float = 10.0
-    reset_noise_scale: float = 0.1
 
     site_xpos: Floats = field(init=False, repr=False)
     qfrc_constraint: Floats = field(init=False, repr=False)
-
-    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Uniform noise on positions, normal noise on velocities."""
-        return normal_velocity_state(self, self.reset_noise_scale, rng)
 
     def observe(self, rows: Rows) -> Floats:
         """Cart position, sines and cosines of the poles, velocities and constraint force clipped to 10."""

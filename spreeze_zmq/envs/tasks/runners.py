@@ -10,36 +10,28 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.mujoco import MujocoTask
 from spreeze_zmq.envs.mujoco.randomization import Floats
 from spreeze_zmq.envs.task import Outcome, Rows
-from spreeze_zmq.envs.tasks.parts import normal_velocity_state, square_cost, uniform_state, within, xy_info
+from spreeze_zmq.envs.tasks.parts import Locomotion, square_cost, within, xy_info
 
 
 @dataclass(eq=False)
-class Runner(MujocoTask):
-    """Rewarded for forward velocity less control cost; observes ``qpos`` but the position, and ``qvel``."""
+class Runner(Locomotion):
+    """Rewarded for forward velocity less control cost; observes ``qpos`` and ``qvel``."""
 
-    #: The first coordinates of ``qpos``, which are the position in the world.
     num_position: ClassVar[int] = 1
 
     forward_reward_weight: float = 1.0
     ctrl_cost_weight: float = 1e-3
     reset_noise_scale: float = 5e-3
-    exclude_current_positions_from_observation: bool = True
-
-    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Uniform noise around the model's own state."""
-        return uniform_state(self, self.reset_noise_scale, rng)
 
     def before(self) -> None:
         """Store the position from which the velocity is measured."""
         self._position_before = self.qpos[:, : self.num_position].copy()
 
     def observe(self, rows: Rows) -> Floats:
-        """``[n, nq - num_position + nv]``."""
-        skipped = self.num_position if self.exclude_current_positions_from_observation else 0
-        return np.concatenate((self.qpos[rows, skipped:], self.velocity(rows)), axis=1)
+        """``[n, nq - num_position + nv]``, or ``[n, nq + nv]`` with the position in the world."""
+        return np.concatenate((self.observed_qpos(rows), self.velocity(rows)), axis=1)
 
     def velocity(self, rows: Rows) -> Floats:
         """``qvel`` as it is observed."""
@@ -63,14 +55,12 @@ class Runner(MujocoTask):
 class HalfCheetah(Runner):
     """``HalfCheetah-v5``; never terminates."""
 
+    normal_velocities: ClassVar[bool] = True
+
     xml_file: str = "half_cheetah.xml"
     frame_skip: int = 5
     ctrl_cost_weight: float = 0.1
     reset_noise_scale: float = 0.1
-
-    def initial_state(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Uniform noise on positions, normal noise on velocities."""
-        return normal_velocity_state(self, self.reset_noise_scale, rng)
 
 
 @dataclass(eq=False)

@@ -33,7 +33,7 @@ class Count(gymnasium.Env):
         return np.array([0.0, self.np_random.uniform()]), {"started": True}
 
     def step(self, action):
-        """Count, and fail where it was told to."""
+        """Count, and fail at the step ``fails_at``."""
         self.steps += 1
         obs, reward = np.array([float(self.steps), action[0]]), 1.0
         if self.steps == self.fails_at:

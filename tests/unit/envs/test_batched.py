@@ -121,9 +121,9 @@ def test_step_info_can_be_left_out():
 
 
 def test_an_environment_that_fails_takes_no_other_with_it():
-    """Its episode is truncated at the last good observation; the failure is told with its traceback."""
-    told = []
-    env = envs.make(f"{OWN}:Moody", 3, length=9, on_failure=told.append)
+    """Its episode is truncated at the last good observation; the failure is reported with its traceback."""
+    failures = []
+    env = envs.make(f"{OWN}:Moody", 3, length=9, on_failure=failures.append)
     env.reset()
     before = env.step(act(env))[0]
     obs, reward, terminated, truncated, info = env.step(np.array([[-0.1], [0.9], [0.2]], np.float32))
@@ -134,7 +134,7 @@ def test_an_environment_that_fails_takes_no_other_with_it():
     assert (info["episode"]["r"][1], info["episode"]["l"][1]) == (1.0, 1)
     assert obs[:, 0].tolist() == [2.0, 0.0, 2.0]
     assert env.step(act(env))[0][:, 0].tolist() == [3.0, 1.0, 3.0]
-    (failure,) = told
+    (failure,) = failures
     assert "environment 1 of 3 raised in step: ZeroDivisionError: in a bad mood" in failure.summary
     assert "step 2 of this batch, step 2 of its episode" in failure.summary
     assert "own_environments.py" in failure.traceback
@@ -169,9 +169,9 @@ def test_failures_are_counted_by_episodes():
 
 @pytest.mark.parametrize(("gives", "what"), [("obs", "the observation"), ("reward", "the reward inf")])
 def test_numbers_that_are_not_finite_never_come_out(gives, what):
-    """NaN and infinity, in the step that gives them: told once, replaced, the episode truncated."""
-    told = []
-    env = envs.make(f"{OWN}:Count", 3, length=9, fails_at=2, gives=gives, on_failure=told.append)
+    """NaN and infinity are reported once and replaced in the same step, and the episode is truncated."""
+    failures = []
+    env = envs.make(f"{OWN}:Count", 3, length=9, fails_at=2, gives=gives, on_failure=failures.append)
     env.reset()
     env.step(act(env))
     obs, reward, _, truncated, info = env.step(act(env))
@@ -179,7 +179,7 @@ def test_numbers_that_are_not_finite_never_come_out(gives, what):
     assert np.isfinite(obs).all()
     assert np.isfinite(info["final_obs"]).all()
     assert reward.tolist() == [0.0, 0.0, 0.0]
-    assert [f"environment {n} of 3 gave {what}" in told[n].summary for n in range(3)] == [True] * 3
+    assert [f"environment {n} of 3 gave {what}" in failures[n].summary for n in range(3)] == [True] * 3
 
 
 def test_an_observation_of_the_wrong_shape_is_refused():

@@ -89,7 +89,7 @@ def test_atari_stays_uint8():
 
 @needs_envpool
 def test_auto_takes_it_where_there_is_no_native_task():
-    """And says so; what has arguments of its own stays with Gymnasium."""
+    """And gives the reason; environments with arguments of their own stay with Gymnasium."""
     env = envs.make("Acrobot-v1", 2, max_episode_steps=7)
     assert env.backend == "envpool"
     assert "no native task does Acrobot-v1" in env.backend_reason

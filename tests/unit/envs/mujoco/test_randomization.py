@@ -152,7 +152,7 @@ def test_environments_without_a_mujoco_model_take_no_ranges(env_id):
         envs.make(env_id, 1, randomize={"body_mass": [0.8, 1.2]})
 
 
-def test_a_topology_holds_ranges_and_every_mistake_in_them_is_told(tmp_path):
+def test_a_topology_holds_ranges_and_every_mistake_in_them_is_reported(tmp_path):
     """Dotted keys may be quoted or not."""
     good = tmp_path / "good.toml"
     good.write_text(

@@ -78,7 +78,7 @@ def test_a_mask_resets_some_alone(make):
 
 
 def test_the_first_that_finish_come_first(make):
-    """The slow one is waited for by nobody, and is given out when it is done."""
+    """Nobody waits for the slow one, which is returned when it is done."""
     env = make(f"{OWN}:Moody", 4, num_workers=4, batch_size=1, length=99)
     env.reset()
     env.send(np.array([[-0.9], [-9.0], [-4.0], [0.0]], np.float32))  # 0.09, 0.9, 0.4 and 0 s
@@ -118,14 +118,14 @@ def test_sending_and_receiving_out_of_turn_is_refused(make):
     ],
     ids=["raises", "NaN", "hangs", "killed"],
 )
-def test_what_goes_wrong_in_a_worker_is_told_and_mended(make, mood, says):
+def test_what_goes_wrong_in_a_worker_is_reported_and_repaired(make, mood, says):
     """The episodes that are lost are truncated at the last observation; the others go on."""
-    told = []
-    env = make(f"{OWN}:Moody", 4, num_workers=2, length=99, on_failure=told.append, step_timeout_s=0.6)
+    failures = []
+    env = make(f"{OWN}:Moody", 4, num_workers=2, length=99, on_failure=failures.append, step_timeout_s=0.6)
     env.reset()
     before = env.step(np.zeros((4, 1)))[0]
     obs, reward, terminated, truncated, info = env.step(np.array([[0.1], [0.2], [0.3], [mood]], np.float32))
-    assert says in told[0].summary
+    assert says in failures[0].summary
     lost = [3] if mood > 0.75 else [2, 3]
     assert np.flatnonzero(truncated).tolist() == np.flatnonzero(info["failed"]).tolist() == lost
     assert not terminated.any()
@@ -138,24 +138,24 @@ def test_what_goes_wrong_in_a_worker_is_told_and_mended(make, mood, says):
     obs, reward, *_, info = env.step(np.zeros((4, 1)))
     np.testing.assert_array_equal(obs[:, 0], expected + 1)
     assert "failed" not in info
-    assert len(told) == 1
+    assert len(failures) == 1
     if mood > 0.85:
-        assert "own_environments.py" in told[0].traceback
+        assert "own_environments.py" in failures[0].traceback
 
 
 def test_a_worker_killed_between_two_steps_is_replaced(make):
     """From outside, as the kernel's out-of-memory killer would."""
-    told = []
-    env = make("CartPole-v1", 4, num_workers=2, batch_size=2, on_failure=told.append)
+    failures = []
+    env = make("CartPole-v1", 4, num_workers=2, batch_size=2, on_failure=failures.append)
     env.reset()
     before = env.step(np.zeros(4, np.int64))[0]
-    worker = psutil.Process(env.pool.pids[0])
+    worker = psutil.Process(int(env.slots.pids[0]))
     os.kill(worker.pid, signal.SIGKILL)
     psutil.wait_procs([worker], 5)
     _, _, _, truncated, info = env.step(np.zeros(4, np.int64))
     assert truncated.tolist() == [True, True, False, False]
     np.testing.assert_array_equal(info["final_obs"][:2], before[:2])
-    assert "worker 0 was killed by SIGKILL" in told[0].summary
+    assert "worker 0 was killed by SIGKILL" in failures[0].summary
     assert not env.step(np.zeros(4, np.int64))[3].any()
 
 
@@ -171,8 +171,8 @@ def test_workers_play_on_after_a_request_to_stop(make):
 
 def test_first_finished_batches_go_on_beside_a_dead_worker(make):
     """What the dead one had finished counts; what it had under way comes back truncated."""
-    told = []
-    env = make(f"{OWN}:Moody", 6, num_workers=3, batch_size=2, length=99, on_failure=told.append)
+    failures = []
+    env = make(f"{OWN}:Moody", 6, num_workers=3, batch_size=2, length=99, on_failure=failures.append)
     env.reset()
     action = np.zeros((6, 1), np.float32)
     env.send(action)
@@ -190,7 +190,28 @@ def test_first_finished_batches_go_on_beside_a_dead_worker(make):
         env.send(action, ids)
     assert seen.min() > 1
     assert 1 <= failed.sum() <= 4
-    assert {"SIGKILL" in failure.summary for failure in told} == {True}
+    assert {"SIGKILL" in failure.summary for failure in failures} == {True}
+
+
+def test_many_episodes_that_end_at_once_come_with_their_infos(make):
+    """More infos than a channel holds do not stop the worker that sends them."""
+    env = make(f"{OWN}:Count", 600, num_workers=1, length=1, step_info="final", step_timeout_s=5)
+    env.reset()
+    info = env.step(np.zeros((600, 1)))[4]
+    assert "failed" not in info
+    assert info["final_info"]["steps"].tolist() == [1.0] * 600
+
+
+def test_options_of_a_reset_reach_the_workers(make):
+    """Plain data does; anything else is refused, and the batch goes on."""
+    here, there = make("CartPole-v1", 4), make("CartPole-v1", 4, num_workers=2, backend="gymnasium")
+    options = {"low": 0.1, "high": 0.2}
+    expected = here.reset(seed=1, options=options)[0]
+    np.testing.assert_array_equal(there.reset(seed=1, options=options)[0], expected)
+    for wrong, says in (({"low": object()}, "plain data"), ({"note": "x" * 100_000}, "at most 65536")):
+        with pytest.raises(ValueError, match=says):
+            there.reset(options=wrong)
+    np.testing.assert_array_equal(there.reset(seed=1, options=options)[0], expected)
 
 
 def test_a_worker_that_keeps_dying_ends_the_batch(make):
@@ -244,7 +265,7 @@ def test_nothing_outlives_a_killed_batch():
     code = (
         "import numpy as np; from spreeze_zmq import envs\n"
         f"env = envs.make('{OWN}:Moody', 3, num_workers=3); env.reset()\n"
-        "print(env.pool.server.pid, *env.pool.pids, flush=True)\n"
+        "print(env.pool.server.pid, *env.slots.pids, flush=True)\n"
         "env.step(np.full((3, 1), 0.7))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
