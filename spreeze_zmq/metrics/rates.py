@@ -1,10 +1,10 @@
-"""Rates of counters over the last seconds; the caller gives the times."""
+"""Rates of counters over the last seconds; the caller passes the times."""
 
 from __future__ import annotations
 
 from collections import deque
 
-#: Values that come closer together replace each other.
+#: A value that comes sooner than this after the last one replaces it.
 LEAST_GAP_S = 0.02
 
 
@@ -20,7 +20,7 @@ class Rates:
         self._points: dict[str, deque[tuple[float, float]]] = {}
 
     def add(self, name: str, value: float, now_s: float) -> None:
-        """Enter a counter's value. A smaller value than before, as after a restart, clears its history."""
+        """Record a counter's value. A smaller value than before, as after a restart, clears its history."""
         points = self._points.setdefault(name, deque())
         if points and value < points[-1][1]:
             points.clear()
@@ -32,7 +32,7 @@ class Rates:
             points.popleft()
 
     def rate(self, name: str, now_s: float) -> float:
-        """Counts per second; 0 for a counter that is unknown, new, or without a value for a whole window."""
+        """Counts per second; 0 if the counter is unknown, new, or has had no value for a whole window."""
         points = self._points.get(name)
         if not points or len(points) < 2 or now_s - points[-1][0] > self.window_s:
             return 0.0
