@@ -17,20 +17,12 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from spreeze_zmq.status import (
-    PLAIN_INTERVAL_S,
-    RUNNING,
-    Scene,
-    StatusView,
-    frame,
-    next_commands,
-    outcome,
-    plain_line,
-    program,
-    remaining_s,
-    stage_of,
-)
+from spreeze_zmq.status import StatusView, next_commands, outcome, plain_line, program, stage_of
 from spreeze_zmq.status.curve import Returns, curve
+from spreeze_zmq.status.drawing import Scene, frame
+from spreeze_zmq.status.progress import progress
+from spreeze_zmq.status.stages import RUNNING
+from spreeze_zmq.status.view import PLAIN_INTERVAL_S
 from tests.unit.status.recorded import Recorded, evaluate, large, report, starting
 
 STARTING, LARGE = starting(), large()
@@ -199,13 +191,14 @@ def test_what_remains_is_the_nearest_condition_that_can_be_foreseen(stop, left_s
     for t_s, share in ((58.0, 0.0), (60.0, 1.0)):
         counters = {"env_steps": 800 + 200 * share, "trained_transitions": 6400 + 1600 * share}
         run.record.take_report("critic_learner-0", 1, report("critic_learner", 1, counters=counters), t_s)
-    assert remaining_s(run.status("training", 60.0)) == left_s
+    nearest = progress(run.status("training", 60.0))
+    assert (nearest.left_s if nearest else None) == left_s
 
 
 def test_nothing_is_foreseen_from_a_rate_of_zero():
     """Before the first step, too, there is no division by nothing."""
     run = Recorded("pendulum", "run.stop={env_steps=1000, trained_transitions=8000}")
-    assert remaining_s(run.status("starting", 1.0)) is None
+    assert progress(run.status("starting", 1.0)) is None
 
 
 # --- the curve ------------------------------------------------------------------------------------
