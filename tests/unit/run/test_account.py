@@ -4,13 +4,23 @@ import json
 import random
 
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.run.account import Receipts, SampleAccount, Totals
+from spreeze_zmq.run.account import Receipts, SampleAccount
 
 
 def rollout(produced, sampler="sampler-0", incarnation=1, transitions=10, sequence=None):
     """A rollout of ``transitions`` steps of one environment that ends at position ``produced``."""
     sequence = produced // transitions - 1 if sequence is None else sequence
     return Rollout(sampler, incarnation, sequence, produced, 1, transitions, 1)
+
+
+def samples(produced, received, dropped, in_flight):
+    """The totals of an account."""
+    return {"produced": produced, "received": received, "dropped": dropped, "in_flight": in_flight}
+
+
+def adds_up(totals):
+    """Whether nothing is missing and nothing is counted twice."""
+    return totals["produced"] == totals["received"] + totals["dropped"] + totals["in_flight"]
 
 
 def test_a_gap_in_the_stream_is_a_loss():
@@ -30,7 +40,7 @@ def test_a_refused_rollout_is_dropped_and_no_gap():
     account = SampleAccount()
     account.report_pushed("sampler-0/1", 10)
     account.report_taken("critic_learner-0/7", receipts.to_dict())
-    assert account.totals() == Totals(produced=10, received=0, dropped=10, in_flight=0)
+    assert account.totals() == samples(produced=10, received=0, dropped=10, in_flight=0)
 
 
 def test_what_is_pushed_and_not_taken_is_in_flight():
@@ -39,9 +49,9 @@ def test_what_is_pushed_and_not_taken_is_in_flight():
     receipts.take(rollout(10))
     account.report_taken("critic_learner-0/7", receipts.to_dict())
     account.report_pushed("sampler-0/1", 50)
-    assert account.totals() == Totals(50, 10, 0, 40)
-    assert account.totals(alive=["sampler-0/1"]) == Totals(50, 10, 0, 40)
-    assert account.totals(alive=["sampler-0/2"]) == Totals(50, 10, 40, 0)
+    assert account.totals() == samples(50, 10, 0, 40)
+    assert account.totals(alive=["sampler-0/1"]) == samples(50, 10, 0, 40)
+    assert account.totals(alive=["sampler-0/2"]) == samples(50, 10, 40, 0)
 
 
 def test_a_sampler_killed_before_its_report_is_counted_from_its_rollouts():
@@ -50,7 +60,7 @@ def test_a_sampler_killed_before_its_report_is_counted_from_its_rollouts():
     receipts.take(rollout(10))
     receipts.take(rollout(20))
     account.report_taken("critic_learner-0/7", receipts.to_dict())
-    assert account.totals() == Totals(20, 20, 0, 0)
+    assert account.totals() == samples(20, 20, 0, 0)
 
 
 def test_what_a_killed_learner_held_is_dropped():
@@ -61,7 +71,7 @@ def test_what_a_killed_learner_held_is_dropped():
     second.take(rollout(40))
     account.report_taken("critic_learner-0/8", second.to_dict())
     account.report_pushed("sampler-0/1", 50)
-    assert account.totals() == Totals(produced=50, received=20, dropped=20, in_flight=10)
+    assert account.totals() == samples(produced=50, received=20, dropped=20, in_flight=10)
 
 
 def test_a_double_count_shows():
@@ -71,7 +81,7 @@ def test_a_double_count_shows():
         "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 20, "refused": 0, "lost": 0}}
     )
     account.report_pushed("sampler-0/1", 10)
-    assert not account.totals().adds_up
+    assert not adds_up(account.totals())
 
 
 def test_it_adds_up_over_random_losses_and_restarts():
@@ -90,8 +100,8 @@ def test_it_adds_up_over_random_losses_and_restarts():
                 account.report_taken(f"critic_learner-0/{learner}", receipts.to_dict())
                 if fate > 0.95:
                     learner, receipts = learner + 1, Receipts()
-        assert account.totals().adds_up
-        assert account.totals(alive=()).in_flight == 0
+        assert adds_up(account.totals())
+        assert account.totals(alive=())["in_flight"] == 0
 
 
 def test_a_restarted_broker_knows_the_account():
@@ -102,7 +112,7 @@ def test_a_restarted_broker_knows_the_account():
     )
     account.report_pushed("sampler-0/1", 30)
     again = SampleAccount.from_dict(json.loads(json.dumps(account.to_dict())))
-    assert again.totals(alive=()) == account.totals(alive=()) == Totals(30, 10, 20, 0)
+    assert again.totals(alive=()) == account.totals(alive=()) == samples(30, 10, 20, 0)
 
 
 def test_a_stream_goes_on_where_it_has_come_to():
@@ -135,4 +145,4 @@ def test_what_cannot_be_read_is_refused_and_not_in_flight():
     receipts.refuse("sampler-0/1", 4, 2**60, sure=True)  # nobody has sent so many
     account.report_pushed("sampler-0/1", 50)
     account.report_taken("critic_learner-0/7", receipts.to_dict())
-    assert account.totals() == Totals(produced=50, received=20, dropped=30, in_flight=0)
+    assert account.totals() == samples(produced=50, received=20, dropped=30, in_flight=0)

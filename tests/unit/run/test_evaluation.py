@@ -44,8 +44,19 @@ def test_the_same_seed_plays_the_same_episodes(policy):
 
 
 def test_an_evaluation_is_given_up_when_the_run_stops(policy):
-    """After the first step that may not go on."""
-    assert play(envs.make("Pendulum-v1", 2), policy, 1, go_on=lambda: False) is None
+    """By an exception after a step; the next evaluation begins with a reset."""
+    steps = []
+
+    def stop_at_the_third_step():
+        steps.append(1)
+        if len(steps) == 3:
+            raise InterruptedError
+
+    batch = envs.make("Pendulum-v1", 2)
+    with pytest.raises(InterruptedError):
+        play(batch, policy, 1, on_step=stop_at_the_third_step)
+    expected = play(envs.make("Pendulum-v1", 2), policy, 1).returns
+    assert np.array_equal(play(batch, policy, 1).returns, expected)
 
 
 OWN = "tests.unit.envs.own_environments"
@@ -79,7 +90,6 @@ def test_time_cuts_the_first_round_and_leaves_out_a_later_one(policy):
         steps.append(1)
         if len(steps) == 205:
             began.append(time.monotonic())
-        return True
 
     class Clock:
         """Is over once the second round has begun."""
@@ -87,7 +97,7 @@ def test_time_cuts_the_first_round_and_leaves_out_a_later_one(policy):
         def __le__(self, now_s):
             return bool(began)
 
-    score = play(envs.make("Pendulum-v1", 2), policy, 1, 6, until_s=Clock(), go_on=until_the_second_round)
+    score = play(envs.make("Pendulum-v1", 2), policy, 1, 6, until_s=Clock(), on_step=until_the_second_round)
     assert (len(score.returns), score.timed_out, score.cut.any()) == (2, False, False)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq.run.looks import EvaluationBudget
+from spreeze_zmq.run.budget import EvaluationBudget
 
 EARLY, EARLY_S = EvaluationBudget.EARLY, EvaluationBudget.EARLY_S
 
