@@ -62,7 +62,8 @@ class Evaluations:
         """Record an evaluation."""
         self.all.append({"t_s": now_s, **fields})
         if len(self.all) > EVALUATIONS_KEPT:
-            del self.all[: EVALUATIONS_KEPT // 2 : 2]
+            best, older = self.best, self.all[: EVALUATIONS_KEPT // 2]
+            self.all[: len(older)] = [e for index, e in enumerate(older) if index % 2 or e is best]
 
     @property
     def looks(self) -> list[dict[str, Any]]:

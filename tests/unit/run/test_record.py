@@ -10,6 +10,7 @@ import pytest
 from spreeze_zmq import topology
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.run.record import RunRecord
+from spreeze_zmq.run.returns import EVALUATIONS_KEPT
 
 #: What the status says of the balance; the record only hands it on.
 BALANCE = {"movable": True, "settled": False, "last_change": ""}
@@ -204,6 +205,17 @@ def test_rates_of_a_resumed_run_leave_out_what_came_before():
     summary = run.summary("", 10.0, final=False)
     assert summary["env_steps"] == 12_000
     assert summary["env_steps_per_s"] == 200
+
+
+def test_the_best_evaluation_outlives_thousands_of_later_ones():
+    """The older ones are thinned out, but the saved policy's figures stay."""
+    run = record()
+    run.evaluations.take(fresh(-150.0), 0.0)
+    look = {**evaluation(-300.0), "confirmed": False, "best": False}
+    for number in range(EVALUATIONS_KEPT):
+        run.evaluations.take(look, float(number))
+    assert len(run.evaluations.all) < EVALUATIONS_KEPT
+    assert run.summary("", 1.0, final=True)["best_return"] == -150.0
 
 
 def test_a_count_is_noted_once_with_its_reason():
