@@ -70,6 +70,7 @@ class Broker:
         self.began_s = earlier["began_s"]  # monotonic time, which all processes of a machine share
         self.record.restore(earlier["record"], self.now_s)
         self.exit_reason = earlier["exit_reason"]
+        self.state = "stopping" if self.exit_reason else self.state
         if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
             self.balancer.go_on_with(size)
             for role in self.plan.learning.learners:

@@ -279,6 +279,8 @@ class RunRecord:
             **{name: getattr(self, name) for name in _RESTORED},
             "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
             "policy_lags": self.learning.policy_lags,
+            "counts": self.learning.counts,
+            "first_counts": self.learning.first_counts,
             "num_episodes": self.episodes.count,
             "evaluations": self.evaluations.all,
             "processes": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
@@ -292,6 +294,7 @@ class RunRecord:
             role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
         }
         self.learning.policy_lags = state["policy_lags"]
+        self.learning.counts, self.learning.first_counts = state["counts"], state["first_counts"]
         self.episodes.count, self.evaluations.all = state["num_episodes"], state["evaluations"]
         for name, (role, incarnation, pid, gone) in state["processes"].items():
             self.processes[name] = ProcessRecord(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)

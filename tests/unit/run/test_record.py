@@ -207,6 +207,20 @@ def test_rates_of_a_resumed_run_leave_out_what_came_before():
     assert summary["env_steps_per_s"] == 200
 
 
+def test_a_restarted_broker_keeps_the_counts_and_rates_of_the_whole_run():
+    """Reports before and after its restart; and where none follows, as after the learners have left."""
+    run = record("run.stop.env_steps=2000")
+    for now_s, steps in ((0.0, 0), (10.0, 2000)):
+        run.take_report("critic_learner-0", 1, report("critic_learner", counters={"env_steps": steps}), now_s)
+    again = record("run.stop.env_steps=2000")
+    again.restore(json.loads(json.dumps(run.to_dict())), 11.0)
+    assert again.figures()["env_steps"] == 2000
+    assert again.stop_condition(11.0) == "env_steps 2000 >= 2000"
+    counters = {"env_steps": 4000}
+    again.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 20.0)
+    assert again.summary("", 20.0, final=True)["env_steps_per_s"] == 200
+
+
 def test_the_best_evaluation_outlives_thousands_of_later_ones():
     """The older ones are thinned out, but the saved policy's figures stay."""
     run = record()
