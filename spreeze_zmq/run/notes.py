@@ -16,8 +16,8 @@ from spreeze_zmq.metrics import Journal, TensorBoard
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
 
-#: Most notes of one topic in a run, so that no peer fills the disk.
-MOST_NOTES = 10_000
+#: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.
+MOST_NOTES, NOTES_PER_S = 10_000, 4
 
 
 class Notes:
@@ -35,7 +35,7 @@ class Notes:
 
     def note(self, topic: str, about: Mapping[str, Any], t_s: float) -> None:
         """Write one line of the journal and publish it, unless a peer floods the topic."""
-        if self._noted[topic] < MOST_NOTES:
+        if self._noted[topic] < MOST_NOTES + NOTES_PER_S * t_s:
             self._noted[topic] += 1
             self.journal.write(topic, t_s, about)
             self.publish(topic, about, t_s)
