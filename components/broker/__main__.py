@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("spreeze")
 
-#: Interval at which summary.json, metrics.jsonl and TensorBoard are updated.
-RECORD_INTERVAL_S = 1.0
+#: Reports that are noted for the journal and observers as they come.
+NOTED = ("hello", "evaluation", "failure", "exited", "workers")
+#: Least interval between two updates of the run's files, and their largest share of a core: a long run has
+#: thousands of evaluations to write.
+WRITE_INTERVAL_S, WRITE_SHARE = 1.0, 0.05
 #: Longest wait for the last checkpoint at the end of a run.
 LAST_CHECKPOINT_S = 5.0
 #: Longest time for which a stopping broker handles reports.
@@ -52,7 +55,7 @@ class Broker:
         self.began_s = time.monotonic() - component.uptime_s
         self.record = RunRecord(self.plan)
         self.balancer = Balancer(self.plan)
-        self.next_balance_s = 0.0
+        self.next_balance_s = self.next_write_s = 0.0
         self.notes = Notes(component.folder, component.open("feed"))
         self.state, self.exit_reason = "starting", ""
         num_learners, interval_s = len(self.plan.learning.learners), 60 * self.plan.run.checkpoint_minutes
@@ -102,13 +105,14 @@ class Broker:
         try:
             message = message._replace(fields=validated(message, self.plan))
             getattr(self, f"on_{message.kind}")(message)
+            if message.kind in NOTED:
+                self.note(message.kind, message.fields)
         except WireError as error:
             self.reports.refuse(error, message.sender, message.kind)
 
     def on_hello(self, message: Message) -> None:
         """A process is set up."""
         self.record.take_hello(message.sender, message.incarnation, message.fields, self.now_s)
-        self.note("hello", message.fields)
 
     def on_report(self, message: Message) -> None:
         """A process reports its figures."""
@@ -129,14 +133,11 @@ class Broker:
     def on_evaluation(self, message: Message) -> None:
         """A policy has been evaluated."""
         self.record.evaluations.take(message.fields, self.now_s)
-        self.note("evaluation", message.fields)
         self.notes.tensorboard.evaluation(message.fields)
 
     def on_failure(self, message: Message) -> None:
         """Something failed."""
-        went_back = self.record.take_failure(message.fields, self.now_s)
-        self.note("failure", message.fields)
-        if went_back is not None:
+        if (went_back := self.record.take_failure(message.fields, self.now_s)) is not None:
             self.notes.tensorboard.went_back(went_back)
 
     def on_exited(self, message: Message) -> None:
@@ -144,13 +145,11 @@ class Broker:
         self.record.lose(message.fields["name"], message.fields["how"])
         self.record.restarts += message.fields["restarting"]
         self.balancer.lose(message.fields["name"], self.now_s)
-        self.note("exited", message.fields)
 
     def on_workers(self, message: Message) -> None:
         """The launcher has changed the number of processes of a role."""
         self.record.take_workers(**message.fields, now_s=self.now_s)
         self.balancer.disturb(self.now_s)
-        self.note("workers", message.fields)
 
     def on_stop_request(self, message: Message) -> None:
         """A peer asks for the end of the run."""
@@ -250,7 +249,8 @@ class Broker:
         self.notes.publish("status", status, status["t_s"])
 
     def write(self, *, final: bool = False) -> None:
-        """Update the run's files."""
+        """Update summary.json, the journal, TensorBoard, and the state for a restarted broker."""
+        began_s = time.process_time()
         self.notes.note_episodes(self.now_s)
         status = self.status()
         self.notes.journal.write("status", self.now_s, status)
@@ -259,6 +259,8 @@ class Broker:
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         state = {"began_s": self.began_s, "record": self.record.to_dict(), "exit_reason": self.exit_reason}
         write_json(self.state_file, state)
+        spent_s = time.process_time() - began_s
+        self.next_write_s = self.now_s + max(WRITE_INTERVAL_S, spent_s / WRITE_SHARE)
 
     def finish(self) -> None:
         """Write the last summary. The state file stays for a restarted broker; the launcher removes it."""
@@ -278,16 +280,15 @@ def main(component: Component) -> None:
     """Listen, decide, show and write until the broker is stopped, as the last process of the run."""
     broker = Broker(component)
     component.ready()
-    show_s = write_s = 0.0
+    next_show_s = 0.0
     while component.running:
         component.poll([broker.reports], timeout_s=0.1)
         broker.listen()
         broker.decide()
-        if broker.now_s >= show_s:
-            show_s = broker.now_s + component.options["status_interval_s"]
+        if broker.now_s >= next_show_s:
+            next_show_s = broker.now_s + component.options["status_interval_s"]
             broker.show()
-        if broker.now_s >= write_s:
-            write_s = broker.now_s + RECORD_INTERVAL_S
+        if broker.now_s >= broker.next_write_s:
             broker.write()
     until_s = time.monotonic() + DRAIN_S  # in a live run, reports never cease
     while component.poll([broker.reports], timeout_s=0.1, draining=True) and time.monotonic() < until_s:
