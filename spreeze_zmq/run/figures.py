@@ -102,6 +102,7 @@ class LearningFigures:
     Attributes:
         counts: by name in ``COUNTS``; a restarted learner continues from its checkpoint.
         first_counts: the first reported values of ``counts``; a resumed run starts above 0.
+        rates: present increase of the counts per second.
         gauges: losses and other momentary figures.
         publication: by role.
         devices: by process.
@@ -115,7 +116,7 @@ class LearningFigures:
         self.publication: dict[str, dict[str, float]] = {}
         self.devices: dict[str, dict[str, float]] = {}
         self.policy_lags: dict[str, Mapping[str, float]] = {}
-        self._rates = Rates()
+        self.rates = Rates()
 
     def take_device(self, sender: str, fields: Mapping[str, Any]) -> None:
         """Record what any process reports about its device."""
@@ -137,11 +138,7 @@ class LearningFigures:
             if name in fields["counters"]:
                 self.counts[name] = fields["counters"][name]
                 self.first_counts.setdefault(name, self.counts[name])
-                self._rates.add(name, self.counts[name], now_s)
-
-    def rate(self, name: str, now_s: float) -> float:
-        """The counter's present increase per second."""
-        return self._rates.rate(name, now_s)
+                self.rates.add(name, self.counts[name], now_s)
 
     def mean_rates(self, wall_s: float) -> dict[str, float]:
         """``NAME_per_s`` over the whole run, without the counts that a resumed run started from."""

@@ -29,8 +29,8 @@ FAILURES_KEPT = 100
 MOST_PROCESSES, CHANGES_KEPT = 200, 1000
 #: A process is named after this time without a report.
 SILENT_S = 3.0
-#: Attributes that a restarted broker restores as they are.
-_RESTORED = ("workers", "moves", "failures", "num_failures", "went_back", "restarts")
+#: Attributes that the summary contains and a restarted broker restores as they are.
+_HISTORY = ("workers", "moves", "failures", "num_failures", "went_back", "restarts")
 
 
 class RunRecord:
@@ -209,7 +209,7 @@ class RunRecord:
 
     def status(self, state: str, balance: Balance, now_s: float) -> Status:
         """The status message, which people see and the launcher acts on."""
-        rate = self.learning.rate
+        rate = self.learning.rates.rate
         processes = process_rows(self.processes, now_s)
         return {
             "t_s": now_s,
@@ -255,8 +255,7 @@ class RunRecord:
             "efficiency": self._efficiency(means["critic_flops_per_s"] + means["actor_flops_per_s"]),
             "samples": totals[CRITIC_LEARNER],
             "samples_by_channel": {experience_of(role): sums for role, sums in totals.items()},
-            "workers": self.workers,
-            "moves": self.moves,
+            **self._history(),
             "pinning": self.plan.pinning,
             "auto": self.plan.measured,
             "evaluations": [
@@ -266,17 +265,16 @@ class RunRecord:
             "best_return": self.evaluations.best_return,
             "best": self.evaluations.best,
             "episodes": self.episodes.count,
-            "restarts": self.restarts,
-            "failures": self.failures,
-            "num_failures": self.num_failures,
-            "went_back": self.went_back,
             "refusals": self.refusals.rows(now_s),
         }
+
+    def _history(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _HISTORY}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""
         return {
-            **{name: getattr(self, name) for name in _RESTORED},
+            **self._history(),
             "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
             "policy_lags": self.learning.policy_lags,
             "counts": self.learning.counts,
@@ -288,7 +286,7 @@ class RunRecord:
 
     def restore(self, state: Mapping[str, Any], now_s: float) -> None:
         """Inverse of :meth:`to_dict`."""
-        for name in _RESTORED:
+        for name in _HISTORY:
             setattr(self, name, state[name])
         self.accounts = {
             role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
