@@ -34,7 +34,7 @@ def test_a_gap_in_the_stream_is_a_loss():
 
 
 def test_a_refused_rollout_is_dropped_and_no_gap():
-    """Too stale a rollout is counted once."""
+    """A rollout that is too stale counts once, as dropped."""
     receipts = Receipts()
     receipts.take(rollout(10), refused=True)
     account = SampleAccount()
@@ -44,7 +44,7 @@ def test_a_refused_rollout_is_dropped_and_no_gap():
 
 
 def test_what_is_pushed_and_not_taken_is_in_flight():
-    """Until the run is over and its sampler gone; then it is lost with it."""
+    """While the run goes on or the sampler lives; afterwards it counts as dropped."""
     receipts, account = Receipts(), SampleAccount()
     receipts.take(rollout(10))
     account.report_taken("critic_learner-0/7", receipts.to_dict())
@@ -55,7 +55,7 @@ def test_what_is_pushed_and_not_taken_is_in_flight():
 
 
 def test_a_sampler_killed_before_its_report_is_counted_from_its_rollouts():
-    """Its rollouts say how much it had produced."""
+    """The position in its rollouts says how much it had produced."""
     receipts, account = Receipts(), SampleAccount()
     receipts.take(rollout(10))
     receipts.take(rollout(20))
@@ -64,7 +64,7 @@ def test_a_sampler_killed_before_its_report_is_counted_from_its_rollouts():
 
 
 def test_what_a_killed_learner_held_is_dropped():
-    """The next incarnation sees the stream begin further on."""
+    """The learner's next incarnation first sees a later position of the stream."""
     account, first, second = SampleAccount(), Receipts(), Receipts()
     first.take(rollout(10))
     account.report_taken("critic_learner-0/7", first.to_dict())
@@ -75,7 +75,7 @@ def test_what_a_killed_learner_held_is_dropped():
 
 
 def test_a_double_count_shows():
-    """No term is the remainder of the others: a receipt that counted a rollout twice does not add up."""
+    """A receipt that counts a rollout twice does not add up, as no term is the remainder of the others."""
     account = SampleAccount()
     account.report_taken(
         "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 20, "refused": 0, "lost": 0}}
@@ -85,7 +85,7 @@ def test_a_double_count_shows():
 
 
 def test_it_adds_up_over_random_losses_and_restarts():
-    """Rollouts lost, refused, held by killed learners and left under way, over restarts of both ends."""
+    """With rollouts lost, refused, held by killed learners or in flight, and restarts of both ends."""
     rng = random.Random(3)
     for _ in range(50):
         account, receipts, learner = SampleAccount(), Receipts(), 0
@@ -116,7 +116,9 @@ def test_a_restarted_broker_knows_the_account():
 
 
 def test_a_stream_goes_on_where_it_has_come_to():
-    """Behind the last one, exactly there where no message is missing, and from 0."""
+    """A rollout follows the last one: exactly where no message is missing, else further on; a stream starts
+    at 0.
+    """
     receipts = Receipts()
     assert "expected 10: 10 after 0" in receipts.disorder(rollout(20, sequence=0))
     assert receipts.disorder(rollout(10)) == ""
@@ -132,7 +134,7 @@ def test_a_stream_goes_on_where_it_has_come_to():
 
 
 def test_what_cannot_be_read_is_refused_and_not_in_flight():
-    """As the next of its stream; where that is not sure the next one may stand further on, once."""
+    """It counts as the next one of its stream; unless its size is sure, one gap may follow."""
     receipts, account = Receipts(), SampleAccount()
     receipts.take(rollout(10))
     receipts.refuse("sampler-0/1", 1, 10, sure=True)

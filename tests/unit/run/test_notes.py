@@ -1,4 +1,4 @@
-"""The broker's notes: what a long run writes down, and what a flood may."""
+"""The broker's notes in a long run and in a flood."""
 
 from spreeze_zmq.metrics import read_journal
 from spreeze_zmq.run.folder import RunFolder
@@ -16,7 +16,7 @@ class Feed:
 
 
 def test_a_long_run_notes_every_evaluation_and_a_flood_is_cut(tmp_path):
-    """Two a second for three hours; then as many at once as make a file of gigabytes."""
+    """Two evaluations a second for three hours are all noted; a flood of refusals is not."""
     feed, folder = Feed(), RunFolder(tmp_path)
     notes = Notes(folder, feed)
     for number in range(2 * MOST_NOTES):
