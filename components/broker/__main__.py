@@ -60,8 +60,7 @@ class Broker:
         self.state, self.exit_reason = "starting", ""
         num_learners, interval_s = len(self.plan.learning.learners), 60 * self.plan.run.checkpoint_minutes
         self.checkpoints = CheckpointRequest(component.folder.checkpoints, num_learners, interval_s)
-        self.last_checkpoint, self.stop_by_s = "", 0.0
-        self.stop_published = False
+        self.stop_by_s, self.stop_published = 0.0, False
         self.launcher = os.getppid()
         self.state_file = component.folder.broker_state
         if self.state_file.exists():
@@ -164,9 +163,7 @@ class Broker:
         """A learner has written its part of a checkpoint; the last one completes it."""
         best_return = self.record.evaluations.best_return
         state = {"t_s": self.now_s, "counts": self.record.learning.counts, "best_return": best_return}
-        is_complete = self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state)
-        if is_complete and message.fields["folder"] == self.last_checkpoint:
-            self.last_checkpoint = ""
+        self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state)
 
     def show_refusals(self, news: Iterable[Refused]) -> None:
         """Log and note refusals, also in the log of each sender."""
@@ -187,7 +184,7 @@ class Broker:
     def decide(self) -> None:
         """Checkpoint when due, keep the balance, end the run when a stop condition holds."""
         if self.exit_reason:
-            if not self.stop_published and (not self.last_checkpoint or self.now_s >= self.stop_by_s):
+            if not self.stop_published and (not self.checkpoints.pending or self.now_s >= self.stop_by_s):
                 self.stop_published = True
                 roles = ["launcher"] if self.record.workers else ["*"]
                 self.say("stop", roles=roles, reason=self.exit_reason)
@@ -234,8 +231,10 @@ class Broker:
         learning = self.state == "training"
         self.exit_reason, self.state = reason, "stopping"
         self.show()  # the evaluator only receives policies from now on
-        self.last_checkpoint = self.checkpoint() if learning else ""
-        self.stop_by_s = self.now_s + LAST_CHECKPOINT_S
+        self.stop_by_s = self.now_s
+        if learning:
+            self.checkpoint()
+            self.stop_by_s += LAST_CHECKPOINT_S
 
     def status(self) -> "Status":
         """The run as it stands."""

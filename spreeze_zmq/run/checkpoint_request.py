@@ -35,7 +35,7 @@ class CheckpointRequest:
         self.next_s = now_s + self._interval_s
         return self.pending
 
-    def take(self, role: str, fields: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+    def take(self, role: str, fields: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Record a learner's ``part`` message; the last one completes the checkpoint.
 
         Args:
@@ -43,22 +43,18 @@ class CheckpointRequest:
             fields: of its message; ignored unless it is for the pending checkpoint.
             state: what the manifest keeps about the run.
 
-        Returns:
-            Whether the checkpoint is complete.
-
         Raises:
             WireError: the message is malformed, or the part is not on the disk as described.
         """
         if not self.pending or fields["folder"] != self.pending:
-            return False
+            return
         try:
             self._parts[role] = [Part.from_dict(file) for file in fields["part"].values()]
             if len(self._parts) < self._num_learners:
-                return False
+                return
             parts = [file for files in self._parts.values() for file in files]
             complete(self._folder / self.pending, parts, state)
         except (CheckpointError, KeyError, TypeError, ValueError) as error:
             raise WireError("bad_part", f"{type(error).__name__}: {error}") from error
         prune(self._folder)
         self._parts, self.pending = {}, ""
-        return True

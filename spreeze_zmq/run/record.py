@@ -129,7 +129,7 @@ class RunRecord:
         Returns:
             The refusals to display.
         """
-        news = self.refusals.take(taker, fields.get("refused", ())[:64], now_s)
+        news = self.refusals.take(taker, fields.get("refused", ()), now_s)
         process = self.processes[taker]
         if process.ready_s is None and any(fields.get("pushed", {}).values()):
             what = "it pushes rollouts, but no hello has come from it: send one when all is set up"
