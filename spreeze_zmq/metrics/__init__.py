@@ -1,15 +1,13 @@
-"""Measurements of a live run: rates, CPU time, GPUs, the journal, TensorBoard's curves."""
+"""Measurements of a live run: CPU time, GPUs, the journal, TensorBoard's curves."""
 
 from spreeze_zmq.metrics.journal import Journal, plain, read_journal, write_json
 from spreeze_zmq.metrics.machine import Family, Gpus, busy_cpu_s, physical_cores
-from spreeze_zmq.metrics.rates import Rates
 from spreeze_zmq.metrics.tensorboard import TensorBoard
 
 __all__ = [
     "Family",
     "Gpus",
     "Journal",
-    "Rates",
     "TensorBoard",
     "busy_cpu_s",
     "physical_cores",

@@ -157,82 +157,63 @@ def play(
             although it was cut.
         on_step: called after every step; an exception that it raises abandons the evaluation.
     """
-    rounds: list[_Round] = []
+    rounds: list[Score] = []
+    infos: list[dict[str, float]] = []
     for first in range(0, num_episodes or envs.num_envs, envs.num_envs):
-        one = _Round(envs.num_envs)
-        one.play(envs, policy, seed + first, step_cap, until_s, on_step)
-        if not one.timed_out or not rounds:
-            rounds.append(one)
-        if one.timed_out:
+        score, last_infos = _play_round(envs, policy, seed + first, step_cap, until_s, on_step)
+        if not score.timed_out or not rounds:
+            rounds.append(score)
+            infos += last_infos
+        if score.timed_out:
             break
     return Score(
         np.concatenate([one.returns for one in rounds]),
         np.concatenate([one.lengths for one in rounds]),
         np.concatenate([one.cut for one in rounds]),
         rounds[-1].timed_out,
-        _means([row for one in rounds for row in one.infos]),
+        _means(infos),
     )
 
 
-class _Round:
-    """One episode in each of ``num_envs`` environments."""
-
-    def __init__(self, num_envs: int) -> None:
-        self.returns, self.lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-        self.cut = np.zeros(num_envs, np.bool_)
-        self.infos: list[dict[str, float]] = [{} for _ in range(num_envs)]
-        self.timed_out = False
-
-    def play(
-        self,
-        envs: Any,
-        policy: Policy,
-        seed: int,
-        step_cap: int | None,
-        until_s: float,
-        on_step: Callable[[], None],
-    ) -> None:
-        """Play the round."""
-        obs, _ = envs.reset(seed=seed)
-        playing = np.ones(envs.num_envs, np.bool_)
-        frames = policy.frame_stack()
-        frames.begin(obs)
-        while playing.any():
-            action = policy.env_action(policy.mode(frames.seen, frames.memory)).reshape(
-                envs.action_space.shape
-            )
-            obs, reward, terminated, truncated, info = envs.step(action)
-            self.returns += np.where(playing, reward, 0.0)
-            self.lengths += playing
-            over = terminated | truncated
-            frames.add(obs, over)
-            if "failed" in info:  # an episode that ended with a failure of its environment is played again
-                again = playing & info["failed"]
-                self.returns[again], self.lengths[again] = 0.0, 0
-                over &= ~info["failed"]
-            ended = playing & over
-            if ended.any():
-                self._end(ended, truncated, step_cap, info)
-                playing &= ~ended
-                envs.step_only(playing)
-            on_step()
-            if playing.any() and time.monotonic() >= until_s:
-                self.cut |= playing
-                self.timed_out = True
-                break
-
-    def _end(
-        self,
-        ended: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-        step_cap: int | None,
-        info: Mapping[str, Any],
-    ) -> None:
-        """Record the last step's truncation and info for the ``ended`` episodes ``[num_envs]``."""
-        if step_cap is not None:
-            self.cut |= ended & truncated & (self.lengths >= step_cap)
-        for row in ended.nonzero()[0].tolist():
-            self.infos[row] = scalars(info.get("final_info", {}), row)
+def _play_round(
+    envs: Any,
+    policy: Policy,
+    seed: int,
+    step_cap: int | None,
+    until_s: float,
+    on_step: Callable[[], None],
+) -> tuple[Score, list[dict[str, float]]]:
+    """Play one episode in each environment; returns their score and the info of each one's last step."""
+    num_envs: int = envs.num_envs
+    returns, lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+    cut, playing = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
+    infos: list[dict[str, float]] = [{} for _ in range(num_envs)]
+    obs, _ = envs.reset(seed=seed)
+    frames = policy.frame_stack()
+    frames.begin(obs)
+    while playing.any():
+        action = policy.env_action(policy.mode(frames.seen, frames.memory)).reshape(envs.action_space.shape)
+        obs, reward, terminated, truncated, info = envs.step(action)
+        returns += np.where(playing, reward, 0.0)
+        lengths += playing
+        over = terminated | truncated
+        frames.add(obs, over)
+        if "failed" in info:  # an episode that ended with a failure of its environment is played again
+            again = playing & info["failed"]
+            returns[again], lengths[again] = 0.0, 0
+            over &= ~info["failed"]
+        ended = playing & over
+        if ended.any():
+            if step_cap is not None:
+                cut |= ended & truncated & (lengths >= step_cap)
+            for row in ended.nonzero()[0].tolist():
+                infos[row] = scalars(info.get("final_info", {}), row)
+            playing &= ~ended
+            envs.step_only(playing)
+        on_step()
+        if playing.any() and time.monotonic() >= until_s:
+            return Score(returns, lengths, cut | playing, timed_out=True), infos
+    return Score(returns, lengths, cut), infos
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

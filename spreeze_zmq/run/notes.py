@@ -57,9 +57,9 @@ class Notes:
         if not self._ended:
             return
         returns, self._ended = np.concatenate(self._ended), []
-        figures = {"mean": returns.mean(), "std": returns.std(), "min": returns.min(), "max": returns.max()}
-        values = {name: float(value) for name, value in figures.items()}
-        self.note("episodes", {"count": returns.size, **values}, t_s)
+        about = {"count": returns.size, "mean": float(returns.mean()), "std": float(returns.std())}
+        about |= {"min": float(returns.min()), "max": float(returns.max())}
+        self.note("episodes", about, t_s)
 
     def close(self) -> None:
         """Close the files."""
