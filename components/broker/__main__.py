@@ -1,4 +1,4 @@
-"""Broker: hears everybody, keeps the run's record, and decides; no sample ever passes through it."""
+"""Broker: receives everybody's reports, keeps the run's record, and decides. No sample passes through it."""
 
 import json
 import logging
@@ -17,11 +17,11 @@ from spreeze_zmq.component.life import run
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
-from spreeze_zmq.run.collecting import Checkpoints
-from spreeze_zmq.run.hearing import believed
+from spreeze_zmq.run.checkpoint_request import CheckpointRequest
 from spreeze_zmq.run.notes import Notes
 from spreeze_zmq.run.record import RunRecord
 from spreeze_zmq.run.refusals import Refused
+from spreeze_zmq.run.validation import validated
 from spreeze_zmq.wire import Message
 
 if TYPE_CHECKING:
@@ -29,15 +29,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("spreeze")
 
-#: How often summary.json, metrics.jsonl and TensorBoard are brought up to date.
-RECORD_INTERVAL_S = 1.0
-#: How long the end of a run waits for its last checkpoint.
+#: Reports that are noted for the journal and observers as they come.
+NOTED = ("hello", "evaluation", "failure", "exited", "workers")
+#: Least interval between two updates of the run's files, and their largest share of a core: a long run has
+#: thousands of evaluations to write.
+WRITE_INTERVAL_S, WRITE_SHARE = 1.0, 0.05
+#: Longest wait for the last checkpoint at the end of a run.
 LAST_CHECKPOINT_S = 5.0
-#: Longest time that a stopping broker enters reports.
+#: Longest time for which a stopping broker handles reports.
 DRAIN_S = 2.0
-#: Longest time that reports are entered before the broker does its other work.
+#: Longest time for which reports are handled before the broker does its other work.
 LISTEN_AT_MOST_S = 0.1
-#: How often the balance is looked at.
+#: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
 
@@ -52,27 +55,28 @@ class Broker:
         self.began_s = time.monotonic() - component.uptime_s
         self.record = RunRecord(self.plan)
         self.balancer = Balancer(self.plan)
-        self.next_balance_s = 0.0
+        self.next_balance_s = self.next_write_s = 0.0
         self.notes = Notes(component.folder, component.open("feed"))
         self.state, self.exit_reason = "starting", ""
-        interval_s = 60 * self.plan.run.checkpoint_minutes
-        self.checkpoints = Checkpoints(
-            component.folder.checkpoints, len(self.plan.learning.learners), interval_s
-        )
-        self.last_checkpoint, self.stop_by_s = "", 0.0
-        self.stop_published = False
+        num_learners, interval_s = len(self.plan.learning.learners), 60 * self.plan.run.checkpoint_minutes
+        self.checkpoints = CheckpointRequest(component.folder.checkpoints, num_learners, interval_s)
+        self.stop_by_s, self.stop_published = 0.0, False
         self.launcher = os.getppid()
-        self.goes_on_from = component.folder.broker_state
-        if self.goes_on_from.exists():
-            earlier = json.loads(self.goes_on_from.read_text())
-            self.began_s = earlier["began_s"]  # of a clock that all processes of a machine share
-            self.record.restore(earlier["record"], self.now_s)
-            self.exit_reason = earlier["exit_reason"]
-            if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
-                self.balancer.go_on_with(size)
-                for role in self.plan.learning.learners:
-                    self.say("set", role=role, option="batch_size", value=size)
+        self.state_file = component.folder.broker_state
+        if self.state_file.exists():
+            self.restore(json.loads(self.state_file.read_text()))
         component.hear_own = self.hear
+
+    def restore(self, earlier: Mapping[str, Any]) -> None:
+        """Continue from the state of an earlier broker of this run."""
+        self.began_s = earlier["began_s"]  # monotonic time, which all processes of a machine share
+        self.record.restore(earlier["record"], self.now_s)
+        self.exit_reason = earlier["exit_reason"]
+        self.state = "stopping" if self.exit_reason else self.state
+        if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
+            self.balancer.go_on_with(size)
+            for role in self.plan.learning.learners:
+                self.say("set", role=role, option="batch_size", value=size)
 
     @property
     def now_s(self) -> float:
@@ -80,38 +84,39 @@ class Broker:
         return time.monotonic() - self.began_s
 
     def say(self, kind: str, **fields: Any) -> None:
-        """Publish a control message to everybody."""
+        """Publish a control message."""
         self.control.publish(Message(kind, fields))
 
     def note(self, topic: str, about: Mapping[str, Any]) -> None:
-        """Write one line of the journal, and publish it on the feed."""
+        """Write one line of the journal and publish it for observers."""
         self.notes.note(topic, about, self.now_s)
 
-    # --- what comes in
+    # --- messages
 
     def listen(self) -> None:
-        """Enter the reports that wait; those of a flood are left for later, so that the run goes on."""
+        """Handle the waiting reports; those of a flood are left for later, so that the run goes on."""
         until_s = time.monotonic() + LISTEN_AT_MOST_S
         while time.monotonic() < until_s and (message := self.reports.pull()) is not None:
             self.hear(message)
 
     def hear(self, message: Message) -> None:
-        """Enter one report, or refuse it."""
+        """Handle one report, or refuse it."""
         try:
-            message = message._replace(fields=believed(message, self.plan))
+            message = message._replace(fields=validated(message, self.plan))
             getattr(self, f"on_{message.kind}")(message)
+            if message.kind in NOTED:
+                self.note(message.kind, message.fields)
         except WireError as error:
             self.reports.refuse(error, message.sender, message.kind)
 
     def on_hello(self, message: Message) -> None:
         """A process is set up."""
         self.record.take_hello(message.sender, message.incarnation, message.fields, self.now_s)
-        self.note("hello", message.fields)
 
     def on_report(self, message: Message) -> None:
-        """Figures of a process."""
+        """A process reports its figures."""
         self.record.take_report(message.sender, message.incarnation, message.fields, self.now_s)
-        self.tell_refusals(self.record.take_refused(message.sender, message.fields, self.now_s))
+        self.show_refusals(self.record.take_refused(message.sender, message.fields, self.now_s))
         self.balancer.take(message.sender, message.incarnation, message.fields, self.now_s)
 
     def on_bye(self, message: Message) -> None:
@@ -120,21 +125,18 @@ class Broker:
         self.balancer.lose(message.sender, self.now_s)
 
     def on_episodes(self, message: Message) -> None:
-        """Episodes have ended."""
+        """Training episodes have ended."""
         self.record.episodes.take(message.arrays["returns"], message.arrays["lengths"])
         self.notes.episodes_ended(message.arrays["returns"])
 
     def on_evaluation(self, message: Message) -> None:
         """A policy has been evaluated."""
         self.record.evaluations.take(message.fields, self.now_s)
-        self.note("evaluation", message.fields)
         self.notes.tensorboard.evaluation(message.fields)
 
     def on_failure(self, message: Message) -> None:
         """Something failed."""
-        self.record.take_failure(message.fields, self.now_s)
-        self.note("failure", message.fields)
-        if (went_back := self.record.take_return(message.fields, self.now_s)) is not None:
+        if (went_back := self.record.take_failure(message.fields, self.now_s)) is not None:
             self.notes.tensorboard.went_back(went_back)
 
     def on_exited(self, message: Message) -> None:
@@ -142,43 +144,38 @@ class Broker:
         self.record.lose(message.fields["name"], message.fields["how"])
         self.record.restarts += message.fields["restarting"]
         self.balancer.lose(message.fields["name"], self.now_s)
-        self.note("exited", message.fields)
 
     def on_workers(self, message: Message) -> None:
-        """The launcher has changed a count."""
+        """The launcher has changed the number of processes of a role."""
         self.record.take_workers(**message.fields, now_s=self.now_s)
         self.balancer.disturb(self.now_s)
-        self.note("workers", message.fields)
 
     def on_stop_request(self, message: Message) -> None:
-        """Somebody asks for the end of the run."""
+        """A peer asks for the end of the run."""
         self.end(message.fields["reason"])
 
     def on_stopping(self, message: Message) -> None:
-        """The launcher begins to stop these: those that it did not start must hear it too."""
-        self.say(
-            "stop", roles=message.fields["roles"], reason=self.exit_reason or "the launcher stops the run"
-        )
+        """The launcher stops some roles: tell the processes that it did not start."""
+        reason = self.exit_reason or "the launcher stops the run"
+        self.say("stop", roles=message.fields["roles"], reason=reason)
 
     def on_part(self, message: Message) -> None:
-        """A learner has written its part of a checkpoint; with the last one it is complete."""
+        """A learner has written its part of a checkpoint; the last one completes it."""
         best_return = self.record.evaluations.best_return
         state = {"t_s": self.now_s, "counts": self.record.learning.counts, "best_return": best_return}
-        is_complete = self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state)
-        if is_complete and message.fields["folder"] == self.last_checkpoint:
-            self.last_checkpoint = ""
+        self.checkpoints.take(message.sender.rpartition("-")[0], message.fields, state)
 
-    def tell_refusals(self, news: Iterable[Refused]) -> None:
-        """Note what has been refused, also in the log of the process that sent it."""
+    def show_refusals(self, news: Iterable[Refused]) -> None:
+        """Log and note refusals, also in the log of each sender."""
         for refused in news:
             row = refused.row(self.now_s)
             log.warning("%s", row["line"])
             self.notes.refused(refused.sender, row, self.now_s)
 
-    # --- what follows
+    # --- decisions
 
     def checkpoint(self) -> str:
-        """Ask the learners for a checkpoint; returns its folder's name."""
+        """Ask the learners for a checkpoint; returns its folder name."""
         env_steps = int(self.record.learning.counts["env_steps"])
         folder = self.checkpoints.begin(env_steps, self.now_s)
         self.say("checkpoint", folder=folder, env_steps=env_steps)
@@ -187,11 +184,10 @@ class Broker:
     def decide(self) -> None:
         """Checkpoint when due, keep the balance, end the run when a stop condition holds."""
         if self.exit_reason:
-            if not self.stop_published and (not self.last_checkpoint or self.now_s >= self.stop_by_s):
+            if not self.stop_published and (not self.checkpoints.pending or self.now_s >= self.stop_by_s):
                 self.stop_published = True
-                self.say(
-                    "stop", roles=["launcher"] if self.record.workers else ["*"], reason=self.exit_reason
-                )
+                roles = ["launcher"] if self.record.workers else ["*"]
+                self.say("stop", roles=roles, reason=self.exit_reason)
             return
         if self.record.learning.counts["critic_updates"] > 0:
             self.state = "training"
@@ -204,18 +200,17 @@ class Broker:
         self.end(self.record.stop_condition(self.now_s))
 
     def balance(self) -> None:
-        """Look at the rates, write down what is decided from, and have a count changed where that pays."""
+        """Let the balancer decide from the rates, write these in the journal, and carry out a change."""
         self.next_balance_s = self.now_s + BALANCE_INTERVAL_S
-        change = self.balancer.step(
-            self.record.num_workers(SAMPLER), self.now_s, training=self.state == "training"
-        )
+        num_samplers, training = self.record.num_workers(SAMPLER), self.state == "training"
+        change = self.balancer.step(num_samplers, self.now_s, training=training)
         self.notes.journal.write("balance", self.now_s, self.balancer.figures(self.now_s))
         if change is not None:
             log.info("%s", change.reason)
             self.carry_out(change)
 
     def carry_out(self, change: Change) -> None:
-        """Have the launcher change a count, or the processes of a role an option of theirs."""
+        """Ask the launcher to change a number of processes, or the processes to change an option."""
         if not change.option:
             self.note("scale", vars(change))
             self.say("scale", role=change.role, count=change.count, reason=change.reason)
@@ -223,21 +218,23 @@ class Broker:
         self.note("set", vars(change))
         self.record.take_move(change.role, change.option, change.count, change.reason, self.now_s)
         self.say("set", role=change.role, option=change.option, value=change.count, reason=change.reason)
-        if change.role in self.plan.learning.learners:  # the reason is said once
+        if change.role in self.plan.learning.learners:  # without a reason, which is shown only once
             for role in set(self.plan.learning.learners) - {change.role}:
                 self.say("set", role=role, option=change.option, value=change.count)
 
     def end(self, reason: str) -> None:
-        """Begin the end: one last checkpoint, then the stop."""
+        """Begin the end of the run: a last checkpoint, then the stop."""
         if not reason or self.exit_reason:
             return
         log.info("the run ends: %s", reason)
         self.note("end", {"reason": reason})
         learning = self.state == "training"
         self.exit_reason, self.state = reason, "stopping"
-        self.show()  # the evaluator keeps up with the last policies from now on
-        self.last_checkpoint = self.checkpoint() if learning else ""
-        self.stop_by_s = self.now_s + LAST_CHECKPOINT_S
+        self.show()  # the evaluator only receives policies from now on
+        self.stop_by_s = self.now_s
+        if learning:
+            self.checkpoint()
+            self.stop_by_s += LAST_CHECKPOINT_S
 
     def status(self) -> "Status":
         """The run as it stands."""
@@ -245,13 +242,14 @@ class Broker:
 
     def show(self) -> None:
         """Publish the status."""
-        self.tell_refusals(self.record.silent(self.now_s))
+        self.show_refusals(self.record.silent(self.now_s))
         status = self.status()
         self.say("status", **status)
         self.notes.publish("status", status, status["t_s"])
 
     def write(self, *, final: bool = False) -> None:
-        """Bring the run's files up to date."""
+        """Update summary.json, the journal, TensorBoard, and the state for a restarted broker."""
+        began_s = time.process_time()
         self.notes.note_episodes(self.now_s)
         status = self.status()
         self.notes.journal.write("status", self.now_s, status)
@@ -259,10 +257,12 @@ class Broker:
         reason = self.exit_reason or self.component.stop_reason
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         state = {"began_s": self.began_s, "record": self.record.to_dict(), "exit_reason": self.exit_reason}
-        write_json(self.goes_on_from, state)
+        write_json(self.state_file, state)
+        spent_s = time.process_time() - began_s
+        self.next_write_s = self.now_s + max(WRITE_INTERVAL_S, spent_s / WRITE_SHARE)
 
     def finish(self) -> None:
-        """The last summary. The launcher removes the state to go on from: it may start this broker again."""
+        """Write the last summary. The state file stays for a restarted broker; the launcher removes it."""
         if launcher_is_gone := os.getppid() != self.launcher:
             self.exit_reason = self.exit_reason or "the launcher was killed"
         self.write(final=True)
@@ -270,27 +270,26 @@ class Broker:
         if sound and (found := self.balancer.found()) is not None:
             tuning.remember(self.plan, found)
         if launcher_is_gone or not self.record.workers:
-            self.goes_on_from.unlink()
+            self.state_file.unlink()
             self.component.folder.tidy()
         self.notes.close()
 
 
 def main(component: Component) -> None:
-    """Listen, decide, show, write; until everybody else has left."""
+    """Listen, decide, show and write until the broker is stopped, as the last process of the run."""
     broker = Broker(component)
     component.ready()
-    show_s = write_s = 0.0
+    next_show_s = 0.0
     while component.running:
         component.poll([broker.reports], timeout_s=0.1)
         broker.listen()
         broker.decide()
-        if broker.now_s >= show_s:
-            show_s = broker.now_s + component.options["status_interval_s"]
+        if broker.now_s >= next_show_s:
+            next_show_s = broker.now_s + component.options["status_interval_s"]
             broker.show()
-        if broker.now_s >= write_s:
-            write_s = broker.now_s + RECORD_INTERVAL_S
+        if broker.now_s >= broker.next_write_s:
             broker.write()
-    until_s = time.monotonic() + DRAIN_S  # a broker that leaves a live run would hear reports for ever
+    until_s = time.monotonic() + DRAIN_S  # in a live run, reports never cease
     while component.poll([broker.reports], timeout_s=0.1, draining=True) and time.monotonic() < until_s:
         broker.listen()
     broker.finish()

@@ -25,8 +25,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.history import read_run
-from spreeze_zmq.run.resume import check_fit
+from spreeze_zmq.run.history import check_fit, read_run
 from spreeze_zmq.schema import suggestion
 from spreeze_zmq.status import StatusView
 from spreeze_zmq.topology.source import shipped_topologies

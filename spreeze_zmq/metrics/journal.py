@@ -1,20 +1,23 @@
-"""``metrics.jsonl``: every measurement and decision, one JSON object per line, oldest first."""
+"""A run's JSON files, which any program can read: no NaN, no numpy, and never half a value.
+
+``metrics.jsonl`` holds every measurement and decision, one JSON object per line, the oldest first.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-from spreeze_zmq.metrics.plain import plain
 
 
 class Journal:
     """Appends to the journal of a run; each line is flushed to the system.
 
     Args:
-        path: the file; an existing one is continued on a new line, even if a killed process left half of one.
+        path: the file. An existing one continues on a new line, even if a killed process left half of one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,7 +40,7 @@ class Journal:
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a journal, oldest first, without torn lines."""
+    """The objects of a journal, the oldest first, without torn lines."""
     with path.open("rb") as lines:
         for line in lines:
             try:
@@ -46,3 +49,31 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(fields, dict):
                 yield fields
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to JSON's types; NaN and infinities become None, arrays become lists.
+
+    Raises:
+        TypeError: a part of the value has no JSON type.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy arrays and scalars, without importing numpy
+        return plain(value.tolist())
+    raise TypeError(f"{type(value).__name__} has no place in JSON: {value!r:.80}")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Replace a file atomically by ``value`` in :func:`plain` form."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(plain(value), indent=1, allow_nan=False) + "\n")
+    os.replace(temporary, path)

@@ -1,18 +1,65 @@
-"""The machine of a run: load of its cores, load and memory of its GPUs, its physical cores."""
+"""CPU time of processes, load of the machine's cores and GPUs, its physical cores."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+#: Least time between two searches for descendants while none of them ends: many systems read all of /proc.
+LOOK_INTERVAL_S = 5.0
+
+
+class Family:
+    """The CPU time of this process, ``own``, and its descendants: a sampler's workers are its own load.
+
+    The CPU time of a descendant is part of its parent's once the parent has waited for it, and lost if it
+    never does; the sum then continues from its last value. All calls come from the main thread.
+    """
+
+    def __init__(self, own: psutil.Process) -> None:
+        self.own = own
+        self._descendants: list[psutil.Process] = []
+        self._look_at_s = 0.0
+        self._sum_s = self._cpu_s = 0.0
+
+    def cpu_s(self) -> float:
+        """CPU seconds, user and system, of all of them so far; never falls."""
+        if not _has_children():
+            self._descendants = []
+        elif time.monotonic() >= self._look_at_s:
+            self._descendants = self.own.children(recursive=True)
+            self._look_at_s = time.monotonic() + LOOK_INTERVAL_S
+        before_s, self._sum_s = self._sum_s, self._sum()
+        self._cpu_s += max(0.0, self._sum_s - before_s)
+        return self._cpu_s
+
+    def _sum(self) -> float:
+        total_s = sum(self.own.cpu_times()[:4])
+        for process in self._descendants:
+            try:
+                total_s += sum(process.cpu_times()[:4])
+            except psutil.Error:
+                self._look_at_s = 0.0
+        return total_s
+
+
+def _has_children() -> bool:
+    """Whether this process has a child, dead or alive; costs one system call."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
 
 def busy_cpu_s() -> float:
-    """CPU seconds used so far, by all processes, on the cores that this process may run on."""
+    """CPU seconds that all processes have used so far on the cores that this process may run on."""
     times = psutil.cpu_times(percpu=True)
     cpus = [times[cpu] for cpu in os.sched_getaffinity(0) if cpu < len(times)]
     # The kernel includes guest time in user time.
@@ -25,7 +72,7 @@ class Gpus:
     def __init__(self) -> None:
         self._nvml: Any = None
         self._handles: list[Any] = []
-        with contextlib.suppress(Exception):  # a run does without these figures, whatever a driver raises
+        with contextlib.suppress(Exception):  # a run needs no such figures, and a driver may raise anything
             import pynvml
 
             pynvml.nvmlInit()
@@ -36,25 +83,24 @@ class Gpus:
 
     def figures(self) -> list[dict[str, float]]:
         """For each GPU: ``busy`` (share of the last second) and ``memory_bytes``."""
-        found = []
+        figures = []
         for handle in self._handles:
             try:
                 busy = self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
                 memory = self._nvml.nvmlDeviceGetMemoryInfo(handle).used
             except self._nvml.NVMLError:
                 continue
-            found.append({"busy": busy, "memory_bytes": memory})
-        return found
+            figures.append({"busy": busy, "memory_bytes": memory})
+        return figures
 
 
 def physical_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:
-    """The given CPUs grouped by physical core; one core per CPU where ``system`` has no topology."""
+    """Group CPUs by physical core; one core per CPU if ``system`` has no topology."""
     cores: dict[str, list[int]] = {}
     for cpu in sorted(cpus):
+        path = system / f"cpu{cpu}/topology/thread_siblings_list"
         try:
-            siblings = (
-                (system / f"cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii").strip()
-            )
+            siblings = path.read_text(encoding="ascii").strip()
         except OSError:
             siblings = str(cpu)
         cores.setdefault(siblings, []).append(cpu)

@@ -1,4 +1,4 @@
-"""Writes TensorBoard curves over env steps, under the names of Stable-Baselines3."""
+"""Writes TensorBoard curves over env steps, with the names that Stable-Baselines3 uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: Path of a figure in the status, and its curve.
+#: Path of a figure in the status -> its curve.
 STATUS_CURVES = (
     (("episodes", "mean_return"), "rollout/ep_rew_mean"),
     (("episodes", "mean_length"), "rollout/ep_len_mean"),
@@ -25,7 +25,7 @@ STATUS_CURVES = (
     (("policy_lag", "p50"), "balance/policy_lag_p50"),
     (("policy_lag", "p99"), "balance/policy_lag_p99"),
 )
-#: Curves of learners' gauges; any other gauge is ``train/NAME``.
+#: Learners' gauges -> their curves; any other gauge is ``train/NAME``.
 GAUGE_CURVES = {"temperature": "train/ent_coef", "replay_ratio": "balance/replay_ratio"}
 EVALUATION_CURVES = {
     "mean_return": "eval/mean_reward",
@@ -38,8 +38,7 @@ INFO_CURVES = {"is_success": "eval/success_rate"}
 class TensorBoard:
     """Writes one file of events; the first point opens the file and imports tensorboard.
 
-    It does without tensorboard's EventFileWriter, which keeps a thread and a queue, and imports all of
-    TensorFlow where that is installed.
+    tensorboard's own EventFileWriter keeps a thread and a queue, and imports all of TensorFlow if installed.
 
     Args:
         folder: the folder of the file, for ``tensorboard --logdir``.
@@ -51,7 +50,7 @@ class TensorBoard:
         self._drawn_step = -1
 
     def status(self, status: Mapping[str, Any], gauges: Mapping[str, float]) -> None:
-        """Draw a status and the learners' gauges; nothing without a new env step."""
+        """Write the points of a status and the learners' gauges, if there are new env steps."""
         if status["env_steps"] <= self._drawn_step or status["env_steps"] == 0:
             return
         self._drawn_step = status["env_steps"]
@@ -62,7 +61,7 @@ class TensorBoard:
         self.write(values, status["env_steps"])
 
     def evaluation(self, fields: Mapping[str, Any]) -> None:
-        """Draw a look at a policy at its env steps, fresh episodes of one that is kept at the newest ones."""
+        """Write the points of an evaluation: a look at its policy's env steps, the best one at the newest."""
         if not fields.get("confirmed", False):
             values = {curve: fields[name] for name, curve in EVALUATION_CURVES.items()}
             info = fields.get("info", {})
@@ -74,11 +73,11 @@ class TensorBoard:
             )
 
     def went_back(self, row: Mapping[str, Any]) -> None:
-        """Draw after how many updates a learner went back to a checkpoint, at its env steps."""
+        """Write the number of updates after which a learner went back to a checkpoint, at its env steps."""
         self.write({f"train/{row['learner']}_went_back_after_updates": row["updates"]}, row["env_steps"])
 
     def write(self, values: Mapping[str, float | None], env_steps: int) -> None:
-        """Write one point per curve at ``env_steps`` and flush; None and non-finite values are left out."""
+        """Write one point per curve at ``env_steps`` and flush, without None and non-finite values."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 

@@ -1,8 +1,8 @@
 """The account of samples, kept at both ends of a channel: produced = received + dropped + in flight.
 
-Samplers count the transitions that they push. Learners count those that they receive, and find gaps by the
-stream position in each rollout. The broker joins both. No term is computed as the remainder of the others, so
-an error in any of them shows.
+Samplers count the transitions that they push. Learners count those that they receive, and find gaps from the
+stream position in each rollout; a stream is what one incarnation of one sampler pushes. The broker joins both
+counts. No term is computed as the remainder of the others, so an error in any term shows.
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.rollout import Rollout
 
-#: Incarnations of samplers that an account distinguishes, and those that a report lists.
+if TYPE_CHECKING:
+    from spreeze_zmq.plan.status import Samples
+
+#: Most streams that an account keeps, and most that one report lists.
 MOST_STREAMS, REPORTED_STREAMS = 4096, 200
-#: Incarnations of learners that an account keeps.
+#: Most incarnations of learners that an account keeps.
 MOST_TAKERS = 1000
-#: Upper bound of the size of a lost rollout, as a multiple of the one that came after it.
+#: Upper bound of the size of a lost rollout, as a multiple of the rollout that follows it.
 MOST_GROWTH = 64
-#: Transitions that a rollout is believed to hold where its arrays do not prove it.
+#: Most transitions that an unreadable rollout may claim to hold.
 MOST_AT_ONCE = 1 << 24
 
 
 @dataclass
 class Receipt:
-    """One learner's part of one stream (one incarnation of one sampler); all in transitions.
+    """What one learner received of one stream, in transitions.
 
-    ``first`` and ``last`` are positions in the stream; all between them is received, refused or lost.
+    ``first`` and ``last`` are positions in the stream; ``last`` - ``first`` = received + refused + lost.
     """
 
     first: int
@@ -42,7 +45,7 @@ _RECEIPT = tuple(field.name for field in fields(Receipt))
 
 
 class Receipts:
-    """The learner's end of the account; the stream that a rollout came from last stands last."""
+    """The learner's end of the account; ``streams`` is ordered by the last arrival, the newest last."""
 
     def __init__(self) -> None:
         self.streams: dict[str, Receipt] = {}
@@ -50,7 +53,7 @@ class Receipts:
         self._unsure: set[str] = set()
 
     def disorder(self, rollout: Rollout) -> str:
-        """Why a rollout does not follow the last one of its stream; empty if it does."""
+        """Why a rollout cannot follow the last one of its stream; empty if it can."""
         size, produced, name = rollout.num_transitions, rollout.produced, rollout.stream
         if produced < size:
             return f"produced is {produced}, expected at least the {size} transitions of the rollout"
@@ -68,7 +71,7 @@ class Receipts:
         return ""
 
     def take(self, rollout: Rollout, *, refused: bool = False) -> None:
-        """Enter a rollout that is in order; a ``refused`` one is too stale or has the wrong shape."""
+        """Count a rollout that is in order; ``refused`` if the learner does not use it."""
         start, name = rollout.produced - rollout.num_transitions, rollout.stream
         stream = self.streams.pop(name) if name in self.streams else Receipt(start, start)
         self.streams[name] = stream
@@ -82,12 +85,17 @@ class Receipts:
         stream.last = rollout.produced
 
     def refuse(self, name: str, sequence: int, transitions: int, *, sure: bool) -> None:
-        """Enter a rollout whose ``produced`` is wrong or unreadable as the next of its stream. Unless its
-        size is ``sure``, the rollout after it may begin further on.
+        """Count a rollout whose ``produced`` is wrong or unreadable as the next one of its stream.
+
+        Args:
+            name: the stream.
+            sequence: the rollout's sequence number; a repeated one is ignored.
+            transitions: the size that it claims.
+            sure: whether that size is proven. If not, a gap may follow.
         """
         known = self._sequences.get(name, -1)
         if sequence <= known or transitions > MOST_AT_ONCE or len(self.streams) >= MOST_STREAMS:
-            return  # a repeated message is entered once
+            return
         stream = self.streams.setdefault(name, Receipt(0, 0))
         self._sequences[name] = sequence
         if not sure:
@@ -96,38 +104,23 @@ class Receipts:
         stream.last += transitions
 
     def drop(self, rollout: Rollout) -> None:
-        """Enter as refused a rollout that was received but became too stale while it waited."""
+        """Count a received rollout as refused: it became too stale while it waited in the learner."""
         stream = self.streams[rollout.stream]
         stream.received -= rollout.num_transitions
         stream.refused += rollout.num_transitions
 
     def to_dict(self) -> dict[str, dict[str, int]]:
-        """For the learner's report: the last ``REPORTED_STREAMS``; older figures of others still hold."""
+        """The ``taken`` of a report: the last ``REPORTED_STREAMS`` streams; the others have not changed."""
         names = list(islice(reversed(self.streams), REPORTED_STREAMS))
         return {name: asdict(self.streams[name]) for name in reversed(names)}
 
 
 @dataclass
-class Totals:
-    """The account of one channel at one moment, in transitions."""
-
-    produced: int = 0
-    received: int = 0
-    dropped: int = 0
-    in_flight: int = 0
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether the terms are consistent: nothing missing, nothing counted twice."""
-        return self.produced == self.received + self.dropped + self.in_flight
-
-
-@dataclass
 class SampleAccount:
-    """The broker's end: joins the reports of samplers and learners on one channel, across their restarts.
+    """The broker's end: joins the reports of samplers and learners of one channel, across their restarts.
 
     Attributes:
-        pushed: stream -> transitions pushed, as its sampler last reported.
+        pushed: stream -> transitions pushed, from its sampler's last report.
         takers: learner incarnation -> stream -> receipt, oldest incarnation first.
     """
 
@@ -135,12 +128,12 @@ class SampleAccount:
     takers: dict[str, dict[str, Receipt]] = field(default_factory=dict)
 
     def report_pushed(self, stream: str, transitions: int) -> None:
-        """Enter a sampler's count of the transitions that it pushed on this channel."""
+        """Record how many transitions a sampler has pushed on this channel."""
         if stream in self.pushed or len(self.pushed) < MOST_STREAMS:
             self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
 
     def report_taken(self, taker: str, streams: Mapping[str, Mapping[str, int]]) -> None:
-        """Enter a learner's receipts; ``taker`` names its incarnation."""
+        """Record the receipts by stream of a learner's incarnation ``taker``."""
         known = self.takers.setdefault(taker, {})
         if len(self.takers) > MOST_TAKERS:
             del self.takers[next(iter(self.takers))]
@@ -148,29 +141,32 @@ class SampleAccount:
             if name in known or len(known) < MOST_STREAMS:
                 known[name] = Receipt(**{key: receipt[key] for key in _RECEIPT})
 
-    def totals(self, alive: Collection[str] | None = None) -> Totals:
-        """The account now, or the last one, once the learners have drained their channels and left: then
-        transitions that did not arrive are dropped, but for those of the streams whose sampler is ``alive``.
+    def totals(self, alive: Collection[str] | None = None) -> Samples:
+        """Sum the account.
+
+        Args:
+            alive: None while the run goes on. At the end, when the learners have drained their channels, the
+                streams of living samplers: what did not arrive from any other stream counts as dropped.
         """
-        sums = Totals()
+        sums: Samples = {"produced": 0, "received": 0, "dropped": 0, "in_flight": 0}
         for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
             position = 0
             for receipt in (streams[stream] for streams in self.takers.values() if stream in streams):
-                # An earlier incarnation of the learner died with these, or without having reported them.
-                sums.dropped += receipt.first - position
-                sums.received += receipt.received
-                sums.dropped += receipt.refused + receipt.lost
+                # An earlier incarnation of the learner died with these or before it reported them.
+                sums["dropped"] += receipt.first - position
+                sums["received"] += receipt.received
+                sums["dropped"] += receipt.refused + receipt.lost
                 position = receipt.last
             pushed = max(self.pushed.get(stream, 0), position)
-            sums.produced += pushed
-            if alive is not None and stream not in alive:
-                sums.dropped += pushed - position
+            sums["produced"] += pushed
+            if alive is None or stream in alive:
+                sums["in_flight"] += pushed - position
             else:
-                sums.in_flight += pushed - position
+                sums["dropped"] += pushed - position
         return sums
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able, for a broker that is restarted."""
+        """JSON-able state, for a restarted broker."""
         return asdict(self)
 
     @classmethod

@@ -1,9 +1,9 @@
-"""Checkpoints on disk: parts from several processes, then a manifest; a torn checkpoint is never read.
+"""Checkpoints on disk: each learner writes its parts, the broker writes the manifest that completes them.
 
 CHECKPOINTS/<id>/                ids sort by name, the newest last
-    critic_learner.pt            one file per part, renamed to this only when it is complete on the disk
+    critic_learner.pt            one file per part; renamed to this when it is complete on the disk
     actor_learner.pt
-    MANIFEST.json                written last; without it there is no checkpoint
+    MANIFEST.json                written last; a folder without it is never read
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from spreeze_zmq.errors import CheckpointError
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
 CHUNK_BYTES = 4 << 20
-#: Prefix of half-written files; no part has such a name, so they are not read.
+#: Prefix of half-written files; no part has such a name.
 TEMPORARY = ".writing-"
+#: Complete checkpoints that a run keeps.
+CHECKPOINTS_KEPT = 2
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a checkpoint; the CRC-32 detects torn files, not forged ones."""
+    """One file of a checkpoint. The CRC-32 detects damaged files, not forged ones."""
 
     name: str
     bytes: int
@@ -51,9 +53,9 @@ class Checkpoint:
 
     Attributes:
         path: its folder.
-        state: the ``state`` that :func:`complete` stored.
+        state: the run's counters, as given to :func:`complete`.
         parts: its files by name.
-        skipped: one line for each newer checkpoint that :func:`latest` found torn.
+        skipped: one line for each newer checkpoint that :func:`latest` found damaged.
     """
 
     path: Path
@@ -62,7 +64,7 @@ class Checkpoint:
     skipped: tuple[str, ...] = ()
 
     def part(self, name: str) -> Path:
-        """The file of a part.
+        """The path of a part.
 
         Raises:
             CheckpointError: this checkpoint has no such part.
@@ -76,10 +78,10 @@ class Checkpoint:
 
     @classmethod
     def read(cls, path: Path) -> Checkpoint:
-        """The checkpoint in a folder, after verifying every byte of its parts.
+        """Read the manifest of a folder and verify every byte of its parts.
 
         Raises:
-            CheckpointError: it is torn or of another format; the message names the file and the difference.
+            CheckpointError: the checkpoint is damaged or has another format; names the file and the problem.
         """
         checkpoint = _read_manifest(path)
         for part in checkpoint.parts.values():
@@ -100,10 +102,10 @@ def write_part(folder: Path, name: str, write: Callable[[Path], None]) -> Part:
         write: writes the file at a given path, which has the same suffix as ``name``.
 
     Returns:
-        The part's description, to be sent to the process that calls :func:`complete`.
+        The part's description, which the broker needs to complete the checkpoint.
 
     Raises:
-        ValueError: the name is no plain file name.
+        ValueError: the name is not a plain file name.
         CheckpointError: the disk is full, or the folder cannot be written.
     """
     if name == MANIFEST or not re.fullmatch(r"\w[\w.-]*", name):
@@ -114,12 +116,12 @@ def write_part(folder: Path, name: str, write: Callable[[Path], None]) -> Part:
 
 
 def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> None:
-    """Write the manifest, which makes the parts in a folder a checkpoint.
+    """Write the manifest, which completes the checkpoint in a folder.
 
     Args:
         folder: the ``folder`` of :func:`write_part`.
         parts: all parts.
-        state: JSON-able; counters and other facts about the run.
+        state: counters and other facts about the run, JSON-able.
 
     Raises:
         CheckpointError: a part is missing or of another size, or the manifest cannot be written.
@@ -137,7 +139,7 @@ def complete(folder: Path, parts: Iterable[Part], state: Mapping[str, Any]) -> N
 
 
 def latest(checkpoints: Path) -> Checkpoint | None:
-    """The newest complete and intact checkpoint; None where there is none."""
+    """The newest complete and intact checkpoint; None if there is none."""
     skipped: list[str] = []
     for folder in _newest_first(checkpoints):
         try:
@@ -149,18 +151,22 @@ def latest(checkpoints: Path) -> Checkpoint | None:
     return None
 
 
-def prune(checkpoints: Path, keep: int = 2) -> list[Path]:
+def prune(checkpoints: Path, keep: int = CHECKPOINTS_KEPT) -> list[Path]:
     """Delete all but the ``keep`` newest complete checkpoints; returns the deleted folders.
 
-    The newest complete one always stays, and all newer ones, which may be half written. Completeness is
-    judged by file sizes, since reading the parts would slow the learners.
+    The newest complete one always stays, and so do newer folders, which may still be written. File sizes
+    decide whether a checkpoint is complete: reading the parts would slow the learners.
     """
     kept = 0
     deleted: list[Path] = []
     for folder in _newest_first(checkpoints):
-        whole = _is_whole(folder)
-        if (whole and kept < max(keep, 1)) or kept == 0:
-            kept += whole
+        try:
+            _read_manifest(folder)
+            is_complete = True
+        except CheckpointError:
+            is_complete = False
+        if (is_complete and kept < max(keep, 1)) or kept == 0:
+            kept += is_complete
             continue
         # The manifest first: a half-deleted checkpoint must not be read.
         (folder / MANIFEST).unlink(missing_ok=True)
@@ -177,16 +183,8 @@ def _newest_first(checkpoints: Path) -> list[Path]:
     )
 
 
-def _is_whole(folder: Path) -> bool:
-    try:
-        _read_manifest(folder)
-    except CheckpointError:
-        return False
-    return True
-
-
 def _read_manifest(folder: Path) -> Checkpoint:
-    """A checkpoint whose parts exist and have the sizes of its manifest; their bytes are not verified."""
+    """Read a manifest and verify that its parts exist and have the right sizes, but not their bytes."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -232,7 +230,7 @@ def _crc32(path: Path) -> int:
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file so that even a power failure leaves all of it or nothing.
+    """Write a file so that even a power failure leaves the whole file or none.
 
     Raises:
         CheckpointError: the disk is full, or the folder cannot be written.

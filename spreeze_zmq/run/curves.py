@@ -1,7 +1,7 @@
-"""Learning curves of runs: read from their journals, and of several seeds the interquartile mean.
+"""Learning curves of runs, read from their journals, and the interquartile mean of several seeds.
 
-The rule is rliable's (Agarwal et al. 2021, arXiv 2108.13264): the mean of the middle half of the runs, with
-the percentile interval of a stratified bootstrap, in which each setting is a stratum of its own.
+As in rliable (Agarwal et al. 2021, arXiv 2108.13264): the mean of the middle half of the runs, with the
+percentile interval of a stratified bootstrap. Each setting is a stratum of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from spreeze_zmq.run.folder import RunFolder
 
 Array = NDArray[np.float64]
 
-#: What a curve may be drawn over -> its label.
+#: Horizontal axis of a curve -> its label.
 AXES = {
     "wall_s": "wall time (s)",
     "env_steps": "env steps",
     "trained_transitions": "trained transitions",
 }
-#: As rliable has it.
+#: Values of rliable.
 NUM_RESAMPLES = 2_000
 CONFIDENCE = 0.95
 #: Points of a joint curve.
@@ -37,7 +37,7 @@ class Curve:
     """The evaluations of one run, in their order.
 
     Attributes:
-        x: by axis (of ``AXES``) ``[K]``, never falling: when each was done, and what its policy had taken.
+        x: axis of ``AXES`` -> ``[K]``, never falling: time of each evaluation, counts of its policy.
         mean_return: ``[K]``.
     """
 
@@ -52,7 +52,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Joint:
-    """Several curves as one, where all of them are: ``x``, ``iqm``, ``low`` and ``high``, each ``[P]``."""
+    """Several curves as one, over the range that all of them cover; each field ``[P]``."""
 
     x: Array
     iqm: Array
@@ -61,10 +61,10 @@ class Joint:
 
 
 def read_curve(folder: Path) -> Curve:
-    """The looks at the policies of a run. Fresh episodes of the best ones are left out: those were chosen.
+    """The looks of a run: fresh episodes of the best policies are left out, as those were chosen.
 
     Raises:
-        InputError: it has none.
+        InputError: nothing was evaluated.
     """
     evaluations, counts = [], [(0.0, 0.0)]
     path = RunFolder(folder).metrics
@@ -83,8 +83,9 @@ def read_curve(folder: Path) -> Curve:
 
 
 def join(curves: Sequence[Curve], axis: str, seed: int = 0) -> Joint | None:
-    """The interquartile mean of curves with its bootstrap interval, from where the last one begins to where
-    the first one ends; None where there is no such stretch.
+    """The interquartile mean of curves with its bootstrap interval over the range that all of them cover.
+
+    None if there is no such range.
     """
     begin = max(curve.x[axis][0] for curve in curves)
     end = min(curve.x[axis][-1] for curve in curves)
@@ -96,7 +97,7 @@ def join(curves: Sequence[Curve], axis: str, seed: int = 0) -> Joint | None:
 
 
 def iqm(scores: Array, axis: int = 0) -> Array:
-    """The mean of the middle half, without the lowest and the highest quarter of the runs along ``axis``."""
+    """The interquartile mean of ``scores`` along ``axis``: without the lowest and highest quarter of runs."""
     from scipy.stats import trim_mean
 
     trimmed: Array = np.asarray(trim_mean(scores, proportiontocut=0.25, axis=axis))
@@ -104,7 +105,10 @@ def iqm(scores: Array, axis: int = 0) -> Array:
 
 
 def interval(scores: Array, seed: int = 0) -> tuple[Array, Array]:
-    """The percentile interval of ``iqm`` of runs ``[R, P]``, low and high ``[P]``; whole runs are drawn."""
+    """The percentile bootstrap interval of ``iqm`` over runs ``[R, P]``: low and high ``[P]``.
+
+    Whole runs are resampled.
+    """
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(scores), (NUM_RESAMPLES, len(scores)))
     resampled = iqm(scores[drawn], axis=1)

@@ -1,20 +1,23 @@
-"""Plays whole deterministic episodes with a policy, for the evaluator and ``spreeze eval``."""
+"""Plays whole deterministic episodes with a policy, scores it, and keeps the best one."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.infos import scalars
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy import Policy, read_file
 
-#: Scalars of an environment's info that an evaluation keeps.
+#: Most scalars of an environment's info that an evaluation keeps.
 MAX_INFO = 64
 #: 0.975 quantiles of Student's t with 1 to 30 degrees of freedom.
 _T_975 = (
@@ -32,8 +35,8 @@ class Score:
         returns: ``[E]`` float64, undiscounted.
         lengths: ``[E]`` int64, steps.
         cut: ``[E]`` bool: ended by the evaluation's own limit of steps or time, not by the environment.
-        timed_out: whether the limit of time cut some: their returns compare with no others.
-        info: mean over the episodes of each scalar in the info of their last step, flags as 0 and 1.
+        timed_out: whether the time limit cut some episodes, so that the returns are not comparable.
+        info: mean over the episodes of each scalar in the info of the last step, flags as 0 and 1.
     """
 
     returns: NDArray[np.float64]
@@ -44,7 +47,7 @@ class Score:
 
     @property
     def mean_return(self) -> float:
-        """The figure of merit of a policy."""
+        """The mean undiscounted return."""
         return float(self.returns.mean())
 
     @property
@@ -53,12 +56,12 @@ class Score:
         return t_interval(self.returns)
 
     def fields(self) -> dict[str, Any]:
-        """The fields of an evaluation message about its episodes."""
-        low_high = self.interval
+        """The part of an ``evaluation`` message that describes the episodes."""
+        interval = self.interval
         return {
             "mean_return": self.mean_return,
             "std_return": float(self.returns.std()),
-            **({} if low_high is None else {"interval_low": low_high[0], "interval_high": low_high[1]}),
+            **({} if interval is None else {"interval_low": interval[0], "interval_high": interval[1]}),
             "min": float(self.returns.min()),
             "max": float(self.returns.max()),
             "mean_length": float(self.lengths.mean()),
@@ -81,6 +84,56 @@ def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     return float(values.mean()) - half, float(values.mean()) + half
 
 
+@dataclass
+class Best:
+    """The best policy so far, which the evaluator keeps in the run's policy file.
+
+    Attributes:
+        policy: the policy.
+        mean_return: of the episodes for which it was kept.
+        timed_out: whether the time limit cut them.
+        confirmed: whether they were enough fresh ones.
+    """
+
+    policy: Policy
+    mean_return: float
+    timed_out: bool
+    confirmed: bool
+
+    @classmethod
+    def read(cls, path: Path, num_fresh: int) -> tuple[Best, int]:
+        """Read the file and its episodes' seed; ``num_fresh`` fresh episodes make it confirmed."""
+        fields, arrays, about = read_file(path)
+        timed_out, fresh = (about[name] == "True" for name in ("timed_out", "confirmed"))
+        confirmed = fresh and int(about["num_episodes"]) >= num_fresh
+        best = cls(Policy(fields, arrays), float(about["mean_return"]), timed_out, confirmed)
+        return best, int(about["evaluation_seed"])
+
+    def save(
+        self, path: Path, fields: Mapping[str, Any], spec: EnvironmentSpec, step_cap: int | None
+    ) -> None:
+        """Write the file.
+
+        Args:
+            path: of the file.
+            fields: of the evaluation's message.
+            spec: of the environment in which the policy was evaluated.
+            step_cap: the time limit that the evaluation has set for it, if any.
+        """
+        about = {name: str(value) for name, value in fields.items() if name not in ("version", "seed")}
+        about["info"] = json.dumps(fields["info"])
+        about["environment"] = json.dumps(spec.to_dict())
+        about["evaluation_seed"] = str(fields["seed"])
+        about["step_cap"] = str(step_cap or 0)
+        self.policy.save(path, about)
+
+    def is_beaten_by(self, score: Score, margin: float = 0.0) -> bool:
+        """Whether a score is better by more than ``margin``; whole episodes beat those cut by time."""
+        if self.timed_out != score.timed_out:
+            return self.timed_out
+        return score.mean_return > self.mean_return + margin
+
+
 def play(
     envs: Any,
     policy: Policy,
@@ -89,103 +142,78 @@ def play(
     *,
     step_cap: int | None = None,
     until_s: float = math.inf,
-    go_on: Callable[[], bool] = lambda: True,
-) -> Score | None:
-    """Play whole episodes with the mode of the policy's distribution, one in each environment at a time.
+    on_step: Callable[[], None] = lambda: None,
+) -> Score:
+    """Play whole episodes with the mode of the policy's distribution, in rounds of one per environment.
 
     Args:
-        envs: a vector environment of :func:`spreeze_zmq.envs.make`, with same-step autoreset.
+        envs: a vector environment from :func:`spreeze_zmq.envs.make`, with same-step autoreset.
         policy: acts.
-        seed: episode ``i`` begins with ``seed + i``, however many environments there are.
-        num_episodes: how many, rounded up to whole rounds of all environments; by default one round.
-        step_cap: the environments' time limit where the evaluation has set it: episodes that it truncates
-            count as cut.
-        until_s: the time of ``time.monotonic`` at which the round under way is cut; it counts only if it is
-            the first.
-        go_on: called after every step; False abandons the evaluation.
-
-    Returns:
-        The score; None if abandoned.
+        seed: episode ``i`` begins with ``seed + i``, whatever the number of environments.
+        num_episodes: rounded up to whole rounds; by default one round.
+        step_cap: the time limit that the evaluation has set for the environments, if any: episodes that it
+            truncates count as cut.
+        until_s: value of ``time.monotonic`` at which the present round is cut. Only a first round counts
+            although it was cut.
+        on_step: called after every step; an exception that it raises abandons the evaluation.
     """
-    rounds: list[_Round] = []
+    rounds: list[Score] = []
+    infos: list[dict[str, float]] = []
     for first in range(0, num_episodes or envs.num_envs, envs.num_envs):
-        one = _Round(envs.num_envs)
-        if not one.play(envs, policy, seed + first, step_cap, until_s, go_on):
-            return None
-        if not one.timed_out or not rounds:
-            rounds.append(one)
-        if one.timed_out:
+        score, last_infos = _play_round(envs, policy, seed + first, step_cap, until_s, on_step)
+        if not score.timed_out or not rounds:
+            rounds.append(score)
+            infos += last_infos
+        if score.timed_out:
             break
     return Score(
         np.concatenate([one.returns for one in rounds]),
         np.concatenate([one.lengths for one in rounds]),
         np.concatenate([one.cut for one in rounds]),
         rounds[-1].timed_out,
-        _means([row for one in rounds for row in one.infos]),
+        _means(infos),
     )
 
 
-class _Round:
-    """One episode in each of ``num_envs`` environments."""
-
-    def __init__(self, num_envs: int) -> None:
-        self.returns, self.lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-        self.cut = np.zeros(num_envs, np.bool_)
-        self.infos: list[dict[str, float]] = [{} for _ in range(num_envs)]
-        self.timed_out = False
-
-    def play(
-        self,
-        envs: Any,
-        policy: Policy,
-        seed: int,
-        step_cap: int | None,
-        until_s: float,
-        go_on: Callable[[], bool],
-    ) -> bool:
-        """Play the round; returns False if it was abandoned."""
-        obs, _ = envs.reset(seed=seed)
-        playing = np.ones(envs.num_envs, np.bool_)
-        frames = policy.frame_stack()
-        frames.begin(obs)
-        while playing.any():
-            action = policy.env_action(policy.mode(frames.seen, frames.memory)).reshape(
-                envs.action_space.shape
-            )
-            obs, reward, terminated, truncated, info = envs.step(action)
-            self.returns += np.where(playing, reward, 0.0)
-            self.lengths += playing
-            over = terminated | truncated
-            frames.add(obs, over)
-            if "failed" in info:  # an episode cut off by a failure of its environment is played again
-                again = playing & info["failed"]
-                self.returns[again], self.lengths[again] = 0.0, 0
-                over &= ~info["failed"]
-            ended = playing & over
-            if ended.any():
-                self._end(ended, truncated, step_cap, info)
-                playing &= ~ended
-                envs.step_only(playing)
-            if not go_on():
-                return False
-            if playing.any() and time.monotonic() >= until_s:
-                self.cut |= playing
-                self.timed_out = True
-                break
-        return True
-
-    def _end(
-        self,
-        ended: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-        step_cap: int | None,
-        info: Mapping[str, Any],
-    ) -> None:
-        """Enter what the step said of the episodes that it ended."""
-        if step_cap is not None:
-            self.cut |= ended & truncated & (self.lengths >= step_cap)
-        for row in ended.nonzero()[0].tolist():
-            self.infos[row] = scalars(info.get("final_info", {}), row)
+def _play_round(
+    envs: Any,
+    policy: Policy,
+    seed: int,
+    step_cap: int | None,
+    until_s: float,
+    on_step: Callable[[], None],
+) -> tuple[Score, list[dict[str, float]]]:
+    """Play one episode in each environment; returns their score and the info of each one's last step."""
+    num_envs: int = envs.num_envs
+    returns, lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+    cut, playing = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
+    infos: list[dict[str, float]] = [{} for _ in range(num_envs)]
+    obs, _ = envs.reset(seed=seed)
+    frames = policy.frame_stack()
+    frames.begin(obs)
+    while playing.any():
+        action = policy.env_action(policy.mode(frames.seen, frames.memory)).reshape(envs.action_space.shape)
+        obs, reward, terminated, truncated, info = envs.step(action)
+        returns += np.where(playing, reward, 0.0)
+        lengths += playing
+        over = terminated | truncated
+        frames.add(obs, over)
+        if "failed" in info:  # an episode that ended with a failure of its environment is played again
+            again = playing & info["failed"]
+            returns[again], lengths[again] = 0.0, 0
+            over &= ~info["failed"]
+        ended = playing & over
+        if ended.any():
+            if step_cap is not None:
+                cut |= ended & truncated & (lengths >= step_cap)
+            for row in ended.nonzero()[0].tolist():
+                infos[row] = scalars(info.get("final_info", {}), row)
+            playing &= ~ended
+            envs.step_only(playing)
+        on_step()
+        if playing.any() and time.monotonic() >= until_s:
+            return Score(returns, lengths, cut | playing, timed_out=True), infos
+    return Score(returns, lengths, cut), infos
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

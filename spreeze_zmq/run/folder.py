@@ -1,4 +1,4 @@
-"""The folder of one run on disk; ``settle`` writes run.json there, with every path and endpoint explicit."""
+"""The folder of one run on disk; :func:`settle` writes run.json with every path and endpoint explicit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy.file import POLICY_FILE
 
-#: Mode of a run's folder: logs, weights and the page's address are its user's alone.
+#: Mode of a run's folder: only its user may read logs, weights and the page's address.
 PRIVATE = 0o700
-#: Names of files that are renamed when they are whole.
+#: Names of files that are renamed once they are complete.
 UNFINISHED = re.compile(r"\.(writing-|replay-|\d+\.|.+\.\d+$)")
 
 
@@ -27,14 +27,14 @@ class RunFolder:
     Attributes:
         run_file: the resolved plan, which every component is started with.
         summary: the figures of the run, rewritten while it lives.
-        metrics: the journal: one JSON object per line.
+        metrics: the journal, one JSON object per line.
         broker_state: the state from which a restarted broker resumes.
         logs: one log per process.
         checkpoints: one folder per checkpoint.
-        learning: for each learner that publishes by count: its losses at each publication, without times.
+        learning: losses at each publication, without times, for each learner that publishes by count.
         best_policy: the best evaluated policy, with everything needed to act.
-        recordings: of the processes that are recorded, one file for each life.
-        page_address: the address of the live run's page, with its token; readable by the user alone.
+        recordings: one file for each incarnation of a recorded process.
+        page_address: the address of the live run's page, with its token.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class RunFolder:
 
     @property
     def shown(self) -> str:
-        """The path as a person types it: from the current directory where it is in there."""
+        """The path as a person types it: relative if it is below the current directory."""
         here = Path.cwd()
         return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
 
@@ -56,14 +56,14 @@ class RunFolder:
         """Make a new folder at :meth:`place`.
 
         Raises:
-            InputError: the chosen folder holds something already, or cannot be written.
+            InputError: the chosen folder is not empty or cannot be written.
         """
         path = cls.place(name, chosen)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 path.mkdir(mode=PRIVATE, exist_ok=path.is_dir() and not any(path.iterdir()))
-                (path / "logs").mkdir()  # of two runs that choose one folder at once, one makes it
+                (path / "logs").mkdir()  # fails for the second of two runs that choose one folder at once
             except FileExistsError:
                 raise InputError(
                     f"--run-dir {path} holds something already; choose a new folder, "
@@ -76,7 +76,7 @@ class RunFolder:
 
     @staticmethod
     def place(name: str, chosen: str | None = None) -> Path:
-        """The path of a new folder: ``chosen``, or ``runs/<name>-<time>``, which is made, for one run alone.
+        """The path of a new folder: ``chosen``, or ``runs/<name>-<time>``, which is made for this run alone.
 
         Raises:
             InputError: it cannot be made.
@@ -84,19 +84,19 @@ class RunFolder:
         if chosen:
             return Path(chosen)
         try:
-            return _made(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+            return _make_unique(Path("runs"), f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
         except OSError as error:
             raise InputError(f"run folder runs: {error.strerror}; choose another with --run-dir") from error
 
     def tidy(self) -> None:
-        """Remove what processes that were killed have left half-written; nobody may be writing here."""
+        """Remove the half-written files of killed processes; no process may be writing here."""
         for path in (*self.path.glob(".*"), *self.path.glob("*/.*"), *self.checkpoints.glob("*/.*")):
             if UNFINISHED.match(path.name):
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
-    """Place a plan in its folders and write run.json; the caller owns the returned socket folder."""
+    """Set the plan's paths and endpoints and write run.json; the caller owns the returned socket folder."""
     SocketFolder.sweep()
     sockets = SocketFolder.create(plan.name)
     placed = plan.placed(folder.path, sockets.path)
@@ -106,8 +106,8 @@ def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
     return placed, sockets
 
 
-def _made(parent: Path, stem: str) -> Path:
-    """A new folder: ``stem``, else ``stem-2`` and so on."""
+def _make_unique(parent: Path, stem: str) -> Path:
+    """Make a new folder named ``stem``, or ``stem-2`` and so on if that exists."""
     parent.mkdir(parents=True, exist_ok=True)
     for count in itertools.count(1):
         path = parent / (stem if count == 1 else f"{stem}-{count}")

@@ -1,4 +1,4 @@
-"""Runs as their folders tell of them: past ones, live ones, and those that ended badly."""
+"""Past and live runs, read from their folders: for ``spreeze runs``, ``compare`` and ``--resume``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from spreeze_zmq import algorithms
 from spreeze_zmq.channels import SocketFolder
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.errors import CheckpointError, InputError
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.schema import options_of, show
 
-#: In the exit reasons of runs that failed; see ``supervisor.GaveUp`` and the broker's ``finish``.
+#: Parts of the exit reasons of failed runs; see ``supervisor.GaveUp`` and the broker's ``finish``.
 FAILED = ("is not started again", "the launcher was killed", "SIGTERM")
+#: Properties of an environment that the networks' shapes depend on.
+SPACES = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes", "action_low")
 
 
 @dataclass(frozen=True)
@@ -21,10 +26,10 @@ class PastRun:
     """One run's folder.
 
     Attributes:
-        folder: where it is.
-        plan: its run.json.
-        summary: its summary.json as it stands; empty before the first.
-        state: running, ended as it should (also by its user), or crashed.
+        folder: its path.
+        plan: the contents of run.json.
+        summary: the contents of summary.json; empty before the first.
+        state: ``ended`` if a stop condition or the user ended it.
     """
 
     folder: Path
@@ -34,12 +39,12 @@ class PastRun:
 
     @property
     def exit_reason(self) -> str:
-        """Why it ended, in words; empty while it runs, and where it was killed."""
+        """Why it ended, in words; empty while it runs or if it was killed."""
         return str(self.summary.get("exit_reason") or "")
 
 
 def find_runs(place: Path) -> list[PastRun]:
-    """The runs in a folder, which may be a run itself, or of several seeds; in the order of their start.
+    """The runs in a folder by time of start; the folder may be a run itself or hold runs of several seeds.
 
     Raises:
         InputError: there is no such folder.
@@ -51,23 +56,58 @@ def find_runs(place: Path) -> list[PastRun]:
 
 
 def read_run(folder: Path) -> PastRun:
-    """One run's folder.
+    """Read one run's folder.
 
     Raises:
-        InputError: it is none.
+        InputError: it has no readable run.json.
     """
-    found = _read(RunFolder(folder).run_file)
-    if found is None:
+    run = _read(RunFolder(folder).run_file)
+    if run is None:
         raise InputError(f"{folder}: no run's folder: its run.json is missing or cannot be read")
-    return found
+    return run
+
+
+def check_fit(plan: Plan, run: Path) -> None:
+    """Check that a plan can resume from a checkpoint of an earlier run.
+
+    Raises:
+        InputError: ``run`` is not a run's folder.
+        CheckpointError: its environment, spaces, algorithm or networks differ.
+    """
+    before, now = read_run(run).plan, json.loads(plan.to_json())
+    problems = [
+        f"{what} is {show(new)} here and was {show(old)} there"
+        for what, old, new in _must_agree(before, now)
+        if old != new
+    ]
+    if problems:
+        raise CheckpointError(f"--resume {run} does not fit: {'; '.join(problems)}")
+
+
+def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Name, earlier value and present value of everything that must be the same."""
+    old_run, new_run = before["run"], now["run"]
+    pairs = [(f"run.{name}", old_run.get(name), new_run[name]) for name in ("env", "algorithm")]
+    if old_run.get("env") != new_run["env"]:
+        return pairs
+    old_env, new_env = before.get("environment", {}), now["environment"]
+    pairs += [(f"the environment's {name}", old_env.get(name), new_env[name]) for name in SPACES]
+    if old_run.get("algorithm") != new_run["algorithm"]:
+        return pairs
+    old_options, new_options = before.get("algorithm", {}), now["algorithm"]
+    for option in options_of(algorithms.get(new_run["algorithm"]).Options):
+        if option.fixed and option.name in old_options:
+            name = option.name
+            pairs.append((f"algorithm.{name}", old_options[name], new_options[name]))
+    return pairs
 
 
 def _read(run_file: Path) -> PastRun | None:
-    plan = _object(run_file)
+    plan = _read_object(run_file)
     if plan is None or "run" not in plan:
         return None
     folder = run_file.parent
-    summary = _object(RunFolder(folder).summary) or {}
+    summary = _read_object(RunFolder(folder).summary) or {}
     return PastRun(folder, plan, summary, _state(plan, summary))
 
 
@@ -78,9 +118,9 @@ def _state(plan: Mapping[str, Any], summary: Mapping[str, Any]) -> Literal["runn
     return "crashed" if not reason or any(words in reason for words in FAILED) else "ended"
 
 
-def _object(path: Path) -> dict[str, Any] | None:
+def _read_object(path: Path) -> dict[str, Any] | None:
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return read if isinstance(read, dict) else None
+    return content if isinstance(content, dict) else None

@@ -1,4 +1,4 @@
-"""What the broker writes down of a run as it goes: the journal, TensorBoard, and the feed for observers."""
+"""The broker's running notes: the journal, TensorBoard's curves, and the feed for observers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spreeze_zmq.metrics import Journal, TensorBoard
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
 
-#: Notes of one topic in a run; a peer that repeats itself fills no disk.
-MOST_NOTES = 10_000
+#: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.
+MOST_NOTES, NOTES_PER_S = 10_000, 4
 
 
 class Notes:
-    """Entries by topic, written to the run's folder and published; times in seconds since the run began."""
+    """Writes and publishes entries by topic; times in seconds since the run began."""
 
     def __init__(self, folder: RunFolder, feed: Publisher) -> None:
         self._folder, self._feed = folder, feed
@@ -34,14 +34,14 @@ class Notes:
         self._feed.publish(Message("entry", {"topic": topic, "t_s": round(t_s, 3), "about": dict(about)}))
 
     def note(self, topic: str, about: Mapping[str, Any], t_s: float) -> None:
-        """Write one line of the journal and publish it."""
-        self._noted[topic] += 1
-        if self._noted[topic] <= MOST_NOTES:
+        """Write one line of the journal and publish it, unless a peer floods the topic."""
+        if self._noted[topic] < MOST_NOTES + NOTES_PER_S * t_s:
+            self._noted[topic] += 1
             self.journal.write(topic, t_s, about)
             self.publish(topic, about, t_s)
 
     def refused(self, sender: str, row: Mapping[str, Any], t_s: float) -> None:
-        """Note a refusal, also in the log of the process that sent the message."""
+        """Note a refusal, also in the log of the sender of the refused message."""
         self.note("refused", row, t_s)
         own = self._folder.logs / f"{sender}.log"
         if re.fullmatch(r"\w+-\d+", sender, re.ASCII) and own.exists():
@@ -49,17 +49,17 @@ class Notes:
                 file.write(f"[broker] {row['line']}\n")
 
     def episodes_ended(self, returns: NDArray[np.float32]) -> None:
-        """Keep the returns of training episodes ``[num_episodes]`` for the next entry of them."""
+        """Keep returns of training episodes ``[num_episodes]`` for the next :meth:`note_episodes`."""
         self._ended.append(returns)
 
     def note_episodes(self, t_s: float) -> None:
-        """Note the training episodes that have ended since the last call."""
+        """Note the training episodes that ended since the last call."""
         if not self._ended:
             return
         returns, self._ended = np.concatenate(self._ended), []
-        figures = {"mean": returns.mean(), "std": returns.std(), "min": returns.min(), "max": returns.max()}
-        values = {name: float(value) for name, value in figures.items()}
-        self.note("episodes", {"count": returns.size, **values}, t_s)
+        about = {"count": returns.size, "mean": float(returns.mean()), "std": float(returns.std())}
+        about |= {"min": float(returns.min()), "max": float(returns.max())}
+        self.note("episodes", about, t_s)
 
     def close(self) -> None:
         """Close the files."""

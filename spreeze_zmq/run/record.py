@@ -15,36 +15,41 @@ from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, experience_of
 from spreeze_zmq.run.account import SampleAccount
-from spreeze_zmq.run.learning import LearningFigures
-from spreeze_zmq.run.processes import ProcessRecord, process_rows, worker_rows
+from spreeze_zmq.run.figures import LearningFigures, ProcessRecord, process_rows, worker_rows
 from spreeze_zmq.run.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, RefusalRecord, Refused
 from spreeze_zmq.run.returns import Evaluations, TrainingEpisodes
+from spreeze_zmq.run.validation import names_of
 
 if TYPE_CHECKING:
     from spreeze_zmq.plan.status import Balance, Efficiency, Figures, Status, WentBack
 
-#: Failures that are kept with their tracebacks.
+#: Most failures that are kept with their tracebacks.
 FAILURES_KEPT = 100
-#: What a record holds of the rest, so that no peer can fill it.
+#: Upper bounds of the rest, so that no peer fills the memory.
 MOST_PROCESSES, CHANGES_KEPT = 200, 1000
-#: A process that has not reported for this time is named.
+#: A process is named after this time without a report.
 SILENT_S = 3.0
+#: Attributes that the summary contains and a restarted broker restores as they are.
+_HISTORY = ("workers", "moves", "failures", "num_failures", "went_back", "restarts")
 
 
 class RunRecord:
-    """The run as its broker sees it; all times in seconds since the run began."""
+    """The run as its broker sees it; all times in seconds since the run began.
+
+    Attributes:
+        learners: names that the learners' processes may have.
+        workers: role -> ``[time, count, reason]`` of each change of its number of processes.
+        moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
+        went_back: learners that went back to a checkpoint, the newest last.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.processes: dict[str, ProcessRecord] = {}
         self.accounts = {role: SampleAccount() for role in plan.learning.learners}
-        self.learners = {
-            f"{role}-{index}"
-            for role in plan.learning.learners
-            for index in range(plan.components[role].count.maximum)
-        }
+        self.learners = {name for role in plan.learning.learners for name in names_of(role, plan)}
         self.learning = LearningFigures()
-        # Of whoever has started the broker, which itself may be kept off the learners' cores.
+        # The launcher's cores: the broker itself may be kept off those of the learners.
         self._num_cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
         self.episodes = TrainingEpisodes()
         self.evaluations = Evaluations()
@@ -59,7 +64,7 @@ class RunRecord:
     # --- messages
 
     def take_report(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter the figures in a ``hello``, ``report`` or ``bye``.
+        """Record the figures of a ``hello``, ``report`` or ``bye``.
 
         Raises:
             WireError: there are more processes than a record can hold.
@@ -71,34 +76,40 @@ class RunRecord:
             process = self.processes[sender] = ProcessRecord(
                 fields["role"], incarnation, fields["pid"], now_s
             )
-        if "clock_s" in fields:
-            process.take(fields, now_s)
-            self._take_figures(sender, incarnation, fields, now_s)
+        if "clock_s" not in fields:
+            return
+        process.take(fields, now_s)
+        instance = f"{sender}/{incarnation}"
+        for learner, transitions in fields.get("pushed", {}).items():
+            if learner in self.accounts:
+                self.accounts[learner].report_pushed(instance, transitions)
+        self.learning.take_device(sender, fields)
+        if sender in self.learners:
+            if "taken" in fields:
+                self.accounts[fields["role"]].report_taken(instance, fields["taken"])
+            self.learning.take(instance, fields, now_s)
 
     def take_hello(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter that a process is set up."""
+        """Record that a process is set up."""
         self.take_report(sender, incarnation, fields, now_s)
         self.processes[sender].ready_s = now_s
 
     def take_bye(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter the last figures of a process that leaves by itself."""
+        """Record the last figures of a process that leaves by itself."""
         self.take_report(sender, incarnation, fields, now_s)
         self.lose(sender, fields["reason"])
 
     def lose(self, name: str, how: str) -> None:
-        """Enter that a process is gone, as itself or the launcher reports."""
+        """Record that a process is gone, as it or the launcher reports."""
         process = self.processes.get(name)
         if process is not None and not process.gone:
             process.gone = how
 
-    def take_failure(self, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter a failure; the launcher prints the first one last. Of very many the first ones are kept."""
+    def take_failure(self, fields: Mapping[str, Any], now_s: float) -> WentBack | None:
+        """Record a failure; returns a row if it is that of a learner that went back to a checkpoint."""
         self.num_failures += 1
         if len(self.failures) < FAILURES_KEPT:
             self.failures.append({"t_s": now_s, **fields})
-
-    def take_return(self, fields: Mapping[str, Any], now_s: float) -> WentBack | None:
-        """Enter that a learner has gone back to a checkpoint, where its failure says so; returns the row."""
         if "checkpoint" not in fields or fields["name"] not in self.learners:
             return None
         row: WentBack = {
@@ -113,8 +124,12 @@ class RunRecord:
         return row
 
     def take_refused(self, taker: str, fields: Mapping[str, Any], now_s: float) -> list[Refused]:
-        """Enter what a process says that it has refused, and that its hello is missing; returns news."""
-        news = self.refusals.take(taker, fields.get("refused", ())[:64], now_s)
+        """Record what a report says was refused, or that the reporter has sent no ``hello``.
+
+        Returns:
+            The refusals to display.
+        """
+        news = self.refusals.take(taker, fields.get("refused", ()), now_s)
         process = self.processes[taker]
         if process.ready_s is None and any(fields.get("pushed", {}).values()):
             what = "it pushes rollouts, but no hello has come from it: send one when all is set up"
@@ -122,7 +137,7 @@ class RunRecord:
         return news
 
     def silent(self, now_s: float) -> list[Refused]:
-        """Processes that should report and do not, each named once."""
+        """The processes that have stopped reporting, each returned once."""
         news = []
         for name, process in self.processes.items():
             if process.ready_s is not None and not process.gone and now_s - process.heard_s > SILENT_S:
@@ -131,7 +146,7 @@ class RunRecord:
         return news
 
     def take_workers(self, role: str, count: int, reason: str, now_s: float) -> None:
-        """Enter a change of the number of processes of a role."""
+        """Record the number of processes of a role, if it changed."""
         history = self.workers.setdefault(role, [])
         if not history or history[-1][1] != count:
             history.append([round(now_s, 3), count, reason])
@@ -143,45 +158,33 @@ class RunRecord:
         return int(history[-1][1]) if history else 0
 
     def take_move(self, role: str, option: str, value: int, reason: str, now_s: float) -> None:
-        """Enter a new value of a role's option."""
+        """Record a new value of a role's option."""
         self.moves.setdefault(f"{role}.{option}", []).append([round(now_s, 3), value, reason])
 
     def moved(self, role: str, option: str) -> int | None:
-        """The last new value of a role's option; None where it was never changed."""
+        """The last new value of a role's option; None if it was never changed."""
         history = self.moves.get(f"{role}.{option}")
         return int(history[-1][1]) if history else None
-
-    def _take_figures(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter the figures of a process."""
-        instance, role = f"{sender}/{incarnation}", fields["role"]
-        for learner, transitions in fields.get("pushed", {}).items():
-            if learner in self.accounts:
-                self.accounts[learner].report_pushed(instance, transitions)
-        if "taken" in fields and sender in self.learners:
-            self.accounts[role].report_taken(instance, fields["taken"])
-        self.learning.take_device(sender, fields)
-        if sender in self.learners:
-            self.learning.take(instance, fields, now_s)
 
     # --- figures
 
     def instances(self, *, living: bool = False) -> set[str]:
-        """The newest incarnation of each process as ``NAME/INCARNATION``; with ``living`` of those alive."""
+        """The newest incarnation of each process, or of each living one, as ``NAME/INCARNATION``."""
         return {
             f"{name}/{one.incarnation}" for name, one in self.processes.items() if not (living and one.gone)
         }
 
     def stop_condition(self, now_s: float) -> str:
-        """The stop condition that holds, in words; empty while none does."""
+        """The stop condition that holds, in words; empty if none does."""
         stop = self.plan.run.stop
         if stop.mean_return is not None:
             enough = self.plan.components[EVALUATOR].options.get("confirm_episodes", 0)
             if reached := self.evaluations.reached(stop.mean_return, enough):
                 return reached
         for name in ("env_steps", "trained_transitions"):
-            most, count = getattr(stop, name), self.learning.counts[name]
-            if most is not None and count >= most:
-                return f"{name} {count:.0f} >= {most}"
+            limit, count = getattr(stop, name), self.learning.counts[name]
+            if limit is not None and count >= limit:
+                return f"{name} {count:.0f} >= {limit}"
         if stop.minutes is not None and now_s >= 60 * stop.minutes:
             return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
         return ""
@@ -205,9 +208,9 @@ class RunRecord:
         }
 
     def status(self, state: str, balance: Balance, now_s: float) -> Status:
-        """The status that people see and the launcher acts on."""
-        samples = self.accounts[CRITIC_LEARNER].totals()
-        rate = self.learning.rate
+        """The status message, which people see and the launcher acts on."""
+        rate = self.learning.rates.rate
+        processes = process_rows(self.processes, now_s)
         return {
             "t_s": now_s,
             "state": state,
@@ -216,17 +219,12 @@ class RunRecord:
             "critic_updates_per_s": rate("critic_updates", now_s),
             "actor_updates_per_s": rate("actor_updates", now_s),
             "trained_transitions_per_s": rate("trained_transitions", now_s),
-            "samples": {
-                "produced": samples.produced,
-                "received": samples.received,
-                "dropped": samples.dropped,
-                "in_flight": samples.in_flight,
-            },
-            "workers": worker_rows(self.processes.values()),
+            "samples": self.accounts[CRITIC_LEARNER].totals(),
+            "workers": worker_rows(processes),
             "episodes": self.episodes.row(),
             "evaluation": self.evaluations.rows(),
             "stop": to_plain(self.plan.run.stop),
-            "processes": process_rows(self.processes, now_s),
+            "processes": processes,
             "gauges": self.learning.gauges,
             "efficiency": self._efficiency(rate("critic_flops", now_s) + rate("actor_flops", now_s)),
             "balance": balance,
@@ -235,7 +233,6 @@ class RunRecord:
         }
 
     def _efficiency(self, flops_per_s: float) -> Efficiency | None:
-        """Of learners that multiply so much."""
         places = {
             name: self.plan.components[name.rpartition("-")[0]].options.get("device", "cpu")
             for name in sorted(self.learners)
@@ -243,7 +240,7 @@ class RunRecord:
         return self.learning.efficiency(flops_per_s, places, self._num_cores)
 
     def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
-        """The contents of summary.json."""
+        """The contents of summary.json; ``final`` once the learners have drained their channels."""
         alive = self.instances(living=True) if final else None
         totals = {role: account.totals(alive) for role, account in self.accounts.items()}
         means = self.learning.mean_rates(now_s)
@@ -256,10 +253,9 @@ class RunRecord:
             **self.figures(),
             **means,
             "efficiency": self._efficiency(means["critic_flops_per_s"] + means["actor_flops_per_s"]),
-            "samples": vars(totals[CRITIC_LEARNER]),
-            "samples_by_channel": {experience_of(role): vars(t) for role, t in totals.items()},
-            "workers": self.workers,
-            "moves": self.moves,
+            "samples": totals[CRITIC_LEARNER],
+            "samples_by_channel": {experience_of(role): sums for role, sums in totals.items()},
+            **self._history(),
             "pinning": self.plan.pinning,
             "auto": self.plan.measured,
             "evaluations": [
@@ -269,40 +265,34 @@ class RunRecord:
             "best_return": self.evaluations.best_return,
             "best": self.evaluations.best,
             "episodes": self.episodes.count,
-            "restarts": self.restarts,
-            "failures": self.failures,
-            "num_failures": self.num_failures,
-            "went_back": self.went_back,
             "refusals": self.refusals.rows(now_s),
         }
 
-    # --- restarts of the broker
+    def _history(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _HISTORY}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; everything that later reports do not contain."""
+        """JSON-able state that a restarted broker cannot learn from later reports."""
         return {
+            **self._history(),
             "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
             "policy_lags": self.learning.policy_lags,
+            "counts": self.learning.counts,
+            "first_counts": self.learning.first_counts,
             "num_episodes": self.episodes.count,
             "evaluations": self.evaluations.all,
-            "workers": self.workers,
-            "moves": self.moves,
-            "failures": self.failures,
-            "num_failures": self.num_failures,
-            "went_back": self.went_back,
-            "restarts": self.restarts,
             "processes": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
         }
 
     def restore(self, state: Mapping[str, Any], now_s: float) -> None:
         """Inverse of :meth:`to_dict`."""
+        for name in _HISTORY:
+            setattr(self, name, state[name])
         self.accounts = {
             role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
         }
         self.learning.policy_lags = state["policy_lags"]
+        self.learning.counts, self.learning.first_counts = state["counts"], state["first_counts"]
         self.episodes.count, self.evaluations.all = state["num_episodes"], state["evaluations"]
-        self.workers, self.moves = state["workers"], state["moves"]
-        self.failures, self.restarts = state["failures"], state["restarts"]
-        self.num_failures, self.went_back = state["num_failures"], state["went_back"]
         for name, (role, incarnation, pid, gone) in state["processes"].items():
             self.processes[name] = ProcessRecord(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)

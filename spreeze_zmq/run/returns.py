@@ -1,4 +1,4 @@
-"""What policies have earned: training episodes as samplers end them, and evaluations."""
+"""The returns of a run: of training episodes, reported by samplers, and of evaluations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 #: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
 EPISODES_WINDOW = 100
-#: Episodes of the recent return, by which the evaluator decides to hurry.
+#: Episodes of the recent return, from which the evaluator predicts progress.
 RECENT_EPISODES = 16
-#: Evaluations that are kept; beyond, every second one of the older half goes.
+#: Most evaluations that are kept; beyond, every second one of the older half is dropped.
 EVALUATIONS_KEPT = 20_000
 
 
@@ -29,13 +29,13 @@ class TrainingEpisodes:
         self.count = 0
 
     def take(self, returns: NDArray[np.float32], lengths: NDArray[np.int32]) -> None:
-        """Enter episodes: returns and lengths ``[num_episodes]``."""
+        """Record episodes: returns and lengths ``[num_episodes]``."""
         self.returns.extend(returns.tolist())
         self.lengths.extend(lengths.tolist())
         self.count += len(returns)
 
     def row(self) -> Episodes:
-        """As the status shows them."""
+        """The status row."""
         recent = list(self.returns)[-RECENT_EPISODES:]
         return {
             "count": self.count,
@@ -47,10 +47,9 @@ class TrainingEpisodes:
 
 
 class Evaluations:
-    """The evaluations of a run: looks, and fresh episodes of a policy that was chosen before (``confirmed``).
+    """The evaluations of a run: first looks at policies, and fresh episodes of chosen ones (``confirmed``).
 
-    Looks alone make the learning curve, one for each policy: confirmations are of policies that were chosen
-    for a high score.
+    Only looks make the learning curve: fresh episodes are of policies that were chosen for a high score.
 
     Attributes:
         all: the fields of each message, and ``t_s``.
@@ -60,10 +59,11 @@ class Evaluations:
         self.all: list[dict[str, Any]] = []
 
     def take(self, fields: Mapping[str, Any], now_s: float) -> None:
-        """Enter an evaluation."""
+        """Record an evaluation."""
         self.all.append({"t_s": now_s, **fields})
         if len(self.all) > EVALUATIONS_KEPT:
-            del self.all[: EVALUATIONS_KEPT // 2 : 2]
+            best, older = self.best, self.all[: EVALUATIONS_KEPT // 2]
+            self.all[: len(older)] = [e for index, e in enumerate(older) if index % 2 or e is best]
 
     @property
     def looks(self) -> list[dict[str, Any]]:
@@ -72,18 +72,19 @@ class Evaluations:
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The evaluation of the policy that was kept last."""
+        """The evaluation of the best policy, which is the one saved last."""
         return next((e for e in reversed(self.all) if e["best"]), None)
 
     @property
     def best_return(self) -> float | None:
-        """The mean return of the policy that was kept last."""
+        """The mean return of the best policy; None before the first."""
         best = self.best
         return None if best is None else float(best["mean_return"])
 
     def reached(self, goal: float, num_episodes: int) -> str:
-        """In words, that the kept policy has reached the goal in at least ``num_episodes`` fresh episodes;
-        an evaluator that does not say which episodes are fresh is believed.
+        """The stop reason if the best policy reached the goal in ``num_episodes`` fresh episodes; else empty.
+
+        An evaluator that does not send ``confirmed`` needs no fresh episodes.
         """
         best = self.best
         if best is None or not best.get("confirmed", True) or best["mean_return"] < goal:
@@ -93,7 +94,7 @@ class Evaluations:
         return f"return {best['mean_return']:.1f} >= {goal:g}"
 
     def rows(self) -> Evaluation:
-        """As the status shows them."""
+        """The status rows of the last look and of the best policy."""
         looks = self.looks
         return {"last": _row(looks[-1] if looks else None), "best": _row(self.best)}
 
@@ -101,13 +102,13 @@ class Evaluations:
 def _row(evaluation: Mapping[str, Any] | None) -> EvaluationRow | None:
     if evaluation is None:
         return None
-    said = "interval_low" in evaluation and "interval_high" in evaluation
+    has_interval = "interval_low" in evaluation and "interval_high" in evaluation
     return {
         "t_s": evaluation["t_s"],
         "env_steps": evaluation["env_steps"],
         "mean_return": evaluation["mean_return"],
         "std_return": evaluation["std_return"],
-        "interval": (evaluation["interval_low"], evaluation["interval_high"]) if said else None,
+        "interval": (evaluation["interval_low"], evaluation["interval_high"]) if has_interval else None,
         "num_episodes": evaluation["num_episodes"],
         "mean_length": evaluation["mean_length"],
         "num_truncated": evaluation.get("num_truncated", 0),

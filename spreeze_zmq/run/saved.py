@@ -1,4 +1,4 @@
-"""The best policy of a run, and where it was scored: what eval, play, export and Python begin with."""
+"""The saved best policy of a run, with its environment and score, for eval, play, export and Python."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class SavedPolicy:
     """A policy that a run has saved.
 
     Attributes:
-        path: of its file.
-        policy: acts.
-        environment: that it was scored in.
+        path: its file.
+        policy: the policy.
+        environment: the one in which it was evaluated.
         mean_return: its score.
-        num_episodes: of the score.
+        num_episodes: episodes of the score.
         seed: of the score's first episode.
-        step_cap: time limit of the environment that the evaluation has set; None where it is its own.
+        step_cap: time limit that the evaluation set for the environment; None if it set none.
     """
 
     path: Path
@@ -43,20 +43,20 @@ class SavedPolicy:
 
     @classmethod
     def load(cls, run: Path | str, trust: Collection[str] = ()) -> SavedPolicy:
-        """The best policy of a run's folder, or the policy in a file.
+        """Load the best policy of a run's folder, or a policy file.
 
-        Where the environment or the algorithm is a module of the user's, the folder of the run's topology
-        becomes importable. A file alone may be anybody's: it is taken at its word only as to what ships.
+        In a run's folder, the folder of the run's topology becomes importable for the user's own environment
+        or algorithm. A file alone may come from anybody: it may name only what ships with the package.
 
         Args:
-            run: a run's folder, or a file.
-            trust: modules whose code a file may run: of its environment, or its class.
+            run: a run's folder, or a policy file.
+            trust: modules whose code a file may run, for its environment or its class.
 
         Raises:
-            InputError: there is none, it cannot be loaded, it was not saved by a run, or it names a module
-                that is not trusted.
+            InputError: there is no policy, it cannot be loaded, it was not saved by a run, or it names a
+                module that is not trusted.
         """
-        path = policy_file(Path(run))
+        path = _policy_file(Path(run))
         own_environment = _environment_of_run(path)
         register_class_loader(loader_of_modules(trust))
         policy = Policy.load(path, trust=trust)
@@ -83,14 +83,14 @@ class SavedPolicy:
         return cls(path, policy, environment, mean_return, num_episodes, seed, step_cap)
 
     def play(self, num_episodes: int | None = None, seed: int | None = None) -> Score:
-        """Play whole episodes at once.
+        """Play whole episodes, all at once.
 
         Args:
-            num_episodes: how many; by default as many as when it was scored.
-            seed: episode ``i`` begins with ``seed + i``; by default those that it was scored on.
+            num_episodes: by default as many as in its score.
+            seed: episode ``i`` begins with ``seed + i``; by default the seed of its score.
 
         Raises:
-            InputError: less than one is asked for.
+            InputError: ``num_episodes`` is less than 1.
         """
         num = self.num_episodes if num_episodes is None else num_episodes
         if num < 1:
@@ -98,14 +98,14 @@ class SavedPolicy:
         spec = self.environment
         first = self.seed if seed is None else seed
         with closing(envs.make(spec.id, num, step_info="final", **spec.kwargs)) as batch:
-            score = play(batch, self.policy, first, step_cap=self.step_cap)
-        assert score is not None
-        return score
+            return play(batch, self.policy, first, step_cap=self.step_cap)
 
 
 def _environment_of_run(path: Path) -> str | None:
-    """The environment of the run that a policy belongs to, whose topology's folder becomes importable; None
-    outside a run's folder. Nothing else of the plan is needed, so that one of an older version will do.
+    """The environment id of the run that a policy file belongs to; None outside a run's folder.
+
+    The folder of that run's topology becomes importable. The plan is not parsed, as it may be of an older
+    version.
     """
     for folder in (path.absolute().parent, path.absolute().parent.parent):  # RUN/*, RUN/videos/*
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -115,12 +115,8 @@ def _environment_of_run(path: Path) -> str | None:
     return None
 
 
-def policy_file(path: Path) -> Path:
-    """The policy of a run's folder, or the file itself.
-
-    Raises:
-        InputError: there is none.
-    """
+def _policy_file(path: Path) -> Path:
+    """The policy file of a run's folder, or the file itself."""
     if path.is_dir():
         best = RunFolder(path).best_policy
         if not best.exists():

@@ -8,7 +8,7 @@ from typing import Any
 
 from spreeze_zmq.status.words import clock, decimal
 
-#: Points that are kept; from then on neighbours are joined.
+#: Most points that are kept; beyond, neighbours are averaged in pairs.
 MOST_POINTS = 512
 #: The dots of a Braille character: 2 columns of 4 rows, from the top.
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -27,8 +27,8 @@ class Returns:
         self._episodes = 0
 
     def take(self, status: Mapping[str, Any]) -> None:
-        """Enter what a status has that the last one had not. The best score is left out: it was confirmed by
-        other episodes, perhaps long after its policy was first evaluated.
+        """Record the evaluation and training return of a status, if they are new. The best score is left out:
+        other episodes confirmed it, perhaps long after its policy was first evaluated.
         """
         last, episodes = status["evaluation"]["last"], status["episodes"]
         if last is not None and last["t_s"] > self._newest_s:
@@ -40,12 +40,12 @@ class Returns:
 
     @property
     def points(self) -> list[Point]:
-        """The evaluations from the second one on; before it the returns of training."""
+        """The evaluations if there are at least two, else the training returns."""
         return self._evaluations if len(self._evaluations) > 1 else self._training
 
     @property
     def title(self) -> str:
-        """What the points are."""
+        """What the points show."""
         if len(self._evaluations) > 1:
             return "return of the evaluations"
         return "return in training"
@@ -69,7 +69,7 @@ def curve(points: Sequence[Point], width: int, height: int) -> list[str]:
         height: lines, at least 3.
 
     Returns:
-        ``height`` lines of at most ``width`` columns; the last one has the times.
+        ``height`` lines of at most ``width`` columns; the last line shows the times.
     """
     values = [value for _, value in points]
     low, high = min(values), max(values)
@@ -83,7 +83,7 @@ def curve(points: Sequence[Point], width: int, height: int) -> list[str]:
 
 
 def _braille(points: Sequence[Point], columns: int, rows: int, low: float, high: float) -> list[str]:
-    """The curve alone, ``rows`` lines of ``columns`` characters."""
+    """The curve without labels: ``rows`` lines of ``columns`` characters."""
     canvas = [[0] * columns for _ in range(rows)]
     began_s, span_s = points[0][0], points[-1][0] - points[0][0]
     last: int | None = None
@@ -95,7 +95,7 @@ def _braille(points: Sequence[Point], columns: int, rows: int, low: float, high:
         value = _between(points[segment], points[segment + 1], now_s)
         share = (high - value) / (high - low) if high > low else 0.5
         y = round(share * (4 * rows - 1))
-        # a steep curve is drawn without gaps: from next to the last dot on
+        # a steep curve has no gaps: its dots begin next to the last one
         from_y = y if last is None or abs(y - last) < 2 else last + (1 if y > last else -1)
         for dot in range(min(from_y, y), max(from_y, y) + 1):
             canvas[dot // 4][x // 2] |= DOTS[x % 2][dot % 4]
@@ -104,7 +104,7 @@ def _braille(points: Sequence[Point], columns: int, rows: int, low: float, high:
 
 
 def _between(before: Point, after: Point, now_s: float) -> float:
-    """The value at a time between two points."""
+    """The linear interpolation between two points."""
     if after[0] <= before[0]:
         return after[1]
     share = min(1.0, max(0.0, (now_s - before[0]) / (after[0] - before[0])))

@@ -1,4 +1,4 @@
-"""Draws a run in a terminal of any size: sections in the order of reading, left out by their importance."""
+"""Draws a run in a terminal of any size; where it is too low, the least important sections are left out."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ Piece = tuple[str, str]
 Line = list[Piece]
 
 LABEL = 16
-#: The widest that lines of figures and the curve get; the eye loses its line beyond.
+#: Greatest width of lines of figures and the curve: wider lines are hard to follow.
 WIDEST = 120
 LOWEST_CURVE, HIGHEST_CURVE = 5, 16
-#: Lines on refused messages.
+#: Most lines about refused messages.
 REFUSALS = 3
 #: Empty lines that are kept beside a high curve.
 GAPS = 4
 #: A learner that lacks samples for this share of its time is highlighted.
 NOTICEABLE = 0.5
-#: The state of the last frame, which leaves out what is over.
+#: The state of the last frame, which leaves out processes, progress and page.
 ENDED = "ended"
 STATE_STYLES = {"training": "bold green", "warming up": "bold cyan", ENDED: "bold"}
 
 
 @dataclass
 class Scene:
-    """All that is drawn.
+    """Everything that a frame shows.
 
     Attributes:
-        facts: what the run is, by title.
+        facts: about the run, by title.
         status: the broker's newest; empty before the first.
-        stages: what each process of the launcher does, by name.
-        lasted_s: for how long it has done so.
-        returns: so far.
+        stages: of the launcher's processes, by name.
+        lasted_s: for how long each process has been at its stage.
+        returns: of the run so far.
     """
 
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +64,13 @@ class Scene:
 
 @dataclass
 class Section:
-    """Lines that belong together, ``joined`` to those before; ``rank`` 0 is the last to be left out."""
+    """Lines that belong together.
+
+    Attributes:
+        rank: sections of high rank are left out first.
+        lines: the text.
+        joined: no empty line separates them from the section before.
+    """
 
     rank: int
     lines: list[Line]
@@ -72,7 +78,7 @@ class Section:
 
 
 def frame(scene: Scene, width: int, height: int) -> Text:
-    """The scene in at most ``height`` lines of at most ``width`` columns."""
+    """Draw the scene in at most ``height`` lines of at most ``width`` columns."""
     width = min(width, WIDEST)
     sections = [
         Section(1, [_head(scene, width)]),
@@ -95,7 +101,7 @@ def frame(scene: Scene, width: int, height: int) -> Text:
 
 
 def _choose(sections: list[Section], height: int) -> int:
-    """Empty the lines of the least important sections until all fit; returns how many lines are left."""
+    """Cut the lines of the least important sections until all fit; returns the number of lines left over."""
     room = height
     for section in sorted(sections, key=lambda section: section.rank):
         section.lines = section.lines[:room]
@@ -104,7 +110,7 @@ def _choose(sections: list[Section], height: int) -> int:
 
 
 def _text(sections: list[Section], width: int, room: int) -> Text:
-    """All lines, with empty ones between sections as far as there is room."""
+    """All lines, with empty ones between sections as far as ``room`` allows."""
     lines: list[Text] = []
     for section in (section for section in sections if section.lines):
         if lines and not section.joined and room > 0:
@@ -132,7 +138,6 @@ def _head(scene: Scene, width: int) -> Line:
 
 
 def _refusals(status: Mapping[str, Any]) -> list[Line]:
-    """What is refused of whom and why, the most frequent first."""
     return [[(row["line"], "bold red" if row["stuck"] else "yellow")] for row in mistakes(status)[:REFUSALS]]
 
 
@@ -143,7 +148,7 @@ def _progress(status: Mapping[str, Any], width: int) -> list[Section]:
     way = progress(status)
     if way is None:
         return [Section(2, [[(until, "dim")]], joined=True)]
-    # a return that is reached ends the run earlier
+    # a run may end earlier by its return
     left = f"  {clock(way.left_s)} left" + (" at most" if status["stop"]["return"] is not None else "")
     one_line = width - len(left + until) - 2 >= LABEL
     columns = width - len(left) - (len(until) + 2 if one_line else 0)
@@ -193,9 +198,7 @@ def _curve(returns: Returns, width: int, height: int) -> list[Line]:
 
 
 def _counts(status: Mapping[str, Any], width: int) -> list[Section]:
-    """What is made and used up: steps and transitions, then updates; beside them how well both sides keep
-    together, where there is room.
-    """
+    """Counts and rates of steps, transitions and updates; beside them the balance, if the width allows."""
     if not status:
         return []
     ratio, lag = status["replay_ratio"], status["policy_lag"]
@@ -203,8 +206,8 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Section]:
         ("replay ratio", f"{ratio['measured']:.2f} of {ratio['target']:g}"),
         ("policy lag", f"{lag['p50']:,g}, at most {lag['max']:,g}"),
     ]
-    if found := status.get("efficiency"):
-        beside.append(("efficiency", efficiency(found)))
+    if figures := status.get("efficiency"):
+        beside.append(("efficiency", efficiency(figures)))
     names = {
         "env_steps": "env steps",
         "trained_transitions": "trained on",
@@ -223,7 +226,7 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Section]:
 
 
 def _losses(status: Mapping[str, Any], width: int) -> list[Line]:
-    """What the algorithm reports of its last updates, losses first, as many as fit in a line."""
+    """The gauges of the last updates, losses first, as many as fit in a line."""
     if not status:
         return []
     hidden = ("replay_ratio", "replay_size", "actor_replay_size", "batch_size")
@@ -240,7 +243,7 @@ def _losses(status: Mapping[str, Any], width: int) -> list[Line]:
 
 
 def _processes(scene: Scene, width: int) -> list[Line]:
-    """One line for each role; more where its processes are at different stages, and those come first."""
+    """One line for each role and stage; processes that are not running come first."""
     if scene.status.get("state") == ENDED:
         return []
     groups = groups_of(scene.stages, scene.status.get("processes", {}))
@@ -283,7 +286,7 @@ def _figures(group: Group, width: int, learns: bool) -> Line:
 
 
 def _places(scene: Scene) -> list[Section]:
-    """Where more is to be seen."""
+    """The page and the run folder."""
     ranks = {"page": 9, "run folder": 10}
     return [
         Section(ranks[title], [[(f"{title:{LABEL}}", "dim"), (scene.facts[title], "")]], title != "page")

@@ -1,4 +1,4 @@
-"""The last words of a run: what it has reached, and the commands that go on from there."""
+"""The last lines of a run: its result, and the commands that use it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spreeze_zmq.status.words import clock, decimal, efficiency, mistakes, progr
 
 
 def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
-    """Why the run has ended, what was refused most often, and its best evaluation.
+    """Why the run ended, what was refused most often, and its best evaluation.
 
     Args:
-        summary: of summary.json; empty where there is none.
-        reason: empty where the run failed.
+        summary: the contents of summary.json; empty if there is none.
+        reason: the stop reason; empty if the run failed.
     """
     steps = summary.get("env_steps", 0)
     lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {reason or 'failed'}"]
@@ -39,13 +39,13 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
 
 
 def next_commands(run: str, *, policy: str, resume: str, scored: bool = True) -> list[str]:
-    """The commands that use a run, each after what it does.
+    """The commands that use a run, each after its purpose.
 
     Args:
-        run: its folder.
-        policy: the file of its best policy; empty where none was saved.
-        resume: the command that goes on with it; empty where there is no checkpoint.
-        scored: the policy was evaluated, so that it can be played again.
+        run: the run's folder.
+        policy: the file of its best policy; empty if none was saved.
+        resume: the command that resumes it; empty if there is no checkpoint.
+        scored: whether the policy was evaluated, so that it can be played again.
     """
     folder, spreeze = shlex.quote(run), program("spreeze")
     lines = {"run folder": run}
@@ -63,7 +63,7 @@ def next_commands(run: str, *, policy: str, resume: str, scored: bool = True) ->
 
 
 def say_last(lines: Iterable[str]) -> None:
-    """Print to standard error; a run whose terminal has gone ends without words."""
+    """Print to standard error; nothing happens if the terminal is gone."""
     try:
         print("\n".join(lines), file=sys.stderr, flush=True)
     except UnicodeEncodeError:

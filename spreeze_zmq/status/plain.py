@@ -1,29 +1,29 @@
-"""A status as one line of ``key=value`` for a log."""
+"""A status as one line of ``key=value`` pairs, for a log."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq.status.progress import remaining_s
+from spreeze_zmq.status.progress import progress
 from spreeze_zmq.status.stages import RUNNING
 from spreeze_zmq.status.words import mistakes
 
 
 def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
-    """``t=12.0s state=training env_steps=...``: the same keys in the same order, ``-`` for no value.
+    """``t=12.0s state=training env_steps=...``: always the same keys in the same order, ``-`` for no value.
 
     Args:
         status: the newest.
-        stages: what each process does, by name; those that wait or are not there yet are named at the end.
+        stages: of the processes, by name; those that are not running are named at the end.
     """
     lag, ratio, samples = status["policy_lag"], status["replay_ratio"], status["samples"]
     last, best = status["evaluation"]["last"], status["evaluation"]["best"]
-    left_s = remaining_s(status)
+    way = progress(status)
     waiting = [name for name, stage in stages.items() if stage != RUNNING]
     fields = {
         "t": f"{status['t_s']:.1f}s",
-        "left": "-" if left_s is None else f"{left_s:.0f}s",
+        "left": "-" if way is None else f"{way.left_s:.0f}s",
         "state": status["state"].replace(" ", "_"),
         "env_steps": str(status["env_steps"]),
         "fps": f"{status['env_steps_per_s']:.0f}",

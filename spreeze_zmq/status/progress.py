@@ -1,6 +1,6 @@
-"""How far a run is on its way to the stop condition that comes first.
+"""Progress of a run towards the stop condition that comes first.
 
-A return is left out: how a learning curve goes on cannot be known.
+A return is left out: a learning curve cannot be predicted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Progress:
-    """The way to one stop condition.
+    """Progress towards one stop condition.
 
     Attributes:
-        done: share of it, 0 to 1.
-        left_s: seconds that remain at the present rate.
+        done: share, 0 to 1.
+        left_s: remaining seconds at the present rate.
     """
 
     done: float
@@ -24,20 +24,14 @@ class Progress:
 
 
 def progress(status: Mapping[str, Any]) -> Progress | None:
-    """The condition that comes first at the present rates; None where none can be foreseen."""
-    stop, found = status["stop"], []
+    """Progress towards the condition that comes first at the present rates; None if none is predictable."""
+    stop, candidates = status["stop"], []
     if stop["minutes"] is not None:
-        found.append(_towards(60 * stop["minutes"], status["t_s"], 1.0))
+        candidates.append(_towards(60 * stop["minutes"], status["t_s"], 1.0))
     for count in ("env_steps", "trained_transitions"):
         if stop[count] is not None and status[f"{count}_per_s"] > 0:
-            found.append(_towards(stop[count], status[count], status[f"{count}_per_s"]))
-    return min(found, key=lambda way: way.left_s, default=None)
-
-
-def remaining_s(status: Mapping[str, Any]) -> float | None:
-    """Seconds until the first stop condition that can be foreseen; None where none can."""
-    way = progress(status)
-    return None if way is None else way.left_s
+            candidates.append(_towards(stop[count], status[count], status[f"{count}_per_s"]))
+    return min(candidates, key=lambda one: one.left_s, default=None)
 
 
 def _towards(limit: float, now: float, per_s: float) -> Progress:

@@ -1,4 +1,4 @@
-"""What each process does, in words: the launcher knows it from the first second, the broker what follows."""
+"""The stages of processes in words; the launcher knows the first ones, the broker's status the later ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: The stage of a process that is set up and waits for nobody.
+#: The stage of a process that is set up and does not wait for another.
 RUNNING = "running"
 
 
@@ -16,10 +16,10 @@ class Group:
     """Processes of one role at the same stage.
 
     Attributes:
-        role: theirs.
-        stage: theirs.
+        role: of all of them.
+        stage: of all of them.
         names: of the processes.
-        figures: of those that have reported, from the status.
+        figures: status rows of those that have reported.
     """
 
     role: str
@@ -29,32 +29,33 @@ class Group:
 
     @property
     def title(self) -> str:
-        """The role, or their number and the role."""
+        """The role, with the number of processes if there are several."""
         role = self.role.replace("_", " ")
         return role if len(self.names) == 1 else f"{len(self.names)} {role}s"
 
     def mean(self, name: str) -> float:
-        """Mean of a figure."""
+        """Mean of a figure over the processes that have reported."""
         return self.sum(name) / max(1, len(self.figures))
 
     def sum(self, name: str) -> float:
-        """Sum of a figure."""
+        """Sum of a figure over the processes that have reported."""
         return sum(float(row[name]) for row in self.figures)
 
 
 def stage_of(heard: Mapping[str, Any]) -> str:
-    """The stage of a process by what the status says of it."""
+    """The stage of a process from its row of the status."""
     if waiting_for := heard.get("waiting_for"):
-        # which socket it is matters in a log, not here
+        # the socket's address is for the log
         return "waits for " + re.sub(r" \([^()]*://[^()]*\)$", "", str(waiting_for))
     return RUNNING if heard.get("ready") else "setting up"
 
 
 def groups_of(stages: Mapping[str, str], heard: Mapping[str, Mapping[str, Any]]) -> list[Group]:
-    """Groups in the order of ``stages``; then those that only the status knows, started by somebody else.
+    """Group processes by role and stage, in the order of ``stages``; processes that only the status knows,
+    which another program has started, come last.
 
     Args:
-        stages: by name of each process of the launcher.
+        stages: of the launcher's processes, by name.
         heard: the rows of the status, by name.
     """
     all_stages = {**stages, **{name: stage_of(row) for name, row in heard.items() if name not in stages}}

@@ -1,4 +1,4 @@
-"""Shows a run: redrawn in place in a terminal, a line now and then everywhere else."""
+"""Shows a run: a frame that is redrawn in place in a terminal, occasional plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from spreeze_zmq.status.drawing import ENDED, LABEL, Scene, frame
 from spreeze_zmq.status.plain import plain_line
 from spreeze_zmq.status.stages import RUNNING
 
-#: Plain lines come this often at first, and later after 5 % of the run's time.
+#: Time between two plain lines: at first, at most, and in between as a share of the run's time.
 PLAIN_INTERVAL_S, LONGEST_PLAIN_INTERVAL_S, PLAIN_SHARE = 5.0, 60.0, 0.05
-#: A wait that lasts longer than this gets a plain line.
+#: A process that waits longer than this gets a plain line.
 PATIENCE_S = 5.0
-#: A write that takes longer is given up: a stalled connection must not hold up the run.
+#: A write that takes longer is abandoned: a stalled connection must not hold up the run.
 STALLED_S = 2.0
-#: How often a terminal is redrawn without news: its size may have changed, seconds pass.
+#: Interval at which a terminal is redrawn without news: its size may have changed, and seconds pass.
 REDRAW_S = 1.0
-#: The least height of the last frame, and the lines that are left below it.
+#: Least height of the last frame, and lines that stay free below it for the last words.
 LAST_ROWS, WORDS_ROWS = 5, 14
-#: Lines that are shown again after a change of the terminal's size.
+#: Notes that are kept, to be shown again after a change of the terminal's size.
 KEPT_LINES = 100
 
 
 class View:
-    """What a launcher shows; by itself it shows nothing."""
+    """The display of a launcher; this base class shows nothing."""
 
     def begin(self, facts: Mapping[str, str]) -> None:
-        """Show what the run is, by title; before everything else."""
+        """Show facts about the run, by title; called first."""
 
     def show_processes(self, stages: Mapping[str, str]) -> None:
-        """Show what each process of the launcher does, by name; called several times a second."""
+        """Show the stage of each of the launcher's processes, by name; called several times a second."""
 
     def update(self, status: Mapping[str, Any]) -> None:
         """Show the broker's newest status."""
@@ -56,12 +56,12 @@ class View:
 
 
 class StatusView(View):
-    """Shows a run on a console. Where that has gone, it shows nothing any more, and the run goes on.
+    """Shows a run on a console. If the console is gone, the view goes silent and the run continues.
 
     Args:
         console: by default standard output.
-        clock: monotonic seconds.
-        plain: write lines in a terminal too, which a debugger shares.
+        clock: returns monotonic seconds.
+        plain: write plain lines even in a terminal, for a debugger that shares it.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class StatusView(View):
         self._drawn_s = -math.inf
         self._size: ConsoleDimensions | None = None
 
-    # --- what is told
+    # --- the launcher's calls
 
     def begin(self, facts: Mapping[str, str]) -> None:
-        """Show what the run is, by title; before everything else."""
+        """Show facts about the run, by title; called first."""
         self._scene.facts = facts
         for title, fact in facts.items():
             self._say(f"{title:{LABEL}}{fact}" if self._draws else f"note {title}: {fact}")
 
     def show_processes(self, stages: Mapping[str, str]) -> None:
-        """Show what each process of the launcher does, by name; called several times a second."""
+        """Show the stage of each of the launcher's processes, by name; called several times a second."""
         now_s, before = self._clock(), self._scene.stages
         for name, stage in stages.items():
             if before.get(name) != stage:
@@ -127,7 +127,7 @@ class StatusView(View):
         self._say(line if self._draws else f"note {line}")
 
     def close(self) -> None:
-        """Leave the last figures where they are and restore the terminal."""
+        """Show the last figures and restore the terminal."""
         if not self._gone and not _takes_more(self._console.file):
             self._leave()
         if self._live is not None:
@@ -153,15 +153,13 @@ class StatusView(View):
         self._drawn_s, self._size = self._clock(), size
 
     def _height(self, rows: int) -> int:
-        """How high a frame may be: in the end the last words fit below it, before that a note above."""
+        """Greatest height of a frame: a note fits above it, and at the end the last words below it."""
         if self._scene.status.get("state") == ENDED:
             return max(LAST_ROWS, rows - WORDS_ROWS)
         return rows - 1 if rows >= 16 else rows
 
     def _clear(self) -> None:
-        """After a change of size the old frame stands anywhere: begin with an empty screen, the last notes
-        on it.
-        """
+        """After a change of size the old frame may be anywhere: empty the screen, show the last notes."""
         assert self._live is not None
         self._live.update(Text())
         self._console.clear()
@@ -181,7 +179,7 @@ class StatusView(View):
         return now_s - self._written_s >= interval_s
 
     def _note_waits(self) -> None:
-        """A note of each process that waits or starts for long, once."""
+        """Note each process that waits or starts for long, once."""
         for name, stage in self._scene.stages.items():
             if self._noted.get(name, RUNNING) != stage and self._scene.lasted_s[name] >= PATIENCE_S:
                 self._noted[name] = stage
@@ -204,18 +202,18 @@ class StatusView(View):
             )
 
     def _attempt(self, show: Callable[[], Any]) -> None:
-        """Show something, if the reader takes it now; a reader that has gone ends the view, not the run."""
+        """Call ``show`` if the console takes output now; a console that is gone ends the view only."""
         if self._gone or not _takes_more(self._console.file):
             return
         try:
             with _at_most(STALLED_S):
                 show()
         except TimeoutError:
-            self._size = None  # half a frame may stand there
+            self._size = None  # half a frame may have been written
         except OSError:
             self._leave()
         except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-            # no field of a status is required, and another broker may leave any out
+            # no field of a status is required: a foreign broker may leave any out
             if not self._complained:
                 self._complained = True
                 self._say(f"the figures of this run cannot be shown: {error!r}")
@@ -228,34 +226,34 @@ class StatusView(View):
 
 
 class _Console(Console):
-    """Standard output, whose end is an OSError as that of any file: rich would exit instead."""
+    """Standard output that raises OSError when its reader is gone; rich itself would exit."""
 
     def on_broken_pipe(self) -> None:
         raise
 
 
 def _console() -> Console:
-    with contextlib.suppress(AttributeError):  # a note may hold a character that the terminal lacks
+    with contextlib.suppress(AttributeError):  # a note may contain a character that the terminal lacks
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     return _Console(highlight=False)
 
 
 def _takes_more(stream: IO[str]) -> bool:
-    """Whether a write would begin at once: not after Ctrl-S, nor into the full pipe of a paused pager."""
+    """Whether a write would begin at once; not after Ctrl-S or into the full pipe of a paused pager."""
     try:
         return bool(select.select([], [stream], [], 0)[1])
-    except (OSError, ValueError):  # no file of the system's, or one that has gone
+    except (OSError, ValueError):  # not a file of the operating system, or one that is gone
         return True
 
 
 @contextlib.contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """End a write that takes longer with a TimeoutError, as into the terminal of a sleeping laptop."""
+    """Raise TimeoutError in a write that takes longer, as to the terminal of a sleeping laptop."""
 
     def end(*_: object) -> None:
         raise TimeoutError
 
-    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+    if threading.current_thread() is not threading.main_thread():  # only the main thread gets signals
         yield
         return
     before = signal.signal(signal.SIGALRM, end)
@@ -268,7 +266,7 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 
 def discard(stream: IO[str]) -> None:
-    """From now on throw away what is written to a stream whose reader has gone, so that nothing fails."""
+    """Redirect a stream whose reader is gone to /dev/null, so that writes do not fail."""
     with contextlib.suppress(OSError, ValueError):
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, stream.fileno())

@@ -25,12 +25,12 @@ def decimal(value: float | None) -> str:
 
 
 def rate(value: float) -> str:
-    """Something per second."""
+    """A rate per second, with one digit after the point below 100."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def compact(count: float) -> str:
-    """``2M`` for two millions."""
+    """``2M`` for 2,000,000."""
     for unit, name in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
         if count >= unit:
             return f"{count / unit:.4g}{name}"
@@ -38,7 +38,7 @@ def compact(count: float) -> str:
 
 
 def efficiency(found: Mapping[str, float]) -> str:
-    """``23% of 176 GFLOP/s``: what is multiplied of what could be."""
+    """``23% of 176 GFLOP/s``: the used share of what the devices could compute."""
     limit = found["limit_flops_per_s"]
     scale, unit = (1e-12, "TFLOP/s") if limit >= 1e12 else (1e-9, "GFLOP/s")
     return f"{100 * found['share']:.0f}% of {rate(scale * limit)} {unit}"
@@ -55,7 +55,7 @@ def plain_name(name: str) -> str:
 
 
 def program(name: str) -> str:
-    """What a shell calls a program of this installation: its name where that is found, else its path."""
+    """How to call a program of this installation: by name if the shell finds it, else by path."""
     beside, found = Path(sys.executable).parent / name, shutil.which(name)
     if not beside.exists() or (found is not None and Path(found).absolute() == beside):
         return name
@@ -67,20 +67,20 @@ _ROW = {"taker", "sender", "kind", "word", "count", "line", "stuck"}
 
 
 def mistakes(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The rows of the status's ``refusals`` that are a mistake of somebody's: not those of old samples."""
+    """The rows of the status's ``refusals`` that are a sender's mistake, without samples that grew stale."""
     rows = [row for row in status.get("refusals", ()) if row.keys() >= _ROW]
     return [row for row in rows if row["word"] != "stale" and type(row["count"]) is int]
 
 
 def conditions(stop: Mapping[str, Any]) -> list[str]:
-    """The stop conditions that are set."""
-    found = []
+    """The stop conditions that are set, in words."""
+    words = []
     if stop["return"] is not None:
-        found.append(f"return {stop['return']:g}")
+        words.append(f"return {stop['return']:g}")
     if stop["env_steps"] is not None:
-        found.append(f"{compact(stop['env_steps'])} env steps")
+        words.append(f"{compact(stop['env_steps'])} env steps")
     if stop["trained_transitions"] is not None:
-        found.append(f"{compact(stop['trained_transitions'])} trained")
+        words.append(f"{compact(stop['trained_transitions'])} trained")
     if stop["minutes"] is not None:
-        found.append(f"{stop['minutes']:g} min")
-    return found
+        words.append(f"{stop['minutes']:g} min")
+    return words

@@ -1,4 +1,4 @@
-"""The agent at work in a window or a video file."""
+"""Shows an agent in a window or writes a video of it."""
 
 from spreeze_zmq.video.recorder import Recording, record
 from spreeze_zmq.video.window import show

@@ -1,47 +1,56 @@
-"""Pictures of a MuJoCo model, drawn without a display."""
+"""Draws pictures of a MuJoCo model without a display."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.video.gl import open_context
+from spreeze_zmq.video.gl import choose_gl
 
-#: Without them a picture takes a quarter of the time in software.
+#: Effects that are switched off: without them a picture takes a quarter of the time in software.
 COSTLY = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)
-#: Shapes in a picture.
+#: Most shapes in a picture.
 MAX_GEOMS = 10_000
 
 
 class Camera:
-    """The model's own first camera where it has one, else one that follows its first body.
+    """The model's own first camera, or one that follows its first body if it has none.
 
     Args:
         model: the MjModel.
         width: of the pictures, even.
-        height: likewise.
+        height: of the pictures, even.
+
+    Raises:
+        InputError: OpenGL does not work without a display here.
     """
 
     def __init__(self, model: Any, width: int, height: int) -> None:
         self._model, self._data = model, mujoco.MjData(model)
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height)
-        # mujoco.Renderer takes its OpenGL from what the environment said when mujoco was imported.
-        self._gl = open_context(width, height)
+        # mujoco.Renderer would use the OpenGL that MUJOCO_GL named when mujoco was imported.
+        self._gl = importlib.import_module(f"mujoco.{choose_gl()}").GLContext(width, height)
+        self._gl.make_current()
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
         self._scene, self._option = mujoco.MjvScene(model, MAX_GEOMS), mujoco.MjvOption()
         for flag in COSTLY:
             self._scene.flags[flag] = 0
-        self._view = fixed() if model.ncam else following(model)
+        if model.ncam:
+            self._view = mujoco.MjvCamera()
+            self._view.type, self._view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, 0
+        else:
+            self._view = following(model)
         self._rectangle = mujoco.MjrRect(0, 0, width, height)
         self._upside_down = np.empty((height, width, 3), np.uint8)
 
     def picture(self, qpos: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """``[height, width, 3]`` of the positions ``[nq]``."""
+        """The picture ``[height, width, 3]`` uint8 at the positions ``qpos`` ``[nq]``."""
         self._data.qpos[:] = qpos
         mujoco.mj_fwdPosition(self._model, self._data)
         everything = mujoco.mjtCatBit.mjCAT_ALL.value
@@ -53,20 +62,13 @@ class Camera:
         return self._upside_down[::-1].copy()
 
     def close(self) -> None:
-        """Free the context."""
+        """Free the OpenGL context."""
         self._context.free()
         self._gl.free()
 
 
-def fixed() -> Any:
-    """The model's first camera."""
-    view = mujoco.MjvCamera()
-    view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, 0
-    return view
-
-
 def following(model: Any) -> Any:
-    """A camera on the whole model; where its first body moves about freely, it goes with it."""
+    """A camera that shows the whole model, and follows its first body if that moves freely."""
     view = mujoco.MjvCamera()
     mujoco.mjv_defaultFreeCamera(model, view)
     free = (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_SLIDE)

@@ -1,4 +1,4 @@
-"""One episode by a policy, step by step, for a viewer."""
+"""One episode of a policy, played step by step for a viewer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Episode:
     """One deterministic episode.
 
     Attributes:
-        total: the return so far.
-        steps: steps so far.
+        total: return so far.
+        steps: number of steps so far.
     """
 
     stage: Stage
@@ -27,8 +27,8 @@ class Episode:
     steps: int = 0
 
     def moments(self) -> Iterator[None]:
-        """Play; each moment that can be looked at is yielded. The last one is gone with the step that leads
-        to it, since the environment begins the next episode in it.
+        """Play, and yield before each step, when the state can be shown. The final state cannot be shown: the
+        last step already begins the next episode.
         """
         env, policy = self.stage.env, self.policy
         obs, _ = env.reset(seed=self.seed)

@@ -1,23 +1,21 @@
-"""OpenGL without a display, for MuJoCo: the way that works on this machine is found by trying."""
+"""OpenGL without a display, for MuJoCo: finds a backend that works on this machine by trying."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
-from typing import Any
 
 from spreeze_zmq.errors import InputError
 
-#: The ways, and the packages of Debian and Ubuntu that bring them.
+#: Backends -> the packages of Debian and Ubuntu that contain them.
 PACKAGES = {"egl": "libegl1 libgl1-mesa-dri", "osmesa": "libosmesa6"}
-#: A context is made in a second; a broken driver may hang.
+#: Longest time to make a context, which usually takes a second; a broken driver may hang.
 TIMEOUT_S = 60.0
 
 
 def choose_gl() -> str:
-    """The first way that works; the one that the user has set in ``MUJOCO_GL``, where that is one of them.
+    """The backend in ``MUJOCO_GL`` if that is one of ``PACKAGES``, else the first that works.
 
     Raises:
         InputError: none works; names the package to install.
@@ -36,20 +34,9 @@ def choose_gl() -> str:
     )
 
 
-def open_context(width: int, height: int) -> Any:
-    """A current context of OpenGL without a display.
-
-    Raises:
-        InputError: there is no way to have one.
-    """
-    context = importlib.import_module(f"mujoco.{choose_gl()}").GLContext(width, height)
-    context.make_current()
-    return context
-
-
 def _try(name: str) -> str:
-    """Why a context cannot be made in this way; empty where it can. In another process: what fails may crash,
-    and leaves its half-loaded libraries behind.
+    """Why a backend cannot make a context; empty if it can. Tried in another process, as a failure may crash
+    or leave half-loaded libraries behind.
     """
     code = f"from mujoco.{name} import GLContext; context = GLContext(64, 64); context.make_current()"
     environment = {**os.environ, "MUJOCO_GL": name, "PYOPENGL_PLATFORM": name}

@@ -1,8 +1,9 @@
-"""Videos of a policy at work, written without a display."""
+"""Writes videos of a policy at work, without a display."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -21,25 +22,25 @@ from spreeze_zmq.policy import Policy
 from spreeze_zmq.video.episode import Episode
 from spreeze_zmq.video.gl import PACKAGES, choose_gl
 
-#: Of pictures of MuJoCo models; other environments draw in a size of their own.
+#: Size of pictures of MuJoCo models; other environments draw in their own size.
 WIDTH, HEIGHT = 480, 360
-#: Most pictures a second of a video; an environment of finer steps is shown at every second one, and so on.
+#: Most pictures per second; a video of an environment with finer steps skips some.
 MAX_FPS = 60.0
-#: What pygame is to use in place of a window and of loudspeakers.
+#: Makes pygame work without a window and loudspeakers.
 HEADLESS = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What a video shows.
+    """A video that was written.
 
     Attributes:
         path: of the file.
         size: width and height.
-        fps: pictures a second.
-        num_frames: pictures.
-        returns: of each episode, as far as it was played.
-        lengths: steps of each episode.
+        fps: pictures per second.
+        num_frames: number of pictures.
+        returns: of the episodes, as far as they were played.
+        lengths: of the episodes, in steps.
     """
 
     path: Path
@@ -60,19 +61,19 @@ def record(
     speed: float = 1.0,
     max_s: float | None = None,
 ) -> Recording:
-    """Play whole deterministic episodes and write them to an MP4 file (H.264), whole or not at all.
+    """Play deterministic episodes and write them to an MP4 file (H.264), which is complete or does not exist.
 
     Args:
         policy: acts.
         spec: of the environment.
         path: of the file, ending in ``.mp4``.
-        episodes: how many, one after another.
+        episodes: number of episodes, one after another.
         seed: episode ``i`` begins with ``seed + i``.
-        speed: times the environment's own.
-        max_s: seconds of video after which it ends.
+        speed: multiple of the environment's own speed.
+        max_s: longest duration of the video in seconds.
 
     Raises:
-        InputError: there is no encoder, nothing to see, no OpenGL for MuJoCo, or the file cannot be written.
+        InputError: there is no encoder, nothing to draw, no OpenGL for MuJoCo, or the file cannot be written.
     """
     path = Path(path)
     if path.suffix != ".mp4":
@@ -80,37 +81,37 @@ def record(
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
     os.environ.update({name: value for name, value in HEADLESS.items() if name not in os.environ})
-    with _drawing(spec) as (stage, draw), _encoder(path) as begin:
+    played: list[Episode] = []
+    with _drawing(spec) as (stage, draw):
         every = max(1, math.ceil(speed / (stage.step_s * MAX_FPS) - 1e-6))
         fps = speed / (stage.step_s * every)
         most = None if max_s is None else max(1, round(max_s * fps))
-        returns, lengths, num = [], [], 0
-        size, write = (0, 0), None
-        for number in range(episodes):
-            episode = Episode(stage, policy, seed + number)
-            for _ in episode.moments():
-                if episode.steps % every:
-                    continue
-                picture = np.ascontiguousarray(draw()[..., :3])
-                if write is None:
-                    size = (picture.shape[1], picture.shape[0])
-                    write = begin(size, fps)
+
+        def pictures() -> Iterator[NDArray[np.uint8]]:
+            for number in range(episodes):
+                episode = Episode(stage, policy, seed + number)
+                played.append(episode)
+                for _ in episode.moments():
+                    if episode.steps % every == 0:
+                        yield np.ascontiguousarray(draw()[..., :3])
+
+        shown = itertools.islice(pictures(), most)
+        first, num = next(shown), 1
+        size = (first.shape[1], first.shape[0])
+        with _encoder(path, size, fps) as write:
+            write(first)
+            for picture in shown:
                 write(picture)
                 num += 1
-                if num == most:
-                    break
-            returns.append(episode.total)
-            lengths.append(episode.steps)
-            if num == most:
-                break
+    returns, lengths = [one.total for one in played], [one.steps for one in played]
     return Recording(path, size, fps, num, returns, lengths)
 
 
 @contextlib.contextmanager
 def _drawing(spec: EnvironmentSpec) -> Iterator[tuple[Stage, Callable[[], NDArray[np.uint8]]]]:
-    """The environment, and what draws it."""
+    """The environment and a function that draws it, ``[height, width, 3]`` uint8."""
     if os.environ.get("MUJOCO_GL", "") in PACKAGES:
-        choose_gl()  # or else importing MuJoCo would fail with a traceback
+        choose_gl()  # if it does not work, importing MuJoCo would fail with a traceback
     stage = open_stage(spec)
     with closing(stage.env):
         if stage.model is None and stage.draw is None:
@@ -127,8 +128,8 @@ def _drawing(spec: EnvironmentSpec) -> Iterator[tuple[Stage, Callable[[], NDArra
 
 
 @contextlib.contextmanager
-def _encoder(path: Path) -> Iterator[Callable[[tuple[int, int], float], Callable[[Any], Any]]]:
-    """Begins a file, given size and pictures a second; the file takes its place when all is written."""
+def _encoder(path: Path, size: tuple[int, int], fps: float) -> Iterator[Callable[[Any], Any]]:
+    """A function that writes a picture to a new file, which appears at ``path`` when it is complete."""
     try:
         import imageio_ffmpeg
     except ImportError:
@@ -136,23 +137,16 @@ def _encoder(path: Path) -> Iterator[Callable[[tuple[int, int], float], Callable
             "videos need imageio-ffmpeg, which is not installed: pip install 'spreeze_zmq[video]'"
         ) from None
     partial = path.with_name(f".{os.getpid()}.{path.name}")
-    with contextlib.ExitStack() as stack:
-
-        def begin(size: tuple[int, int], fps: float) -> Callable[[Any], Any]:
-            writer = imageio_ffmpeg.write_frames(
+    try:
+        with closing(
+            imageio_ffmpeg.write_frames(
                 str(partial), size, fps=fps, macro_block_size=2, ffmpeg_log_level="error"
             )
-            stack.callback(writer.close)
+        ) as writer:
             writer.send(None)
-            send: Callable[[Any], Any] = writer.send
-            return send
-
-        try:
-            yield begin
-            stack.close()
-            partial.replace(path)
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error}") from error
-        finally:
-            stack.close()
-            partial.unlink(missing_ok=True)
+            yield writer.send
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)

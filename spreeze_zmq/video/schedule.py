@@ -1,4 +1,4 @@
-"""Videos of the best policy at stated steps of a run, each written by a process that yields to all others."""
+"""Videos of the best policy at given env steps of a run, written by processes of the lowest priority."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from spreeze_zmq.supervisor.process import bound_to_parent
 log = logging.getLogger("spreeze")
 
 PLAY = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "play")
-#: Longest video.
+#: Longest duration of a video.
 SECONDS = 60
-#: Wait for a video that is given up.
+#: Wait for the end of a writer that was interrupted.
 END_S = 2.0
 
 
@@ -28,8 +28,8 @@ class VideoSchedule:
 
     Args:
         folder: the run's.
-        steps: env steps; from each on, the best policy that there is then is shown.
-        algorithm: of the run; its own module may be imported to load the policy.
+        steps: env steps; once each is reached, the best policy at that time is shown.
+        algorithm: of the run; its module may be imported to load the policy.
     """
 
     def __init__(self, folder: RunFolder, steps: Sequence[int], algorithm: str) -> None:
@@ -40,7 +40,7 @@ class VideoSchedule:
         self._waiting: list[Path] = []
 
     def reached(self, env_steps: int) -> None:
-        """The run has sampled this number of env steps. Does not wait; called often."""
+        """Begin the videos that are due at this number of env steps; does not wait, and is called often."""
         while self._steps and env_steps >= self._steps[0] and self._folder.best_policy.exists():
             policy = self._folder.path / "videos" / f"{self._steps.pop(0)}.safetensors"
             policy.parent.mkdir(exist_ok=True)
@@ -61,7 +61,7 @@ class VideoSchedule:
         video = str(policy.with_suffix(".mp4"))
         bind = bound_to_parent(signal.SIGKILL)
 
-        def yielding() -> None:
+        def prepare() -> None:
             bind()
             os.nice(19)
 
@@ -71,14 +71,14 @@ class VideoSchedule:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                preexec_fn=yielding,
+                preexec_fn=prepare,
             )
 
     def close(self) -> None:
-        """Give up the video that is being written; the policies stay, to be played later."""
+        """Abandon the video that is being written; the policies stay and can be played later."""
         if self._writer is None:
             return
-        self._writer.send_signal(signal.SIGINT)  # it removes what it has written
+        self._writer.send_signal(signal.SIGINT)  # the writer then removes its partial file
         try:
             self._writer.wait(END_S)
         except subprocess.TimeoutExpired:

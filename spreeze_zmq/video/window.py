@@ -1,4 +1,4 @@
-"""The agent in a window of its own: MuJoCo's viewer, or the environment's own window."""
+"""Shows the agent in a window: MuJoCo's viewer, or the environment's own window."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from spreeze_zmq.page.stage import Stage, open_stage
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.video.episode import Episode
 
-#: Wait for the viewer's end.
+#: Longest wait for the viewer's threads to end.
 VIEWER_ENDS_S = 5.0
 
 
 def show(
     policy: Policy, spec: EnvironmentSpec, *, episodes: int = 1, seed: int = 0, speed: float = 1.0
 ) -> Iterator[Episode]:
-    """Play deterministic episodes in a window, each yielded at its end, until the window is closed.
+    """Play deterministic episodes in a window until it is closed; yields each episode at its end.
 
     Args:
         policy: acts.
         spec: of the environment.
-        episodes: how many, one after another.
+        episodes: number of episodes, one after another.
         seed: episode ``i`` begins with ``seed + i``.
-        speed: times the environment's own.
+        speed: multiple of the environment's own speed.
 
     Raises:
         InputError: there is no display, or no window for this environment.
@@ -53,7 +53,7 @@ def show(
 
 
 def _own_window(spec: EnvironmentSpec, speed: float) -> Stage:
-    """The environment with ``render_mode="human"``, which draws and keeps its own time."""
+    """The environment with ``render_mode="human"``, which draws itself and keeps its own pace."""
     kwargs = {**spec.kwargs, "render_mode": "human"}
     env: Any = envs.make(spec.id, 1, backend="gymnasium", step_info=False, **kwargs)
     own = env.envs[0].unwrapped
@@ -87,7 +87,7 @@ def _in_viewer(stage: Stage, policy: Policy, episodes: int, seed: int, speed: fl
             return bool(viewer.is_running())
 
         yield from _played(stage, policy, episodes, seed, draw)
-    for thread in set(threading.enumerate()) - threads:  # the viewer's: it must not draw when we are gone
+    for thread in set(threading.enumerate()) - threads:  # the viewer's must not draw after this process ends
         thread.join(VIEWER_ENDS_S)
 
 

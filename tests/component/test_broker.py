@@ -1,4 +1,4 @@
-"""The broker as a real process; the test is everybody else, the launcher included."""
+"""The broker as a real process; the test plays all its peers, the launcher included."""
 
 import json
 import os
@@ -15,17 +15,16 @@ from spreeze_zmq.wire import Message
 
 
 def end(peers, name):
-    """A process's own end of the channel of reports, opened once."""
+    """A process's end of the report channel, opened once."""
     if name not in peers.open:
         peers.open[name] = channels.open_channel(peers.plan.channels["report"], "push", name, 1)
     return peers.open[name]
 
 
 class Voice:
-    """One process of a run as its broker hears it: reports at steady rates.
+    """A process of the run that reports at steady rates.
 
-    ``cpu`` is the cores that it uses. Where that is all of the time that it is ``busy`` it never waited for a
-    core, however busy this machine is: then who works and uses less sleeps.
+    ``cpu`` is the number of cores that it uses. A process that is ``busy`` for longer than that sleeps.
     """
 
     def __init__(self, peers, role, index, per_s, cpu, **shares):
@@ -34,7 +33,7 @@ class Voice:
         self.began_s, self.greeted = time.monotonic(), False
 
     def speak(self):
-        """One report of what it did until now; first of all a hello."""
+        """Send a report of what it did until now, and before the first one a hello."""
         if not self.greeted:
             hello = {"role": self.role, "name": self.name, "pid": 1, "protocol": 1, "host": "here"}
             self.greeted = end(self.peers, self.name).try_push(Message("hello", hello))
@@ -72,12 +71,12 @@ def run(peers, voices, until, deadline_s=60.0):
 
 
 def say(peers, kind, **fields):
-    """What the launcher tells the broker."""
+    """Send a message of the launcher to the broker."""
     end(peers, "launcher").try_push(Message(kind, fields))
 
 
 def begin(peers, num_samplers, per_s):
-    """A broker that hears of a run at work, whose environments sleep and whose learners starve."""
+    """Start a broker; returns the processes of a run whose environments sleep and whose learners starve."""
     peers.start("broker")
     say(peers, "workers", role="sampler", count=num_samplers, reason="as the topology says")
     samplers = [
@@ -92,7 +91,7 @@ def begin(peers, num_samplers, per_s):
 
 @pytest.mark.parametrize("peers", [["components.sampler.count=[1, 8]"]], indirect=True)
 def test_starving_learners_get_more_samplers(peers):
-    """It says how many and why, writes every number of it down, and keeps what it found for the next run."""
+    """The broker sends count and reason, journals every number, and remembers the result for the next run."""
     voices = begin(peers, 1, 1000)
     scale = run(peers, voices, lambda message: message.kind == "scale")
     assert scale.fields["role"] == "sampler"
@@ -115,7 +114,7 @@ def test_starving_learners_get_more_samplers(peers):
 
 @pytest.mark.parametrize("peers", [["components.sampler.count=[1, 8]"]], indirect=True)
 def test_samplers_that_gain_nothing_leave_again(peers):
-    """The broker asks for six, all six together make what one made, and it asks for one."""
+    """The broker asks for six; together they produce no more than one did, and it asks for one."""
     voices = begin(peers, 1, 1000)
     more = run(peers, voices, lambda message: message.kind == "scale")
     say(peers, "workers", **more.fields)
@@ -131,7 +130,7 @@ def test_samplers_that_gain_nothing_leave_again(peers):
     "peers", [["components.sampler.count=1", "algorithm.batch_size=auto"]], indirect=True
 )
 def test_starving_learners_get_smaller_batches_where_no_sampler_may_be_added(peers):
-    """Both learners are told, the summary has when, how many and why, and the journal what was tried."""
+    """Both learners receive it, the summary has time, size and reason, and the journal what was tried."""
     voices = begin(peers, 1, 1000)
     told = run(peers, voices, lambda message: message.kind == "set").fields
     assert (told["role"], told["option"]) == ("critic_learner", "batch_size")
@@ -150,7 +149,7 @@ def test_starving_learners_get_smaller_batches_where_no_sampler_may_be_added(pee
 
 @pytest.mark.parametrize("peers", [["components.sampler.count=[1, 2]"]], indirect=True)
 def test_what_settled_is_kept_for_the_next_run(peers, tmp_path, monkeypatch):
-    """Two starved samplers of at most two are right."""
+    """Two samplers are the most that the topology allows."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     voices = begin(peers, 2, 1000)
     run(peers, voices, lambda message: message.kind == "status" and message.fields["balance"]["settled"])
@@ -162,7 +161,7 @@ def test_what_settled_is_kept_for_the_next_run(peers, tmp_path, monkeypatch):
 
 
 def test_an_observer_is_told_what_the_journal_holds(peers):
-    """Every topic of the feed, to a program that only subscribes; late joiners have the last one of each."""
+    """A subscriber gets every topic of the feed, and a late one the last entry of each."""
     peers.start("broker")
     feed = peers.peer("feed", "broker")
     hello = {"role": "sampler", "name": "sampler-0", "pid": 1, "protocol": 1, "host": "here"}
@@ -208,8 +207,8 @@ def test_an_observer_is_told_what_the_journal_holds(peers):
 
 @pytest.mark.parametrize("skew_s", [-86_400, 86_400])
 def test_the_runs_clock_is_nobodys_wall_clock(peers, skew_s):
-    """A file server a day behind or ahead: the run neither ends at once (it has a minute) nor turns deaf. A
-    broker that was killed, or sent away by somebody else, goes on with the clock and the record.
+    """With a file server a day behind or ahead, the run (of a minute) neither ends at once nor stops
+    listening. A broker that was killed or terminated continues with the clock and the record.
     """
     stamp = time.time() + skew_s
     os.utime(peers.folder.run_file, (stamp, stamp))

@@ -1,4 +1,4 @@
-"""The evaluator as a real process; the test trains the policies and keeps the books."""
+"""The evaluator as a real process; the test plays the learner and the broker."""
 
 import json
 import time
@@ -18,7 +18,7 @@ OFTEN = ["components.evaluator.cost_share=1.0", *OWN]
 
 
 class Point(gymnasium.Env):
-    """Each step is worth one, or with ``luck`` what the seed says; its info is of all kinds."""
+    """Each step's reward is 1 or, with ``luck``, drawn from the seed; its info has values of all kinds."""
 
     observation_space = gymnasium.spaces.Box(-1e9, 1e9, (1,), np.float64)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -46,7 +46,7 @@ SLOW = [*ENDLESS, "run.env_kwargs.step_s=0.1", "components.evaluator.stop_grace_
 
 
 def publish(peers, version, seed):
-    """A policy of the run's algorithm; ``seed`` decides how it behaves."""
+    """Publish a policy of the run's algorithm, initialised from ``seed``."""
     algorithm = algorithms.get("sac")
     half = algorithms.make(
         "policy", algorithm, algorithm.Options(hidden_sizes=(16,)), peers.plan.environment, "cpu", seed
@@ -62,19 +62,19 @@ def publish(peers, version, seed):
 
 
 def begin(peers):
-    """The evaluator, heard and told."""
+    """Start the evaluator, with this test's ends of report and control open."""
     for channel in ("report", "control"):
         peers.peer(channel, "evaluator")
     return peers.start("evaluator")
 
 
 def evaluation(peers):
-    """The fields of the next one."""
+    """The fields of the next evaluation."""
     return peers.wait("report", "evaluator", "evaluation").fields
 
 
 def end(peers, process):
-    """Have it leave; the evaluations that it still makes."""
+    """Stop the evaluator; returns the evaluations that it still makes."""
     stop = Message("stop", {"roles": ["evaluator"], "reason": "enough"})
     peers.peer("control", "evaluator").publish(stop)
     before = len(peers.seen)
@@ -94,10 +94,10 @@ def kept(peers):
     indirect=["peers"],
 )
 def test_the_best_policy_is_kept_for_fresh_episodes_and_the_last_one_is_played(peers, goal):
-    """Each new version is looked at once, and the first one kept. One that looks better than the best, on the
-    way to a goal by a tenth of what that lacks, is played on other seeds, and these decide and are what the
-    file says; where they say less than is believed of the best one, that is played on them too. At the end
-    the best one is confirmed by more fresh ones.
+    """Each new version gets one look, and the first one is kept. A version that beats the best one, with a
+    goal by a tenth of what that lacks, plays episodes of other seeds, which decide and are the file's score.
+    If these do not beat the best one, the best one plays them too. At the end it is confirmed by more fresh
+    ones.
     """
     process, used, replayed, spared = begin(peers), [], 0, 0
     for version in range(1, 61):
@@ -147,7 +147,7 @@ def test_the_best_policy_is_kept_for_fresh_episodes_and_the_last_one_is_played(p
 
 @pytest.mark.parametrize("peers", [[*OWN, "components.evaluator.cost_share=0.0001"]], indirect=True)
 def test_the_last_policy_is_played_though_no_look_is_paid_for(peers):
-    """The share is spent with the first look; the second policy comes, and then the end."""
+    """The first look spends the budget; then a second policy comes, and then the end."""
     process = begin(peers)
     publish(peers, 1, seed=1)
     first = evaluation(peers)
@@ -162,7 +162,7 @@ def test_the_last_policy_is_played_though_no_look_is_paid_for(peers):
 
 @pytest.mark.parametrize("peers", [[*OFTEN, "run.stop.return=-5000"]], indirect=True)
 def test_a_return_is_confirmed_by_fresh_episodes_of_the_policy_that_is_kept(peers):
-    """A look reaches the goal: six other episodes are played at once, and the file holds their mean."""
+    """A look reaches the goal: six fresh episodes follow at once, and the file holds their mean."""
     process = begin(peers)
     publish(peers, 1, seed=1)
     look, fresh = evaluation(peers), evaluation(peers)
@@ -177,7 +177,7 @@ def test_a_return_is_confirmed_by_fresh_episodes_of_the_policy_that_is_kept(peer
     "peers", [[*OWN, "components.evaluator.cost_share=0.0001", "run.stop.return=-5000"]], indirect=True
 )
 def test_a_run_that_ends_at_its_return_ends_at_once(peers):
-    """The goal is confirmed, and a later policy comes that no look is paid for: it is not played."""
+    """The goal is confirmed; a later policy, for which the budget has no look, is not played."""
     process = begin(peers)
     publish(peers, 1, seed=1)
     assert [evaluation(peers)["num_episodes"] for _ in range(2)] == [3, 6]
@@ -188,9 +188,7 @@ def test_a_run_that_ends_at_its_return_ends_at_once(peers):
 
 @pytest.mark.parametrize("peers", [[*OFTEN, *ENDLESS]], indirect=True)
 def test_endless_episodes_are_cut_and_their_policy_is_saved(peers):
-    """After a thousand steps; whoever plays the file again finds the limit with the environment. What the
-    environment said of the last step comes along.
-    """
+    """After 1,000 steps. The file names the limit, and the report has the info of the last step."""
     process = begin(peers)
     publish(peers, 1, seed=1)
     look, fresh = evaluation(peers), evaluation(peers)
@@ -204,8 +202,8 @@ def test_endless_episodes_are_cut_and_their_policy_is_saved(peers):
 
 @pytest.mark.parametrize("peers", [[*OFTEN, *SLOW]], indirect=True)
 def test_a_slow_environment_is_played_in_workers_and_its_policy_is_saved_in_time(peers):
-    """An episode takes a hundred seconds: reports go on, and at the end the evaluator leaves within its grace
-    with a policy saved, cut as it was.
+    """An episode takes 100 seconds: reports continue, and at the end the evaluator leaves within its grace
+    time with a policy saved, although its episodes were cut.
     """
     process = begin(peers)
     publish(peers, 1, seed=1)
@@ -222,8 +220,8 @@ def test_a_slow_environment_is_played_in_workers_and_its_policy_is_saved_in_time
 
 @pytest.mark.parametrize("peers", [[*OFTEN, *ENDLESS, "run.env_kwargs.luck=True"]], indirect=True)
 def test_a_lucky_score_is_taken_back(peers):
-    """Episodes are worth what their seed says. A policy that was kept for lucky ones plays again beside each
-    one that looks better and is not, and its figure comes down.
+    """Returns are drawn from the seed. A policy that was kept for lucky episodes plays again beside each one
+    that only looks better, and its score comes down.
     """
     process, kept_for, corrected = begin(peers), [], 0
     for version in range(1, 60):

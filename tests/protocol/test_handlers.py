@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -180,6 +181,18 @@ def test_thousands_of_reports_leave_a_small_record(broker):
     assert (broker.component.folder.summary).stat().st_size < 20_000_000
     assert broker.record.num_failures >= 6000
     assert len(broker.record.failures) == 100
+
+
+def test_a_long_record_is_written_less_often(broker):
+    """Thousands of evaluations take longer to write: the share of time that this costs stays small."""
+    fields = MESSAGES["evaluation"].fields
+    for number in range(10_000):
+        broker.record.evaluations.take(fields, float(number))
+    began_s = time.process_time()
+    broker.write()
+    spent_s = time.process_time() - began_s
+    assert broker.next_write_s - broker.now_s > 10 * spent_s
+    broker.record.evaluations.all.clear()
 
 
 def test_parts_are_taken_from_learners_for_the_folder_that_was_asked_for(broker, tmp_path):

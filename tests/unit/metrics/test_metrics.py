@@ -1,4 +1,4 @@
-"""Rates, the journal, JSON that everybody reads, and curves that TensorBoard reads back."""
+"""CPU time, the journal, JSON for any reader, and curves that TensorBoard reads back."""
 
 import json
 import math
@@ -9,74 +9,9 @@ import time
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from spreeze_zmq.metrics import Family, Journal, Rates, TensorBoard, plain, read_journal, write_json
-
-# --- rates ----------------------------------------------------------------------------------------
-
-
-def test_a_steady_counter_has_its_rate():
-    """100 a second, reported each half second."""
-    rates = Rates(window_s=2.0)
-    for tick in range(21):
-        rates.add("env_steps", 50 * tick, tick / 2)
-    assert rates.rate("env_steps", 10.0) == 100.0
-
-
-def test_a_rate_forgets_what_is_older_than_its_window():
-    """After a change the rate is the new one within a window."""
-    rates = Rates(window_s=2.0)
-    for tick in range(11):
-        rates.add("env_steps", 1000 * tick, float(tick))
-    for tick in range(1, 4):
-        rates.add("env_steps", 10_000 + 10 * tick, 10.0 + tick)
-    assert rates.rate("env_steps", 13.0) == 10.0
-
-
-def test_a_rate_needs_two_points_and_time_between_them():
-    """Nothing is divided by nothing."""
-    rates = Rates()
-    assert rates.rate("env_steps", 0.0) == 0.0
-    rates.add("env_steps", 5, 1.0)
-    assert rates.rate("env_steps", 1.0) == 0.0
-    rates.add("env_steps", 9, 1.0)
-    assert rates.rate("env_steps", 1.0) == 0.0
-    rates.add("env_steps", 13, 2.0)
-    assert rates.rate("env_steps", 2.0) == 4.0
-
-
-def test_a_counter_that_is_silent_has_no_rate():
-    """A dead learner's last rate is not shown for ever."""
-    rates = Rates(window_s=2.0)
-    rates.add("updates", 0, 0.0)
-    rates.add("updates", 100, 1.0)
-    assert rates.rate("updates", 2.9) == 100.0
-    assert rates.rate("updates", 3.1) == 0.0
-
-
-def test_a_counter_that_falls_begins_anew():
-    """A restarted process counts from its checkpoint; a rate is never negative."""
-    rates = Rates()
-    rates.add("updates", 1000, 0.0)
-    rates.add("updates", 10, 1.0)
-    assert rates.rate("updates", 1.0) == 0.0
-    rates.add("updates", 30, 2.0)
-    assert rates.rate("updates", 2.0) == 20.0
-
-
-@given(st.lists(st.tuples(st.floats(-1, 10), st.integers(0, 10**12)), max_size=50), st.floats(0, 100))
-def test_a_rate_is_always_a_number(steps, later_s):
-    """Whatever clocks and counters do: finite and not negative."""
-    rates = Rates(2.0)
-    now_s = 0.0
-    for step_s, value in steps:
-        now_s += step_s
-        rates.add("x", value, now_s)
-        assert 0.0 <= rates.rate("x", now_s + later_s) < math.inf
-
+from spreeze_zmq.metrics import Family, Journal, TensorBoard, plain, read_journal, write_json
 
 # --- the machine ----------------------------------------------------------------------------------
 
@@ -91,7 +26,7 @@ for _ in range(2):
 
 
 def test_the_cpu_time_of_descendants_counts_and_never_falls():
-    """Of a grandchild that has ended, and of the child that waited for it; when both are gone it stays."""
+    """A grandchild that has ended counts, and so does its parent; when both are gone the sum stays."""
     family = Family(psutil.Process())
     alone_s = family.cpu_s()
     child = subprocess.Popen(
@@ -131,14 +66,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_line_outlives_a_kill_right_after_it(tmp_path):
-    """Nothing waits in the process."""
+    """Nothing is buffered in the process."""
     path = tmp_path / "metrics.jsonl"
     subprocess.run([sys.executable, "-c", WRITER, str(path)], check=False, timeout=20)
     assert [line["env_steps"] for line in read_journal(path)] == [512]
 
 
 def test_a_torn_line_costs_itself_alone(tmp_path):
-    """The next life goes on below it, and reading passes over it."""
+    """The next process continues below it, and reading skips it."""
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"kind": "status", "t_s": 1}\n{"kind": "sta')
     assert [line["t_s"] for line in read_journal(path)] == [1]
@@ -150,7 +85,7 @@ def test_a_torn_line_costs_itself_alone(tmp_path):
 
 
 def test_plain_values_are_strict_json():
-    """Numpy becomes numbers and lists, what is not finite becomes null."""
+    """Numpy values become numbers and lists, non-finite ones null."""
     value = {
         "nan": math.nan,
         "inf": [math.inf, -math.inf],
@@ -166,13 +101,13 @@ def test_plain_values_are_strict_json():
 
 
 def test_what_has_no_meaning_in_json_is_named():
-    """Not turned into a string that somebody must parse."""
+    """It is not converted to a string that a reader must parse."""
     with pytest.raises(TypeError, match="set has no place in JSON"):
         plain({"a": {1, 2}})
 
 
 def test_a_summary_replaces_the_old_one_whole(tmp_path):
-    """And leaves nothing else in the folder."""
+    """Nothing else is left in the folder."""
     path = tmp_path / "summary.json"
     write_json(path, {"exit_reason": "", "best_return": math.nan})
     write_json(path, {"exit_reason": "return 6000 >= 6000"})
@@ -181,7 +116,7 @@ def test_a_summary_replaces_the_old_one_whole(tmp_path):
 
 
 def test_a_summary_that_cannot_be_written_leaves_the_old_one(tmp_path):
-    """A value of a wrong type costs the new figures only."""
+    """A value of a wrong type loses only the new figures."""
     path = tmp_path / "summary.json"
     write_json(path, {"wall_s": 1.0})
     with pytest.raises(TypeError):
@@ -215,7 +150,7 @@ STATUS = {
 
 
 def test_curves_have_the_names_that_stable_baselines3_uses(tmp_path):
-    """Over env steps, read back by TensorBoard itself while the file is still open."""
+    """TensorBoard itself reads them over env steps while the file is still open."""
     board = TensorBoard(tmp_path)
     gauges = {
         "actor_loss": -1.5,
@@ -252,7 +187,7 @@ def test_curves_have_the_names_that_stable_baselines3_uses(tmp_path):
 
 
 def test_a_status_without_progress_adds_no_point(tmp_path):
-    """A curve does not become a vertical line; before the first step there is no file."""
+    """Else a curve would be a vertical line. Before the first step there is no file."""
     board = TensorBoard(tmp_path)
     board.status({**STATUS, "env_steps": 0}, {})
     assert list(tmp_path.iterdir()) == []
@@ -266,7 +201,7 @@ def test_a_status_without_progress_adds_no_point(tmp_path):
 
 
 def test_a_second_life_of_the_broker_goes_on_with_the_curves(tmp_path):
-    """Both files of one folder are one run."""
+    """TensorBoard joins both files of the folder."""
     TensorBoard(tmp_path).write({"time/fps": 1.0}, 1)
     code = "import sys; from pathlib import Path; from spreeze_zmq.metrics import TensorBoard; "
     code += "TensorBoard(Path(sys.argv[1])).write({'time/fps': 2.0}, 2)"

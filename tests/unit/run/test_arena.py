@@ -1,4 +1,4 @@
-"""The environments of evaluation: limits of steps, and workers where a step is slow."""
+"""The environments of evaluation: time limits, and workers for slow steps."""
 
 import time
 from dataclasses import replace
@@ -15,7 +15,7 @@ HERE = "tests.unit.run.test_arena"
 
 
 class Endless(gymnasium.Env):
-    """Stays where it is; its steps take ``step_s`` seconds, ``busy`` ones of computing."""
+    """Never ends; each step sleeps or, with ``busy``, computes for ``step_s`` seconds."""
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -53,7 +53,7 @@ def make():
 
 
 def test_an_environment_without_a_time_limit_is_given_one(make):
-    """A thousand steps, or what was asked for; it is saved with the environment."""
+    """1,000 steps or the requested number; the limit is saved with the environment."""
     endless = make(f"{HERE}:Endless")
     assert endless.step_cap == endless.batch(2).max_episode_steps == ENDLESS_STEPS
     assert endless.spec.kwargs == {"max_episode_steps": ENDLESS_STEPS}
@@ -69,7 +69,7 @@ def test_the_environments_own_limit_stands_unless_a_lower_one_is_asked_for(make)
 
 
 def test_a_native_task_has_as_many_environments_as_episodes(make):
-    """They cost nothing to make, and many are stepped on all cores; others are played in rounds."""
+    """Many are stepped on all cores; other environments are played in rounds."""
     assert make("Pendulum-v1", 5).batch(30).num_envs == 30
     hopper = make("Hopper-v5", 2)
     cores = len(arena.os.sched_getaffinity(0))
@@ -79,7 +79,7 @@ def test_a_native_task_has_as_many_environments_as_episodes(make):
 
 
 def test_a_slow_step_is_taken_in_workers(make):
-    """One for each environment where it waits for something, as many as cores where it computes."""
+    """One worker for each environment if a step waits, one for each core if it computes."""
     sleeping = make(f"{HERE}:Endless", 4, {"step_s": 0.05})
     assert (sleeping.num_workers, sleeping.batch(4).num_workers) == (4, 4)
     computing = make(f"{HERE}:Endless", 4, {"step_s": 0.05, "busy": True})
@@ -99,7 +99,7 @@ def test_workers_let_others_be_heard_during_a_long_step(make):
 
 
 def test_what_cannot_be_sent_to_workers_is_played_here(make):
-    """An argument that is no plain data."""
+    """An environment whose argument is not plain data."""
     spec = replace(envs.probe(f"{HERE}:Endless", {}), kwargs={"step_s": np.float32(0.02)})
     here = Arena(spec, 2)
     assert (here.num_workers, here.batch(2).num_envs) == (0, 2)

@@ -1,4 +1,4 @@
-"""A checkpoint is there in full or not at all, and the newest whole one is what a run goes on from."""
+"""A checkpoint is complete or is not read, and a run resumes from the newest complete one."""
 
 import errno
 import json
@@ -36,7 +36,7 @@ def save(checkpoints, name, parts=PARTS, **state):
 
 
 def test_a_checkpoint_comes_back_as_it_was_written(tmp_path):
-    """Parts, state and nothing skipped."""
+    """With its parts and state, and no skipped checkpoint."""
     folder = save(tmp_path, "0001", env_steps=512, best_return=None)
     found = latest(tmp_path)
     assert found.path == folder
@@ -47,7 +47,7 @@ def test_a_checkpoint_comes_back_as_it_was_written(tmp_path):
 
 
 def test_the_newest_complete_one_is_the_latest(tmp_path):
-    """Newest by name, as ids are padded; not by when its files were touched."""
+    """The newest by its name, which is padded with zeros, not by its files' times."""
     save(tmp_path, "0010")
     save(tmp_path, "0009")
     assert latest(tmp_path).path.name == "0010"
@@ -60,7 +60,7 @@ def test_without_a_checkpoint_there_is_no_latest(tmp_path):
 
 
 def test_a_checkpoint_without_its_manifest_is_never_read(tmp_path):
-    """Both learners have written; the run died before the end of it."""
+    """A run died after its learners had written, before its broker had."""
     save(tmp_path, "0001")
     write_part(tmp_path / "0002", "critic_learner.pt", lambda path: path.write_bytes(b"x"))
     found = latest(tmp_path)
@@ -91,12 +91,12 @@ def tear_manifest(folder):
 
 
 def empty_manifest(folder):
-    """Valid JSON that says nothing."""
+    """The manifest is an empty JSON object."""
     (folder / MANIFEST).write_text("{}")
 
 
 def list_manifest(folder):
-    """Valid JSON of another shape."""
+    """The manifest is a JSON list."""
     (folder / MANIFEST).write_text("[]")
 
 
@@ -112,7 +112,7 @@ def list_manifest(folder):
     ],
 )
 def test_a_torn_checkpoint_is_passed_over_and_named(tmp_path, damage, said):
-    """An older whole one is better than a newer half; which file and why is told."""
+    """An older complete checkpoint is used, and the message names the damaged file and the problem."""
     save(tmp_path, "0001", env_steps=1)
     damage(save(tmp_path, "0002", env_steps=2))
     found = latest(tmp_path)
@@ -123,7 +123,7 @@ def test_a_torn_checkpoint_is_passed_over_and_named(tmp_path, damage, said):
 
 
 def test_a_newer_format_is_refused_with_the_reason(tmp_path):
-    """Not guessed at."""
+    """The message names both formats."""
     manifest = save(tmp_path, "0001") / MANIFEST
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
     with pytest.raises(CheckpointError, match="its format is 99, this version reads 1"):
@@ -145,7 +145,7 @@ write_part(Path(sys.argv[1]), "critic_learner.pt", write)
 
 
 def test_a_writer_killed_in_the_middle_leaves_no_part(tmp_path):
-    """Not under the part's name; the next life writes it over, and pruning clears up."""
+    """The part's name does not exist; a later process writes it, and pruning removes the old folder."""
     save(tmp_path, "0001")
     folder = tmp_path / "0002"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE)
@@ -166,7 +166,7 @@ def test_a_writer_killed_in_the_middle_leaves_no_part(tmp_path):
 
 
 def test_a_writer_that_raises_leaves_nothing(tmp_path):
-    """Its own error is what comes out."""
+    """The writer's own error is raised."""
 
     def write(path):
         path.write_bytes(b"half")
@@ -178,7 +178,7 @@ def test_a_writer_that_raises_leaves_nothing(tmp_path):
 
 
 def test_a_full_disk_is_told_with_the_file_and_the_mend(tmp_path):
-    """And the half-written file gives its room back."""
+    """The half-written file is removed."""
 
     def write(path):
         path.write_bytes(b"half")
@@ -201,13 +201,13 @@ def test_the_path_that_is_written_ends_as_the_part_does(tmp_path):
 
 @pytest.mark.parametrize("name", ["", MANIFEST, "../critic.pt", "a/b", ".hidden", "-x", "new\nline"])
 def test_a_part_has_a_plain_name(tmp_path, name):
-    """Nothing is written outside the folder, nor under a name that another thing has."""
+    """Nothing is written outside the folder or under a reserved name."""
     with pytest.raises(ValueError, match="cannot name a part"):
         write_part(tmp_path, name, lambda path: path.write_bytes(b""))
 
 
 def test_a_checkpoint_is_not_completed_without_its_parts(tmp_path):
-    """A part that was promised and is not there."""
+    """One of the described parts does not exist."""
     part = write_part(tmp_path, "critic_learner.pt", lambda path: path.write_bytes(b"abc"))
     missing = Part("actor_learner.pt", 3, 0)
     with pytest.raises(CheckpointError, match=r"actor_learner.pt: No such file"):
@@ -223,7 +223,7 @@ def test_a_part_travels_as_json(tmp_path):
 
 
 def test_a_part_that_is_not_there_is_named_with_those_that_are(tmp_path):
-    """A run of other components cannot go on from it."""
+    """As for a run of other components."""
     save(tmp_path, "0001")
     with pytest.raises(
         CheckpointError, match=r"no part 'replay.npy', only critic_learner.pt, actor_learner.pt"
@@ -232,7 +232,7 @@ def test_a_part_that_is_not_there_is_named_with_those_that_are(tmp_path):
 
 
 def test_pruning_keeps_the_newest_complete_ones(tmp_path):
-    """And whatever is newer than them: it may be half-way."""
+    """Newer folders stay too, as they may still be written."""
     for number in range(1, 6):
         save(tmp_path, f"000{number}")
     lose(tmp_path / "0004")
@@ -242,7 +242,7 @@ def test_pruning_keeps_the_newest_complete_ones(tmp_path):
 
 
 def test_pruning_never_deletes_the_only_complete_one(tmp_path):
-    """Whatever is asked for, and however many torn ones are newer."""
+    """Whatever ``keep`` is, and however many damaged ones are newer."""
     save(tmp_path, "0001")
     for number in range(2, 6):
         lose(save(tmp_path, f"000{number}"))

@@ -25,13 +25,13 @@ def test_the_interquartile_mean_leaves_out_the_outer_quarters(num_runs):
 
 
 def test_one_wild_run_of_four_does_not_move_it():
-    """What the mean is said to do."""
+    """Unlike the mean."""
     scores = np.array([[1.0], [2.0], [3.0], [1e9]])
     assert iqm(scores).item() == 2.5
 
 
 def test_the_interval_is_that_of_all_possible_resamples():
-    """Of four runs 256 resamples are equally likely: their percentiles, as near as 2,000 drawn ones come."""
+    """Four runs have 256 equally likely resamples; 2,000 drawn ones come near their percentiles."""
     scores = np.array([1.0, 2.0, 4.0, 8.0])
     every = [iqm(scores[list(runs)]).item() for runs in itertools.product(range(4), repeat=4)]
     low, high = interval(scores[:, None], seed=3)
@@ -41,20 +41,20 @@ def test_the_interval_is_that_of_all_possible_resamples():
 
 
 def test_whole_runs_are_drawn_not_single_points():
-    """Two runs that cross: the points of a resample belong together, so some resample is one run alone."""
+    """For two runs that cross, some resample is one run alone at all points."""
     scores = np.array([[0.0, 1.0], [1.0, 0.0]])
     low, high = interval(scores)
     np.testing.assert_array_equal((low, high), ([0, 0], [1, 1]))
 
 
 def test_a_run_keeps_its_last_evaluation_until_the_next():
-    """And has none before the first."""
+    """Before the first evaluation the curve is NaN."""
     values = curve([10, 20], [1.0, 5.0]).at("env_steps", np.array([5.0, 10.0, 19.9, 20.0, 99.0]))
     np.testing.assert_array_equal(values, [np.nan, 1, 1, 5, 5])
 
 
 def test_curves_are_joined_where_all_of_them_are():
-    """From the last beginning to the first end; no number stands for a run that had ended."""
+    """From the latest start to the earliest end, so that every point has a value from every run."""
     joint = join([curve([0, 10, 40], [0, 10, 40]), curve([5, 10, 30], [2, 20, 60])], "env_steps")
     assert (joint.x[0], joint.x[-1]) == (5, 30)
     assert (joint.iqm[0], joint.iqm[-1]) == (1, 35)
@@ -62,7 +62,7 @@ def test_curves_are_joined_where_all_of_them_are():
 
 
 def test_a_curve_is_of_looks_alone(tmp_path):
-    """Fresh episodes are of policies that were chosen for a high score: they would raise it."""
+    """Fresh episodes are of policies that were chosen for a high score, and would raise the curve."""
     journal = Journal(tmp_path / "metrics.jsonl")
     for t_s, mean, confirmed in ((1.0, 10.0, False), (2.0, 40.0, True), (3.0, 20.0, False)):
         look = {"env_steps": int(100 * t_s), "mean_return": mean, "confirmed": confirmed}

@@ -1,4 +1,4 @@
-"""Playing whole episodes, and what is reported of them."""
+"""Playing whole episodes and scoring them."""
 
 import time
 
@@ -22,7 +22,7 @@ def policy():
 
 
 def test_each_environment_plays_one_whole_episode(policy):
-    """Pendulum's episodes have 200 steps; a score is the undiscounted sum of one and not of the next."""
+    """Pendulum's episodes have 200 steps; a return is the undiscounted sum of one episode's rewards only."""
     import gymnasium
 
     score = play(envs.make("Pendulum-v1", 3), policy, seed=5)
@@ -37,15 +37,26 @@ def test_each_environment_plays_one_whole_episode(policy):
 
 
 def test_the_same_seed_plays_the_same_episodes(policy):
-    """That is what lets ``spreeze eval`` repeat a score."""
+    """So ``spreeze eval`` can repeat a score."""
     scores = [play(envs.make("Pendulum-v1", 2), policy, seed).returns for seed in (1, 1, 2)]
     assert np.array_equal(scores[0], scores[1])
     assert not np.array_equal(scores[0], scores[2])
 
 
 def test_an_evaluation_is_given_up_when_the_run_stops(policy):
-    """After the first step that may not go on."""
-    assert play(envs.make("Pendulum-v1", 2), policy, 1, go_on=lambda: False) is None
+    """``on_step`` raises after a step; the next evaluation begins with a reset."""
+    steps = []
+
+    def stop_at_the_third_step():
+        steps.append(1)
+        if len(steps) == 3:
+            raise InterruptedError
+
+    batch = envs.make("Pendulum-v1", 2)
+    with pytest.raises(InterruptedError):
+        play(batch, policy, 1, on_step=stop_at_the_third_step)
+    expected = play(envs.make("Pendulum-v1", 2), policy, 1).returns
+    assert np.array_equal(play(batch, policy, 1).returns, expected)
 
 
 OWN = "tests.unit.envs.own_environments"
@@ -62,7 +73,7 @@ def test_episodes_are_the_same_in_rounds_as_at_once(policy):
 
 
 def test_an_episode_that_the_limit_of_steps_ends_counts_as_cut(policy):
-    """Where the evaluation has set the limit; the environment's own truncation is a whole episode."""
+    """If the evaluation has set the limit; an episode truncated by the environment's own limit is whole."""
     cut = play(envs.make("Pendulum-v1", 2, max_episode_steps=30), policy, 1, step_cap=30)
     assert (cut.lengths.tolist(), cut.cut.tolist(), cut.timed_out) == ([30, 30], [True, True], False)
     assert cut.fields()["num_truncated"] == 2
@@ -70,7 +81,7 @@ def test_an_episode_that_the_limit_of_steps_ends_counts_as_cut(policy):
 
 
 def test_time_cuts_the_first_round_and_leaves_out_a_later_one(policy):
-    """The first counts as far as it came, so that there is a score; a later one would bias it."""
+    """The first round counts as far as it came, so that there is a score; a later one would bias it."""
     first = play(envs.make("Pendulum-v1", 2), policy, 1, 6, until_s=0.0)
     assert (first.lengths.tolist(), first.cut.tolist(), first.timed_out) == ([1, 1], [True, True], True)
     began, steps = [], []
@@ -79,20 +90,19 @@ def test_time_cuts_the_first_round_and_leaves_out_a_later_one(policy):
         steps.append(1)
         if len(steps) == 205:
             began.append(time.monotonic())
-        return True
 
     class Clock:
-        """Is over once the second round has begun."""
+        """A time that has passed once the second round has begun."""
 
         def __le__(self, now_s):
             return bool(began)
 
-    score = play(envs.make("Pendulum-v1", 2), policy, 1, 6, until_s=Clock(), go_on=until_the_second_round)
+    score = play(envs.make("Pendulum-v1", 2), policy, 1, 6, until_s=Clock(), on_step=until_the_second_round)
     assert (len(score.returns), score.timed_out, score.cut.any()) == (2, False, False)
 
 
 def test_the_info_of_the_last_step_is_averaged_over_episodes(policy):
-    """Numbers and flags; of Gymnasium environments in this process and in workers, and of native tasks."""
+    """Numbers and flags, for Gymnasium environments in this process and in workers, and for native tasks."""
     count = {"length": 3}
     acting = Policy.from_message(*for_environment(f"{OWN}:Count", **count))
     for workers in (0, 2):
@@ -107,8 +117,8 @@ def test_the_info_of_the_last_step_is_averaged_over_episodes(policy):
 
 @pytest.mark.parametrize("task", ["Hopper-v5", "Humanoid-v5", f"{OWN}:Draw"])
 def test_an_environment_whose_episode_is_over_is_not_stepped(task):
-    """The others go on to their ends, and each episode is the one that it is alone. At the end all stand
-    where the next one begins.
+    """The other environments play on, and each episode is the same as when it is played alone. At the end all
+    environments are at the start of their next episode.
     """
     acting = Policy.from_message(*for_environment(task))
     batch = envs.make(task, 6, step_info="final")

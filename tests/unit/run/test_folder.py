@@ -1,4 +1,4 @@
-"""A run's folder is its own: also when several begin in one instant, and against other users' eyes."""
+"""Each run has a folder of its own, even if several begin at once, and only its user can read it."""
 
 import multiprocessing
 import os
@@ -24,7 +24,7 @@ def _create(folder, chosen, barrier, made):
 
 @pytest.mark.parametrize("chosen", [None, "mine"])
 def test_runs_that_begin_in_one_instant_do_not_share_a_folder(tmp_path, chosen):
-    """Each gets one of its own; of those that choose the same, one has it and the others are told."""
+    """If several choose the same folder, one gets it and the others get an error."""
     context = multiprocessing.get_context("fork")
     barrier, made = context.Barrier(RUNS), context.Queue()
     runs = [context.Process(target=_create, args=(tmp_path, chosen, barrier, made)) for _ in range(RUNS)]
@@ -39,7 +39,7 @@ def test_runs_that_begin_in_one_instant_do_not_share_a_folder(tmp_path, chosen):
 
 
 def test_a_runs_folder_is_its_users_alone(tmp_path, monkeypatch):
-    """Whatever the umask is; the files in it are as the umask has them."""
+    """Whatever the umask is; the files inside follow the umask."""
     monkeypatch.chdir(tmp_path)
     before = os.umask(0o022)
     try:
@@ -52,7 +52,7 @@ def test_a_runs_folder_is_its_users_alone(tmp_path, monkeypatch):
 
 
 def test_half_written_files_of_the_killed_are_removed(tmp_path):
-    """Under every name that a writer of ours gives them, and nothing else."""
+    """Under every temporary name that this package uses, and no other files."""
     folder = RunFolder.create("run", str(tmp_path / "run"))
     videos, checkpoint = folder.path / "videos", folder.checkpoints / "000000000100-000001000"
     torn = [

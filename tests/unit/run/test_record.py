@@ -1,4 +1,4 @@
-"""What the broker makes of reports: counters, the account, stop conditions, and what a restart keeps."""
+"""The broker's record: counters, the account, stop conditions, and what a restart keeps."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import pytest
 from spreeze_zmq import topology
 from spreeze_zmq.metrics import physical_cores
 from spreeze_zmq.run.record import RunRecord
+from spreeze_zmq.run.returns import EVALUATIONS_KEPT
 
 #: What the status says of the balance; the record only hands it on.
 BALANCE = {"movable": True, "settled": False, "last_change": ""}
@@ -28,18 +29,18 @@ def report(role, pid=1, **figures):
 
 
 def evaluation(mean):
-    """The fields of an evaluation by an evaluator that does not tell fresh episodes apart."""
+    """The fields of an evaluation by an evaluator that does not send ``confirmed``."""
     about = {"version": 1, "env_steps": 500, "num_episodes": 10, "mean_length": 200.0, "best": True}
     return {**about, "mean_return": mean, "std_return": 1.0}
 
 
 def fresh(mean, num_episodes=30, best=True):
-    """The fields of an evaluation by fresh episodes of a policy that was chosen before."""
+    """The fields of an evaluation by fresh episodes of a policy that was chosen before them."""
     return {**evaluation(mean), "confirmed": True, "num_episodes": num_episodes, "best": best}
 
 
 def test_the_account_joins_what_both_ends_report():
-    """A sampler's count and a learner's receipts, of each channel its own."""
+    """A sampler's count and a learner's receipts, separately for each channel."""
     run = record()
     run.take_report(
         "sampler-0", 7, report("sampler", pushed={"critic_learner": 512, "actor_learner": 256}), 1.0
@@ -60,7 +61,9 @@ def test_the_account_joins_what_both_ends_report():
 
 
 def test_the_account_closes_over_a_sampler_whose_end_nobody_has_told():
-    """The broker was gone itself when it died: another of its name is known, or none but its rollouts."""
+    """The broker was gone too when it died: the broker knows a later process of that name, or only its
+    rollouts.
+    """
     run = record()
     run.take_report("sampler-0", 7, report("sampler", pushed={"critic_learner": 512}), 1.0)
     receipts = {"first": 0, "last": 256, "received": 256, "refused": 0, "lost": 0}
@@ -73,7 +76,7 @@ def test_the_account_closes_over_a_sampler_whose_end_nobody_has_told():
 
 
 def test_the_shares_of_a_process_are_those_since_its_last_report():
-    """Half a second blocked of a whole one is 50 %, whatever came before."""
+    """Half a second blocked in the last second is 50 %, whatever came before."""
     run = record()
     run.take_report("sampler-0", 7, report("sampler"), 1.0)
     clock = {"busy": 1.5, "blocked": 0.5, "starved": 0.0, "idle": 0.0}
@@ -83,7 +86,7 @@ def test_the_shares_of_a_process_are_those_since_its_last_report():
 
 
 def test_the_summary_says_what_each_learner_spends_on_publications():
-    """Under its role, in the status too."""
+    """By role, in the summary and the status."""
     run = record()
     dear = {"interval_s": 0.25, "cost": 0.02, "bytes": 1_000_000}
     cheap = {"interval_s": 0.05, "cost": 0.01, "bytes": 1000}
@@ -96,7 +99,7 @@ def test_the_summary_says_what_each_learner_spends_on_publications():
 
 
 def test_the_summary_says_what_each_gpu_does():
-    """By the process that uses it; who has none is not there."""
+    """By the process that uses it; processes without a GPU are left out."""
     run = record()
     gpu = {"busy": 0.95, "memory_bytes": 2_000_000_000, "memory_free_bytes": 10_000_000_000}
     run.take_report("critic_learner-1", 1, report("critic_learner", device=gpu), 1.0)
@@ -105,8 +108,9 @@ def test_the_summary_says_what_each_gpu_does():
 
 
 def test_efficiency_is_the_learners_arithmetic_beside_what_their_devices_could():
-    """Both on CPUs: all cores do what one does. With one on a GPU its own limit comes beside the cores'; in
-    the status as of late, in the summary over the run; none before a learner has said what its device could.
+    """Both on CPUs: the limit is that of one core times their number. One on a GPU: its limit is added to
+    that of the cores. The status has the present value, the summary that of the run; None before the first
+    report.
     """
     for on_gpu in (False, True):
         run = record()
@@ -131,7 +135,7 @@ def test_efficiency_is_the_learners_arithmetic_beside_what_their_devices_could()
 
 
 def test_a_learner_that_says_nothing_of_its_device_hides_no_others_limit():
-    """As one in another language may: both are on the same cores."""
+    """A learner in another language may not report it; both run on the same cores."""
     run = record()
     for t_s in (0.0, 10.0):
         counters, device = {"actor_flops": 1e9 * t_s}, {"limit_flops_per_s": 8e10}
@@ -156,7 +160,7 @@ def test_a_learner_that_says_nothing_of_its_device_hides_no_others_limit():
     ],
 )
 def test_a_run_ends_when_a_stop_condition_holds(overrides, reason):
-    """Evaluated at -150, 1,200 steps, each trained on eight times, ninety seconds."""
+    """After an evaluation of -150, 1,200 env steps, 9,600 trained transitions and 90 seconds."""
     run = record(*overrides)
     assert run.stop_condition(0.0) == ""
     run.evaluations.take(evaluation(-150.0), 60.0)
@@ -166,8 +170,8 @@ def test_a_run_ends_when_a_stop_condition_holds(overrides, reason):
 
 
 def test_a_return_ends_the_run_when_thirty_fresh_episodes_confirm_it():
-    """Of the policy that was kept: a look that reaches it does not, nor do few episodes or another policy;
-    what was looked at afterwards changes nothing.
+    """Of the policy that was kept. A look at the goal does not end the run, nor do few episodes or another
+    policy; later looks change nothing.
     """
     run = record("run.stop.return=-200")
     look = {**evaluation(-100.0), "confirmed": False, "best": False}
@@ -182,7 +186,7 @@ def test_a_return_ends_the_run_when_thirty_fresh_episodes_confirm_it():
 
 
 def test_the_curve_is_of_looks_and_the_best_return_of_fresh_episodes():
-    """A policy was chosen for a lucky look: its fresh episodes are what is believed of it."""
+    """A policy was chosen for a lucky look: its fresh episodes are its score."""
     run = record()
     look = {**evaluation(-100.0), "confirmed": False, "best": False}
     run.evaluations.take(look, 1.0)
@@ -206,8 +210,33 @@ def test_rates_of_a_resumed_run_leave_out_what_came_before():
     assert summary["env_steps_per_s"] == 200
 
 
+def test_a_restarted_broker_keeps_the_counts_and_rates_of_the_whole_run():
+    """With reports before and after its restart, and without later reports if the learners have left."""
+    run = record("run.stop.env_steps=2000")
+    for now_s, steps in ((0.0, 0), (10.0, 2000)):
+        run.take_report("critic_learner-0", 1, report("critic_learner", counters={"env_steps": steps}), now_s)
+    again = record("run.stop.env_steps=2000")
+    again.restore(json.loads(json.dumps(run.to_dict())), 11.0)
+    assert again.figures()["env_steps"] == 2000
+    assert again.stop_condition(11.0) == "env_steps 2000 >= 2000"
+    counters = {"env_steps": 4000}
+    again.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 20.0)
+    assert again.summary("", 20.0, final=True)["env_steps_per_s"] == 200
+
+
+def test_the_best_evaluation_outlives_thousands_of_later_ones():
+    """Older evaluations are thinned out, except that of the saved policy."""
+    run = record()
+    run.evaluations.take(fresh(-150.0), 0.0)
+    look = {**evaluation(-300.0), "confirmed": False, "best": False}
+    for number in range(EVALUATIONS_KEPT):
+        run.evaluations.take(look, float(number))
+    assert len(run.evaluations.all) < EVALUATIONS_KEPT
+    assert run.summary("", 1.0, final=True)["best_return"] == -150.0
+
+
 def test_a_count_is_noted_once_with_its_reason():
-    """The history of a role is when, how many and why."""
+    """The history of a role has time, count and reason."""
     run = record()
     run.take_workers("sampler", 1, "as the topology says", 0.5)
     run.take_workers("sampler", 1, "again", 0.7)
@@ -217,7 +246,7 @@ def test_a_count_is_noted_once_with_its_reason():
 
 
 def test_a_restarted_broker_goes_on_with_the_record():
-    """Evaluations, failures, the account and the counts survive a JSON file; reports bring the rest."""
+    """Evaluations, failures, the account and the counts survive in a JSON file; reports bring the rest."""
     run = record()
     run.take_report("sampler-0", 7, report("sampler", pushed={"critic_learner": 512}), 1.0)
     run.evaluations.take(evaluation(-300.0), 2.0)
@@ -234,7 +263,7 @@ def test_a_restarted_broker_goes_on_with_the_record():
 
 
 def test_the_greatest_lag_and_what_was_dropped_as_stale_are_those_of_all_lives():
-    """A restarted critic-learner counts from 0, and so does one that a restarted broker hears."""
+    """A restarted critic-learner counts from 0; also after a restart of the broker."""
     run = record()
     for life, p99, stale in ((7, 5, 512), (7, 6, 768), (8, 0, 0), (8, 2, 256)):
         lag = {"p50": 1, "p99": p99, "max": p99, "stale": stale}
@@ -247,7 +276,7 @@ def test_the_greatest_lag_and_what_was_dropped_as_stale_are_those_of_all_lives()
 
 
 def test_another_life_of_a_process_is_another_process():
-    """A new incarnation is not ready until it says so; the old one is no longer shown."""
+    """A new incarnation is not ready before its hello; the old one is no longer shown."""
     run = record()
     run.take_hello("sampler-0", 7, {"role": "sampler", "pid": 10}, 1.0)
     assert run.status("", BALANCE, 1.0)["processes"]["sampler-0"]["ready"]
@@ -259,7 +288,7 @@ def test_another_life_of_a_process_is_another_process():
 
 
 def test_what_was_measured_for_the_plan_is_in_the_summary():
-    """Nothing, where the topology fixes everything."""
+    """Nothing if the topology fixes everything."""
     run = record()
     assert run.summary("", 1.0, final=True)["auto"] == {}
     run.plan = replace(run.plan, measured={"batch_size": {"chosen": 512}})
@@ -267,7 +296,7 @@ def test_what_was_measured_for_the_plan_is_in_the_summary():
 
 
 def test_a_new_life_of_the_critic_learner_counts_on_from_its_checkpoint():
-    """What its former life counted since the checkpoint is undone; the old figures stand until it reports."""
+    """The counts after the checkpoint are undone; the old figures stay until the new process reports."""
     run = record("run.stop.env_steps=1000")
     counters = {"env_steps": 900, "critic_updates": 70, "trained_transitions": 7200}
     run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 1.0)

@@ -1,16 +1,16 @@
-"""The broker's record of refusals: what is told when, and who is stuck."""
+"""The broker's record of refusals: what is displayed when, and which sender is stuck."""
 
 from spreeze_zmq.run.refusals import MOST_ROWS, RefusalRecord
 
 
 def row(count, good=0, kind="rollout", word="wrong_dtype", sender="sampler-0"):
-    """As a learner reports it."""
+    """A row as a learner reports it."""
     first = "rollout.reward is float64, expected float32"
     return {"sender": sender, "kind": kind, "word": word, "count": count, "first": first, "good": good}
 
 
 def test_a_refusal_is_told_at_once_and_at_each_tenfold_count():
-    """With who, what, how often and why."""
+    """With sender, kind, count and rule."""
     record = RefusalRecord()
     told = [
         [one.count for one in record.take("c-0", [row(count)], count / 100)]
@@ -32,7 +32,7 @@ def stuck(*reports, **about):
 
 
 def test_who_gets_nothing_through_for_long_is_stuck():
-    """Three refused over a second and a half, none ever taken; a hello comes once."""
+    """Three are refused over 1.5 seconds and none is accepted; a hello is sent once."""
     assert stuck((0.0, 1, 0), (1.0, 3, 0), (1.6, 5, 0))
     assert not stuck((0.0, 1, 0), (1.0, 3, 0))
     assert not stuck((0.0, 1, 0), (1.6, 2, 0))
@@ -45,7 +45,7 @@ def test_who_gets_nothing_through_for_long_is_stuck():
 
 
 def test_a_new_life_of_the_taker_counts_on():
-    """Its own count begins again."""
+    """A restarted taker reports counts from 0."""
     record = RefusalRecord()
     for count in (7, 9, 2):
         record.take("c-0", [row(count)], 1.0)
@@ -54,7 +54,7 @@ def test_a_new_life_of_the_taker_counts_on():
 
 
 def test_the_channels_of_a_process_are_summed():
-    """Two of them refuse for the same reason, report after report."""
+    """Two channels refuse for the same reason, report after report."""
     record = RefusalRecord()
     for first, second in ((2, 1), (5, 1), (5, 3)):
         record.take("c-0", [row(first), row(second)], 1.0)
@@ -62,7 +62,7 @@ def test_the_channels_of_a_process_are_summed():
 
 
 def test_handshakes_that_failed_are_told_as_such():
-    """No message came, and from whom is not known."""
+    """There is no message and no known sender."""
     record = RefusalRecord()
     failed = {"sender": "", "kind": "", "word": "bad_keys", "count": 3, "good": 0, "first": "tcp://... why"}
     record.take("broker-0", [failed], 0.0)
@@ -72,7 +72,7 @@ def test_handshakes_that_failed_are_told_as_such():
 
 
 def test_names_without_end_fill_no_memory():
-    """The rows are as many as there is room for."""
+    """The number of rows is bounded."""
     record = RefusalRecord()
     for number in range(1000):
         record.take("c-0", [row(1, sender=f"sampler-{number}")], 1.0)

@@ -1,4 +1,4 @@
-"""What a run has saved, and what a file of somebody else's may not do."""
+"""Saved policies, and what a stranger's file may not do."""
 
 import json
 
@@ -12,7 +12,7 @@ from spreeze_zmq.run.saved import SavedPolicy
 
 
 def save(path, env_id, **kwargs):
-    """An untrained policy for Pendulum, said to be for another environment."""
+    """Save an untrained policy for Pendulum whose file names the environment ``env_id``."""
     spec = envs.probe("Pendulum-v1", {})
     kind = algorithms.get("sac")
     half = algorithms.make("policy", kind, kind.Options(hidden_sizes=(8,)), spec, "cpu", 1)
@@ -23,7 +23,7 @@ def save(path, env_id, **kwargs):
 
 
 def test_a_file_plays_where_it_was_scored(tmp_path):
-    """From the file alone, as often as is asked for."""
+    """From the file alone, for any number of episodes."""
     save(tmp_path / "mine.safetensors", "Pendulum-v1", max_episode_steps=5)
     saved = SavedPolicy.load(tmp_path / "mine.safetensors")
     assert saved.play().lengths.tolist() == [5, 5]
@@ -33,7 +33,7 @@ def test_a_file_plays_where_it_was_scored(tmp_path):
 
 
 def test_the_environment_of_a_strange_file_is_not_run(tmp_path):
-    """Neither imported nor called, unless its module is trusted or the run beside it has the same."""
+    """Its module is neither imported nor called, unless it is trusted or the run's own."""
     proof = tmp_path / "proof"
     save(tmp_path / "theirs.safetensors", "os:system", command=f"touch {proof}")
     with pytest.raises(InputError, match="environment of the module 'os', whose code would run"):

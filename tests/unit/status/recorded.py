@@ -1,4 +1,4 @@
-"""Statuses as the broker publishes them: real messages entered in a real record."""
+"""Statuses as the broker publishes them, from real messages in a real record."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def report(role, pid, shares=(1.0, 0.0, 0.0), rss_bytes=60e6, scale=1.0, **figur
 
 
 def evaluate(record, t_s, env_steps, mean, std):
-    """Enter a look at a policy, and fresh episodes of the same mean, for which it may be kept."""
+    """Record a look at a policy and fresh episodes of the same mean, for which it may be kept."""
     fields = {"version": 3, "env_steps": env_steps, "mean_return": mean, "std_return": std}
     fields |= {"num_episodes": 30, "mean_length": 1000.0, "num_truncated": 0, "info": {}}
     fields |= {"interval_low": mean - std / 2, "interval_high": mean + std / 2}
@@ -26,7 +26,7 @@ def evaluate(record, t_s, env_steps, mean, std):
 
 
 class Recorded:
-    """A run of a shipped topology, to be told what happens in it."""
+    """The record and balancer of a run of a shipped topology."""
 
     def __init__(self, name="pendulum", *overrides):
         self.plan = topology.load(name, overrides)
@@ -38,7 +38,7 @@ class Recorded:
 
 
 def starting():
-    """A run of which the broker alone is there, and a learner waits."""
+    """A run in which only the broker is ready, and a learner waits."""
     run = Recorded("pendulum", "run.stop={}")
     run.record.take_hello("broker-0", 1, report("broker", 10), 0.3)
     owed = "critics from critic_learner (ipc:///tmp/run/critic)"
@@ -47,7 +47,7 @@ def starting():
 
 
 def large():
-    """A long run on a large machine: nothing gets wider than this."""
+    """A long run on a large machine, with the widest figures."""
     stop = "return=10000, env_steps=2_000_000_000, trained_transitions=1_000_000_000_000, minutes=1000"
     run = Recorded(
         "halfcheetah",

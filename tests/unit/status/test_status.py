@@ -1,4 +1,4 @@
-"""What a person sees: a frame that fits any terminal, greppable lines elsewhere, cheap to draw."""
+"""The display: a frame that fits any terminal, greppable lines elsewhere, cheap to draw."""
 
 import fcntl
 import io
@@ -17,20 +17,12 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from spreeze_zmq.status import (
-    PLAIN_INTERVAL_S,
-    RUNNING,
-    Scene,
-    StatusView,
-    frame,
-    next_commands,
-    outcome,
-    plain_line,
-    program,
-    remaining_s,
-    stage_of,
-)
+from spreeze_zmq.status import StatusView, next_commands, outcome, plain_line, program, stage_of
 from spreeze_zmq.status.curve import Returns, curve
+from spreeze_zmq.status.drawing import Scene, frame
+from spreeze_zmq.status.progress import progress
+from spreeze_zmq.status.stages import RUNNING
+from spreeze_zmq.status.view import PLAIN_INTERVAL_S
 from tests.unit.status.recorded import Recorded, evaluate, large, report, starting
 
 STARTING, LARGE = starting(), large()
@@ -62,7 +54,7 @@ class FakeClock:
 
 
 def scene(status, stages=None):
-    """A scene of a status, with the curve of 20 evaluations where it has any."""
+    """The scene of a status, with a curve of 20 evaluations if it has any."""
     returns = Returns()
     if status and status["evaluation"]["last"]:
         run = Recorded("halfcheetah")
@@ -73,7 +65,7 @@ def scene(status, stages=None):
 
 
 def lines(drawn, width=80):
-    """A frame as it stands on a terminal, colours left out."""
+    """The lines of a frame on a terminal, without colours."""
     out = io.StringIO()
     Console(file=out, width=width, color_system=None).print(drawn, end="")
     return [line.rstrip() for line in out.getvalue().splitlines()]
@@ -85,7 +77,7 @@ def shown(status, width=80, height=40, stages=None):
 
 
 def terminal(width=80, height=24, **environment):
-    """A console that believes to be a terminal, and what it has written."""
+    """A console that takes itself for a terminal, and its output."""
     out = io.StringIO()
     environment = {"TERM": "xterm-256color", **environment}
     console = Console(file=out, width=width, height=height, force_terminal=True, _environ=environment)
@@ -103,7 +95,7 @@ def terminal(width=80, height=24, **environment):
     ids=["before the first status", "starting", "large"],
 )
 def test_a_frame_fits_its_terminal_and_cuts_no_figure(status, stages, width, height):
-    """From the first moment to the largest run, the returns and every role's line are there."""
+    """It always shows the returns and every role, from the first moment to the largest run."""
     text = shown(status, width, height, stages)
     rows = text.splitlines()
     assert len(rows) <= height
@@ -127,7 +119,7 @@ def test_the_returns_are_the_last_to_go(height):
 
 
 def test_a_large_run_reads_as_it_should():
-    """Aligned, with every figure that a person asks for."""
+    """Aligned, with all figures."""
     rows = shown(LARGE, 80, 23).splitlines()
     assert [row for row in rows if "│" not in row] == [
         "HalfCheetah-v5  sac  seed 1" + " " * 35 + "training  10:01:23",
@@ -153,7 +145,7 @@ def test_a_large_run_reads_as_it_should():
 
 
 def test_before_anything_has_happened_the_frame_says_so():
-    """No dashes to guess at, and who waits for whom; a socket's path is for the log."""
+    """In words, with the waiting process and its peer, but without the socket's path."""
     text = shown(STARTING, stages=STAGES)
     assert "starting  0:00" in text
     assert "until Ctrl-C" in text
@@ -164,7 +156,7 @@ def test_before_anything_has_happened_the_frame_says_so():
 
 
 def test_processes_of_one_role_at_different_stages_have_lines_of_their_own():
-    """Those that wait come first; a process that the launcher did not start is there too."""
+    """Waiting processes come first; a process that the launcher did not start is shown too."""
     stages = {"sampler-0": RUNNING, "sampler-1": "starts again soon", "critic_learner-0": RUNNING}
     rows = shown(LARGE, stages=stages).splitlines()
     samplers = [row for row in rows if "sampler" in row]
@@ -194,25 +186,28 @@ def test_a_run_with_one_learner_has_no_line_for_the_other():
     ],
 )
 def test_what_remains_is_the_nearest_condition_that_can_be_foreseen(stop, left_s):
-    """By time or by the rate of env steps or of transitions trained on; never negative, never by a return."""
+    """From the time or the rates of env steps and trained transitions; never negative, and never from a
+    return.
+    """
     run = Recorded("pendulum", f"run.stop={{{stop}}}")
     for t_s, share in ((58.0, 0.0), (60.0, 1.0)):
         counters = {"env_steps": 800 + 200 * share, "trained_transitions": 6400 + 1600 * share}
         run.record.take_report("critic_learner-0", 1, report("critic_learner", 1, counters=counters), t_s)
-    assert remaining_s(run.status("training", 60.0)) == left_s
+    nearest = progress(run.status("training", 60.0))
+    assert (nearest.left_s if nearest else None) == left_s
 
 
 def test_nothing_is_foreseen_from_a_rate_of_zero():
-    """Before the first step, too, there is no division by nothing."""
+    """As before the first step."""
     run = Recorded("pendulum", "run.stop={env_steps=1000, trained_transitions=8000}")
-    assert remaining_s(run.status("starting", 1.0)) is None
+    assert progress(run.status("starting", 1.0)) is None
 
 
 # --- the curve ------------------------------------------------------------------------------------
 
 
 def test_a_rising_line_rises_from_corner_to_corner():
-    """Two dots to a column, four to a row, its ends labelled."""
+    """With two dots per column, four per row, and labels at both ends."""
     assert curve([(0.0, 0.0), (60.0, 10.0)], 18, 4) == [
         " 10.0│        ⣀⠤⠒⠉",
         "     │    ⣀⠤⠒⠉    ",
@@ -222,13 +217,13 @@ def test_a_rising_line_rises_from_corner_to_corner():
 
 
 def test_a_return_that_never_changes_is_a_level_line():
-    """No division by a range of nothing."""
+    """Although its range is 0."""
     rows = curve([(0.0, 5.0), (10.0, 5.0)], 20, 4)
     assert rows[1].partition("│")[2] == "⠤" * 15
 
 
 def test_training_returns_are_drawn_until_there_are_two_evaluations():
-    """Whichever it is, it is named."""
+    """The title names them."""
     run, returns = Recorded(), Returns()
     for t_s in (1.0, 2.0):
         run.record.episodes.take(np.full(3, -100.0 * t_s, np.float32), np.full(3, 200, np.int32))
@@ -260,7 +255,7 @@ def test_a_long_run_keeps_a_bounded_number_of_points():
 
 
 def test_a_terminal_keeps_facts_and_notes_above_one_frame():
-    """The frame is drawn over itself, a note stays; in the end the cursor is back."""
+    """The frame is redrawn in place, a note stays, and at the end the cursor is restored."""
     console, out = terminal()
     view = StatusView(console)
     view.begin(FACTS)
@@ -278,7 +273,7 @@ def test_a_terminal_keeps_facts_and_notes_above_one_frame():
 
 
 def test_without_colour_nothing_is_coloured():
-    """NO_COLOR leaves bold and dim, as https://no-color.org asks."""
+    """NO_COLOR keeps bold and dim, see https://no-color.org."""
     colours = [f"\x1b[{number}m" for number in (32, 33, 36)] + ["\x1b[1;32m", "\x1b[1;33m", "\x1b[1;36m"]
     for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         console, out = terminal(**environment)
@@ -308,7 +303,7 @@ def test_drawing_four_times_a_second_costs_less_than_a_fiftieth_of_a_core():
 
 
 def plain(clock):
-    """A view that writes to no terminal, and what it has written."""
+    """A view that does not write to a terminal, and its output."""
     out = io.StringIO()
     return StatusView(Console(file=out, width=80, force_terminal=False), clock), out
 
@@ -324,7 +319,7 @@ def test_a_plain_line_has_every_figure_under_a_stable_name():
 
 
 def test_a_plain_line_has_the_same_names_from_the_beginning():
-    """What is not there yet is a dash, so that columns never move."""
+    """A missing value is a dash, so that columns never move."""
 
     def names(line):
         return [word.partition("=")[0] for word in line.split()]
@@ -335,7 +330,7 @@ def test_a_plain_line_has_the_same_names_from_the_beginning():
 
 
 def test_plain_lines_come_now_and_then_and_at_once_when_the_state_changes():
-    """A log of a night is not a gigabyte, and it tells when training began."""
+    """The log of a long run stays small and has the time at which training began."""
     clock = FakeClock()
     view, out = plain(clock)
     for _ in range(4):
@@ -356,7 +351,7 @@ def test_plain_lines_come_now_and_then_and_at_once_when_the_state_changes():
 
 
 def test_plain_lines_say_once_who_waits_for_long():
-    """Before the first status too, and again only for another reason."""
+    """Even before the first status, and again only for another reason."""
     clock = FakeClock()
     view, out = plain(clock)
     for _ in range(20):
@@ -405,7 +400,7 @@ def test_a_terminal_that_cannot_draw_the_frame_gets_plain_lines(environment):
 
 @pytest.mark.parametrize("draws", [True, False])
 def test_a_status_that_lacks_figures_does_not_end_the_run(draws):
-    """PROTOCOL.md requires no field of it: one line says so, and the processes are shown."""
+    """PROTOCOL.md requires no field: one line says what is missing, and the processes are shown."""
     console, out = terminal() if draws else (Console(file=(out := io.StringIO())), out)
     view = StatusView(console)
     for t_s in (1.0, 2.0):
@@ -416,7 +411,7 @@ def test_a_status_that_lacks_figures_does_not_end_the_run(draws):
 
 
 def test_a_return_that_is_no_number_is_shown_and_left_out_of_the_curve():
-    """Whatever an environment pays."""
+    """As some environments' rewards are."""
     run, returns = Recorded(), Returns()
     for number, value in enumerate((1.0, float("inf"), float("nan"), 2.0)):
         evaluate(run.record, float(number), number, value, 0.0)
@@ -427,7 +422,7 @@ def test_a_return_that_is_no_number_is_shown_and_left_out_of_the_curve():
 
 
 def test_a_reader_that_has_gone_ends_the_view_and_nothing_else():
-    """As with ``| head -1``: what follows is thrown away, and the exit code is that of the run."""
+    """As with ``| head -1``: later output is discarded, and the exit code is that of the run."""
     code = "from spreeze_zmq.status import StatusView; from tests.unit.status.recorded import starting\n"
     code += "view = StatusView()\nfor _ in range(20_000): view.note('x' * 100)\n"
     code += "view.update(starting()); view.close(); import sys; print('alive', file=sys.stderr)"
@@ -470,7 +465,7 @@ def test_a_terminal_that_nobody_reads_does_not_hold_up_the_run_and_is_drawn_agai
 
 
 def test_a_terminal_that_is_stopped_goes_on_later():
-    """Ctrl-S and Ctrl-Q: what comes in between is left out."""
+    """Output between Ctrl-S and Ctrl-Q is left out."""
     master, slave = os.openpty()
     console = Console(file=os.fdopen(slave, "w"), width=80, height=24, force_terminal=True)
     view = StatusView(console)
@@ -493,7 +488,7 @@ def test_a_terminal_that_is_stopped_goes_on_later():
 
 
 def test_the_last_words_are_of_the_runs_own_summary():
-    """What was reached, when, and why it ended."""
+    """With the result, its time, and why the run ended."""
     run = Recorded()
     assert outcome(run.record.summary("", 2.0, final=True), "") == [
         "ended after 2.0 s and 0 env steps: failed",
@@ -511,7 +506,7 @@ def test_the_last_words_are_of_the_runs_own_summary():
 
 
 def test_a_program_is_called_as_the_users_shell_finds_it(monkeypatch, tmp_path):
-    """By its name in an activated environment; by its path, from where the user is, in any other."""
+    """By name in an activated environment, else by its path relative to the current directory."""
     programs = Path(sys.executable).parent
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin")
@@ -525,7 +520,7 @@ def test_a_program_is_called_as_the_users_shell_finds_it(monkeypatch, tmp_path):
 
 
 def test_next_commands_are_only_those_that_have_something_to_work_on(monkeypatch):
-    """No policy, no checkpoint: nothing to play or to go on from; a folder with a blank is quoted."""
+    """Without a policy nothing can be played, without a checkpoint nothing resumed; blanks are quoted."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin")
     assert next_commands("runs/a b", policy="", resume="") == [
         "run folder:     runs/a b",

@@ -1,15 +1,17 @@
-"""When policies are looked at, and what that costs."""
+"""When policies are evaluated, and what that costs."""
 
 import numpy as np
 import pytest
 
-from spreeze_zmq.run.looks import EvaluationBudget
+from spreeze_zmq.run.budget import EvaluationBudget
 
 EARLY, EARLY_S = EvaluationBudget.EARLY, EvaluationBudget.EARLY_S
 
 
 def looks(budget, until_s, cost_s, training=lambda t: None, step_s=0.05):
-    """When looks are taken until ``until_s``, each at ``cost_s(t)``, given the training return."""
+    """The times of looks until ``until_s``, with the cost ``cost_s(t)`` and the training return
+    ``training(t)``.
+    """
     taken, now_s = [], 0.0
     while now_s < until_s:
         wait_s = budget.wait_s(now_s, training(now_s))
@@ -21,7 +23,7 @@ def looks(budget, until_s, cost_s, training=lambda t: None, step_s=0.05):
 
 
 def test_looks_are_spread_evenly_at_their_share():
-    """At 4 % of a core a look of 0.4 s is paid for every ten seconds, twice as often in the first minute."""
+    """4 % of a core pays for a look of 0.4 s every ten seconds, and twice as often in the first minute."""
     taken = looks(EvaluationBudget(cores=0.04), 300, lambda t: 0.4)
     gaps = np.diff(taken)
     np.testing.assert_allclose(gaps[taken[1:] < EARLY_S], 10 / EARLY, atol=0.1)
@@ -30,8 +32,8 @@ def test_looks_are_spread_evenly_at_their_share():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_cost_stays_within_the_share_whatever_looks_cost(seed):
-    """Costs that jump by a factor of a hundred and training returns that wander: what is spent is what was
-    earned, and at most the looks in advance and the last one more; no gap is longer than these take to earn.
+    """With costs that jump by a factor of 100 and training returns that wander. What is spent exceeds what
+    was earned by at most the looks in advance and the last one; no gap is longer than these take to earn.
     """
     rng = np.random.default_rng(seed)
     budget = EvaluationBudget(cores=0.05, goal=50.0)
@@ -44,7 +46,9 @@ def test_the_cost_stays_within_the_share_whatever_looks_cost(seed):
 
 
 def test_a_rising_training_return_is_worth_a_look_in_advance():
-    """It has been flat for a minute and then rises: the next look follows at once, and must be earned."""
+    """The return is flat for a minute and then rises: the next look is granted at once, and earned
+    afterwards.
+    """
     budget = EvaluationBudget(cores=0.01)
     for now_s, training in ((0.0, 10.0), (1.0, 0.0)):
         budget.wait_s(now_s, training)
@@ -59,7 +63,7 @@ def test_a_rising_training_return_is_worth_a_look_in_advance():
 
 @pytest.mark.parametrize(("goal", "risen"), [(None, 1.0), (100.0, 10.0)])
 def test_progress_is_measured_by_the_way_covered_or_to_the_goal(goal, risen):
-    """A tenth of it brings the next look forward: of 10 covered, or of 100 to cover."""
+    """A rise by a tenth of the range brings the next look forward: of 10 covered, or of 100 to cover."""
     budget = EvaluationBudget(cores=0.01, goal=goal)
     for training in (0.0, 10.0):
         budget.wait_s(0.0, training)
@@ -69,7 +73,7 @@ def test_progress_is_measured_by_the_way_covered_or_to_the_goal(goal, risen):
 
 
 def test_a_goal_in_reach_is_worth_a_loan_but_no_ruin():
-    """Looks are lent when training says that the goal is reached; then they must be earned."""
+    """Looks are granted in advance when the training return reaches the goal, and earned afterwards."""
     budget = EvaluationBudget(cores=0.04, goal=100)
     budget.look(0.0, 0.4, 0.0, 99)
     assert budget.wait_s(0.0, training_return=99) > 0
@@ -102,7 +106,7 @@ def test_the_goal_is_in_reach_when_training_has_risen_by_what_the_last_score_lac
 
 
 def test_fresh_episodes_are_paid_for_like_looks():
-    """Thirty of them after a look put the next look off."""
+    """Fresh episodes after a look delay the next look."""
     budget = EvaluationBudget(cores=0.04)
     budget.look(0.0, 0.4, 0.0, None)
     before_s = budget.wait_s(1.0, None)
@@ -111,6 +115,6 @@ def test_fresh_episodes_are_paid_for_like_looks():
 
 
 def test_looks_that_cost_nothing_leave_half_a_second():
-    """Of a policy that is published twenty times a second one in ten is played."""
+    """If policies are published twenty times a second, one in ten is evaluated."""
     taken = looks(EvaluationBudget(cores=1.0), 10, lambda t: 0.0)
     assert np.diff(taken).min() >= EvaluationBudget.MIN_GAP_S - 1e-9

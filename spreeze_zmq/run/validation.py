@@ -1,4 +1,4 @@
-"""What the broker believes of a message: who may send it, and no more of it than a record can hold."""
+"""Validates the reports that reach the broker: who may send them, and how large their contents may be."""
 
 from __future__ import annotations
 
@@ -13,45 +13,52 @@ from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.wire import KINDS, LARGEST, Message, odd_number
 
 LAUNCHER = "launcher"
-#: Characters of a text, entries of a map or list, characters of their names: all must fit in one header.
+#: Most characters of a text, entries of a map or list, characters of a name: all must fit in one header.
 LONGEST_TEXT, MOST_ENTRIES, LONGEST_NAME = 8000, 64, 80
 LONGEST_WAIT = 100
-#: Maps of a report whose numbers are reckoned with.
-_RECKONED = ("clock_s", "counters", "policy_lag", "publication", "device")
+#: Maps of a report whose numbers are added up or divided.
+_NUMERIC = ("clock_s", "counters", "policy_lag", "publication", "device")
 
 
-def believed(message: Message, plan: Plan) -> dict[str, Any]:
-    """The known fields of a report that may come from its sender; texts and maps shortened.
+def validated(message: Message, plan: Plan) -> dict[str, Any]:
+    """The known fields of a report, with long texts and maps cut and odd numbers left out.
 
     Raises:
-        WireError: the sender is no process of the run or not one that sends this kind, or a number on which
-            the run's end depends is not finite.
+        WireError: the sender is no process of the run or may not send this kind, or a number on which the
+            run's end depends is not finite.
     """
     kind, sender, fields = message.kind, message.sender, message.fields
     _check_sender(kind, sender, plan)
     if kind in ("hello", "report", "bye"):
         _check_process(sender, fields, plan)
-    found = {name: _cut(fields[name]) for name in KINDS[kind].fields if name in fields}
-    if "clock_s" in found:
-        found |= {name: _reckonable(fields[name]) for name in _RECKONED if name in fields}
-        found["cpu_s"] = found["cpu_s"] if abs(found["cpu_s"]) <= LARGEST else 0.0
-        found["waiting_for"] = found.get("waiting_for", "")[:LONGEST_WAIT]
+    kept = {name: _cut(fields[name]) for name in KINDS[kind].fields if name in fields}
+    if "clock_s" in kept:
+        kept |= {name: _finite(fields[name]) for name in _NUMERIC if name in fields}
+        kept["cpu_s"] = kept["cpu_s"] if abs(kept["cpu_s"]) <= LARGEST else 0.0
+        kept["waiting_for"] = kept.get("waiting_for", "")[:LONGEST_WAIT]
         if "taken" in fields:
-            found["taken"] = fields["taken"]
-    if "traceback" in found:
-        found["traceback"] = fields["traceback"][-LONGEST_TEXT:]
+            kept["taken"] = fields["taken"]
+    if "traceback" in kept:
+        kept["traceback"] = fields["traceback"][-LONGEST_TEXT:]
     if kind == "evaluation":
-        _check_numbers(kind, found)
-        found |= {"info": _reckonable(found["info"])} if "info" in found else {}
+        for name, value in kept.items():
+            if isinstance(value, int | float) and not abs(value) <= LARGEST:
+                raise WireError("not_finite", f"{kind}.{name} is {value}, expected a finite number")
+        kept |= {"info": _finite(kept["info"])} if "info" in kept else {}
     if kind == "episodes" and (odd := odd_number(message.arrays["returns"])):
         raise WireError("not_finite", f"episodes.returns holds {odd}")
-    if "role" in found and found["role"] not in plan.components:
-        raise WireError("wrong_sender", f"{kind}.role is {found['role']!r:.60}, expected a role of this run")
-    return found
+    if "role" in kept and kept["role"] not in plan.components:
+        raise WireError("wrong_sender", f"{kind}.role is {kept['role']!r:.60}, expected a role of this run")
+    return kept
+
+
+def names_of(role: str, plan: Plan) -> set[str]:
+    """The names that the processes of a role may have, up to the topology's largest count."""
+    return {f"{role}-{index}" for index in range(plan.components[role].count.maximum)}
 
 
 def _check_sender(kind: str, sender: str, plan: Plan) -> None:
-    """Only those send a kind of whom PROTOCOL.md says so."""
+    """Refuse a kind that PROTOCOL.md reserves for other senders."""
     senders: dict[str, Collection[str]] = {
         "evaluation": (EVALUATOR,),
         "episodes": (SAMPLER,),
@@ -69,12 +76,8 @@ def _check_sender(kind: str, sender: str, plan: Plan) -> None:
         )
 
 
-def names_of(role: str, plan: Plan) -> set[str]:
-    """The names that processes of a role may have whose word counts for the run."""
-    return {f"{role}-{index}" for index in range(plan.components[role].count.maximum)}
-
-
 def _check_process(sender: str, fields: Mapping[str, Any], plan: Plan) -> None:
+    """Refuse a process that is not ``ROLE-INDEX`` of the run, or reports under another name than its own."""
     role, name = fields["role"], fields["name"]
     if name != sender:
         raise WireError("wrong_sender", f"its name is {name!r:.60}, the header's sender {sender!r:.60}")
@@ -84,14 +87,8 @@ def _check_process(sender: str, fields: Mapping[str, Any], plan: Plan) -> None:
         raise WireError("wrong_sender", f"{came}, expected ROLE-INDEX of {roles}")
 
 
-def _check_numbers(kind: str, fields: Mapping[str, Any]) -> None:
-    for name, value in fields.items():
-        if isinstance(value, int | float) and not abs(value) <= LARGEST:
-            raise WireError("not_finite", f"{kind}.{name} is {value}, expected a finite number")
-
-
-def _reckonable(numbers: Mapping[str, Any]) -> dict[str, float]:
-    """Finite numbers of a size that sums and shares can be made of."""
+def _finite(numbers: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a map that are finite and small enough to be added up."""
     short: dict[str, float] = _cut(numbers)
     return {name: value for name, value in short.items() if math.isfinite(value) and abs(value) <= LARGEST}
 

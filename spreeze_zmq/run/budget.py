@@ -1,4 +1,4 @@
-"""When a policy is looked at: what evaluations may cost, and what makes one urgent."""
+"""When the evaluator evaluates the newest policy: what that may cost, and what makes it urgent."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import ClassVar
 
 @dataclass
 class EvaluationBudget:
-    """The CPU time that evaluations may cost: a share of the machine, accumulated between them.
+    """The CPU time that evaluations may cost: a share of the machine, earned as time passes.
 
-    A look is due when those before it have been earned. The first ``EARLY_S`` seconds earn ``EARLY`` times
-    the share, since a run's return changes most then. Looks that cost the same have gaps that are the
-    same too: ``cost / (EARLY * cores)`` at first, ``cost / cores`` later.
+    A look at the newest policy is due when the CPU time of all earlier looks has been earned. The first
+    ``EARLY_S`` seconds earn ``EARLY`` times the share, since a run's return changes most then. Looks of equal
+    cost are evenly spaced: ``cost / (EARLY * cores)`` seconds apart at first, ``cost / cores`` later.
 
-    Looks are granted in advance where the training return suggests progress: ``RISEN`` once it has risen by
-    ``PROGRESS`` of the range that it has covered or, where there is a goal, has to cover, and ``URGENT``,
-    which pay for the fresh episodes of two policies that may end the run, while it suggests that the run's
-    goal is reached. It does so when it reaches the goal, or has risen by what the last score lacked: without
-    exploration noise a policy often scores more than in training.
+    Looks are granted in advance when the training return suggests progress:
+
+    - ``RISEN`` looks when it has risen by ``PROGRESS`` of the range that it has covered or, with a goal, has
+      to cover.
+    - ``URGENT`` looks, enough for the fresh episodes of two policies, while it suggests that the goal is
+      reached: it is at the goal, or has risen by what the last score lacked. Without exploration noise a
+      policy often scores more than in training.
 
     Attributes:
         cores: the share times the number of cores: CPU seconds earned per second.
-        goal: the mean return that ends the run; None where none does.
+        goal: the mean return that ends the run; None if none does.
         spent_s: CPU seconds spent so far.
         look_s: CPU seconds of the last look.
     """
@@ -48,7 +50,7 @@ class EvaluationBudget:
     _promising: float = math.inf
 
     def wait_s(self, elapsed_s: float, training_return: float | None) -> float:
-        """Seconds until the next look is due; 0 where it is.
+        """Seconds until the next look is due; 0 if it is due now.
 
         Args:
             elapsed_s: since the evaluator began.
@@ -60,25 +62,25 @@ class EvaluationBudget:
         return max(0.0, due_s - elapsed_s, gap_ends_s - elapsed_s)
 
     def look(self, elapsed_s: float, cost_s: float, score: float, training_return: float | None) -> None:
-        """Enter a look: the CPU seconds and the mean return of a policy's first episodes."""
+        """Record a look: its CPU seconds and the mean return of its episodes."""
         self.look_s = cost_s
         self._looked_s, self._looked_at = elapsed_s, training_return
         self._lacked = None if self.goal is None else self.goal - score
         self.pay(cost_s)
 
     def pay(self, cost_s: float) -> None:
-        """Enter CPU seconds spent, in looks or in fresh episodes of a policy that was looked at."""
+        """Record CPU seconds spent, for a look or for fresh episodes after it."""
         self.spent_s += cost_s
 
     def _earned_at_s(self, needed_s: float) -> float:
-        """When this number of CPU seconds has been earned."""
+        """The time at which this number of CPU seconds has been earned."""
         early_s = self.EARLY * self.EARLY_S * self.cores
         if needed_s <= early_s:
             return needed_s / (self.EARLY * self.cores)
         return self.EARLY_S + (needed_s - early_s) / self.cores
 
     def _ahead(self, training_return: float | None) -> int:
-        """How many looks are granted in advance."""
+        """The number of looks granted in advance."""
         if training_return is None:
             return 0
         self._lowest = min(self._lowest, training_return)
