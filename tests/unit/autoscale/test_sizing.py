@@ -8,8 +8,8 @@ import pytest
 from spreeze_zmq import topology
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.autoscale.sizing import Curves
-from spreeze_zmq.commands import measure_updates
 from spreeze_zmq.errors import ComponentFailed, InputError
+from spreeze_zmq.learner import measure_updates
 from spreeze_zmq.topology import Plan
 
 AUTO = "algorithm.batch_size=auto"
@@ -156,7 +156,7 @@ def test_a_limit_of_memory_is_not_kept(monkeypatch):
 def test_memory_limits_the_batch():
     """Beside both full replays, by an estimate before anything is allocated; a GPU of its own holds one."""
     cheetah = topology.load("halfcheetah", [AUTO])  # 17 observations, 6 actions
-    row, obs = 2 * 17 * 4 + 6 * 8 + 8, 17 * 4
+    row, obs = 2 * 17 * 4 + 6 * 4 + 8, 17 * 4
     critics, policy = 2 * (256 + 256 + 1 + 3), 256 + 256 + 2 * 6  # an ensemble's biases are matrices
     update = 4 * (9 * (2 * critics + policy) + 8 * 17)  # targets too
     free = 4e9

@@ -1,7 +1,7 @@
-"""Measures what the critic half trains in a second at growing batch sizes and numbers of threads.
+"""Measures the transitions/s of the critic half at growing batch sizes and numbers of threads.
 
-A program that ``sizing`` starts: a plan comes as JSON on its input, the curves leave as JSON on its output.
-The half and its replay are real and are thrown away; the transitions are random.
+A program that ``autoscale.sizing`` starts: it reads a plan as JSON from its input and writes the curves as
+JSON to its output. The half and its replay are real and are thrown away; the transitions are random.
 """
 
 from __future__ import annotations
@@ -14,49 +14,48 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.autoscale.knee import climb, doublings, knee
 from spreeze_zmq.autoscale.sizing import BATCH_SIZE
 from spreeze_zmq.device import WARM_UP_CALLS
-from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.learner import algorithm_of
 from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.learner.memory import replay_bytes
+from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
-from spreeze_zmq.replay import FRAMES_PER_TRANSITION, MEMORY_SHARE, free_bytes, replay_of
+from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
 
-#: Where the climb begins: smaller batches never train more.
+#: The first batch size: smaller ones never train more.
 SMALLEST = 64
 #: Seconds of updates in one turn of one batch size. Six turns of 0.02 s found the same knee each time on a
 #: machine whose speed drifts, where three of 0.04 s found one of two.
 TURN_S = 0.02
 #: Seconds after which no further measurement is begun, for batch sizes and for threads.
 BATCH_BUDGET_S, THREADS_BUDGET_S = 2.5, 1.0
-#: On a GPU each change of the batch records a new CUDA graph, after calls that prepare it. None of that is
-#: in the rates, but it takes time.
+#: The same on a GPU: each new batch size records a CUDA graph, which takes time but is not in the rates.
 CUDA_BUDGET_S = 10.0
-#: Updates after which that graph is there.
+#: Updates after which that graph is recorded.
 CUDA_WARM_UP = WARM_UP_CALLS + 2
 #: Upper bounds of the random replay, in transitions and bytes, and the steps of its rollouts.
 ROWS, ROWS_BYTES, STEPS = 16_384, 1 << 26, 16
 
 
 class Trial:
-    """A critic half that nobody will ask for its weights, and a replay full of random transitions.
+    """A critic half to be measured, and a replay full of random transitions.
 
     Attributes:
-        clock: seconds. What one thread computes takes its time on the core, whatever else the machine does;
-            several threads, and a GPU, are only seen by the time that passes.
+        clock: returns seconds: CPU time for a single thread, which other processes do not disturb; wall time
+            for several threads and for a GPU.
     """
 
     def __init__(self, plan: Plan):
         algorithm, options = algorithm_of(plan)
         device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
-        rows = max(STEPS, min(ROWS, ROWS_BYTES // replay_row_bytes(plan.environment)[0]) // STEPS * STEPS)
+        rows = min(ROWS, ROWS_BYTES * options.replay_capacity // replay_bytes(plan)[CRITIC_LEARNER])
+        rows = max(STEPS, rows // STEPS * STEPS)
         small = dataclasses.replace(options, replay_capacity=rows, learning_starts=1)
         part = PART_OF[CRITIC_LEARNER]
         self.device, self.options = device, options
@@ -69,7 +68,7 @@ class Trial:
         self._batch_size = 0
 
     def update(self, batch_size: int, updates: int) -> None:
-        """Make ``updates`` updates with batches drawn as a learner draws them; done when this returns."""
+        """Make ``updates`` updates on batches drawn as a learner draws them; wait until they are done."""
         for _ in range(updates):
             self.half.update(self.replay.sample(batch_size))
             if self.replay.prioritized:
@@ -78,7 +77,7 @@ class Trial:
             torch.cuda.synchronize(self.device)
 
     def rate(self, batch_size: int) -> float:
-        """Transitions trained on a second, over one turn; the first of a size warms up, on a GPU each."""
+        """Transitions/s over one turn; warms up before: on a GPU at each change of size, else once a size."""
         if self.device.type == "cuda" and batch_size != self._batch_size:
             self.seconds(batch_size, CUDA_WARM_UP)
         self._batch_size = batch_size
@@ -90,39 +89,30 @@ class Trial:
         return batch_size * updates / self.seconds(batch_size, updates)
 
     def seconds(self, batch_size: int, updates: int) -> float:
-        """Seconds that a number of updates takes."""
+        """The seconds that a number of updates takes."""
         began_s = self.clock()
         self.update(batch_size, updates)
         return self.clock() - began_s
-
-
-def replay_row_bytes(env: EnvironmentSpec) -> tuple[int, int]:
-    """Of one transition in the critic-learner's replay, and of one observation in the actor-learner's. Images
-    are kept once.
-    """
-    obs = math.prod(env.obs_shape) * np.dtype(env.obs_dtype).itemsize
-    kept = math.ceil(FRAMES_PER_TRANSITION * obs) if env.obs_dtype == "uint8" else 2 * obs
-    return kept + 8 * math.prod(env.action_shape) + 8, obs
 
 
 def largest_batch(plan: Plan, free: int) -> int:
     """The largest batch that fits beside the full replays of the learners on the critics' device.
 
     Args:
-        plan: whose learners.
-        free: bytes that nobody uses on that device.
+        plan: the run's.
+        free: unused bytes on that device.
 
     Raises:
-        InputError: not even ``SMALLEST`` does.
+        InputError: not even a batch of ``SMALLEST`` fits.
     """
-    (algorithm, options), env = algorithm_of(plan), plan.environment
-    device = plan.components[CRITIC_LEARNER].options.get("device", "cpu")
-    others = [role for role in plan.learning.learners if role != CRITIC_LEARNER]
-    actors = sum(plan.components[role].options.get("device", "cpu") == device for role in others)
-    row, obs = replay_row_bytes(env)
-    replays = options.replay_capacity * (row + obs * actors)
-    drawn = row + algorithms.batch_bytes(algorithm, options, env)
-    largest: int = int(MEMORY_SHARE * free - replays) // ((1 + actors) * drawn)
+    algorithm, options = algorithm_of(plan)
+    devices = {role: plan.components[role].options.get("device", "cpu") for role in plan.learning.learners}
+    device, sizes = devices[CRITIC_LEARNER], replay_bytes(plan)
+    sharing = [role for role in devices if devices[role] == device]
+    replays = sum(sizes[role] for role in sharing)
+    drawn = sizes[CRITIC_LEARNER] // options.replay_capacity
+    drawn += algorithms.batch_bytes(algorithm, options, plan.environment)
+    largest: int = int(MEMORY_SHARE * free - replays) // (len(sharing) * drawn)
     if largest < SMALLEST:
         raise InputError(
             f"{BATCH_SIZE}: {device} has {free / 1e9:.1f} GB free; the replays take "
@@ -133,10 +123,10 @@ def largest_batch(plan: Plan, free: int) -> int:
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """Everything that the plan leaves open, within a few seconds.
+    """Measure what ``plan.to_measure`` names, within a few seconds; returns the fields of ``sizing.Curves``.
 
     Raises:
-        InputError: nothing fits into the memory.
+        InputError: no batch fits into the memory.
     """
     threads = plan.components[CRITIC_LEARNER].threads
     torch.set_num_threads(threads)
@@ -158,12 +148,17 @@ def measure(plan: Plan) -> dict[str, Any]:
         numbers = sorted({*doublings(1, threads), threads})
         trial.clock = time.perf_counter
         left = within(THREADS_BUDGET_S, trial.clock)
-        by_threads, _ = climb(numbers, lambda number: threaded(trial, batch_size, number), left)
+
+        def rate(number: int) -> float:
+            torch.set_num_threads(number)
+            return trial.rate(batch_size)
+
+        by_threads, _ = climb(numbers, rate, left)
     return {"batch_sizes": curve, "ended": ended, "threads": by_threads}
 
 
 def measure_batches(trial: Trial, largest: int, threads: int) -> tuple[dict[int, float], str]:
-    """The curve of batch sizes up to ``largest``, which the memory takes, and why it ends."""
+    """The curve of batch sizes up to ``largest``, the memory's limit, and why it ends."""
     wanted = max(SMALLEST, min(trial.options.max_batch_size, trial.options.replay_capacity))
     if trial.device.type == "cpu" and threads == 1:
         trial.clock = time.process_time
@@ -173,20 +168,14 @@ def measure_batches(trial: Trial, largest: int, threads: int) -> tuple[dict[int,
     return curve, "memory" if ended == "last" and largest < wanted else ended
 
 
-def threaded(trial: Trial, batch_size: int, threads: int) -> float:
-    """The rate with a number of threads."""
-    torch.set_num_threads(threads)
-    return trial.rate(batch_size)
-
-
 def within(budget_s: float, clock: Callable[[], float]) -> Callable[[], bool]:
-    """Whether less than ``budget_s`` have passed since now."""
+    """A function that is true until ``budget_s`` have passed."""
     end_s = clock() + budget_s
     return lambda: clock() < end_s
 
 
 def main() -> int:
-    """Measure for the plan on the input; returns the exit code."""
+    """Measure for the plan on standard input; returns the exit code."""
     try:
         print(json.dumps(measure(Plan.from_json(sys.stdin.read()))))
     except InputError as error:
