@@ -244,8 +244,8 @@ def _expect_identity(peers: Peers, fields: Any, **more: object) -> None:
 
 def _knows_its_usage(peers: Peers) -> str:
     reports, life = peers.times("hello", "starved", "report"), peers.lives[0]
-    if not reports:
-        raise NotSeen("no report came")
+    if not reports or not life.usage:
+        raise NotSeen("it had ended" if reports else "no report came")
     said, true = reports[-1].message.fields, life.usage
     lived_s = reports[-1].at_s - life.began_s
     expect(0.5 < said["rss_bytes"] / true["rss"] < 2.0, f"rss_bytes {said['rss_bytes']}, not {true['rss']}")

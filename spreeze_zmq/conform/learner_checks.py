@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.conform.clauses import Clause, expect
+from spreeze_zmq.conform.clauses import Broken, Clause, expect
 from spreeze_zmq.conform.every_role import another_incarnation, exits_with_0, no_gap
 from spreeze_zmq.conform.learner_acts import FOLDER
 from spreeze_zmq.conform.peers import NotSeen, Peers
 from spreeze_zmq.conform.players import ENVS, STEPS, STREAM, UPDATES, Sampler
+from spreeze_zmq.errors import SpreezeError
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER, POLICY, ROLES, experience_of
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
@@ -59,8 +60,13 @@ def _stops_its_samplers(peers: Peers) -> str:
 def _gives_each_version_once(peers: Peers) -> str:
     lives: dict[int, list[Message]] = {}
     for message in peers.between("begun", None, "policy"):
-        Policy.from_message(message.fields, message.arrays)
+        try:
+            Policy.from_message(message.fields, message.arrays)
+        except SpreezeError as error:
+            raise Broken(f"version {message.fields['version']} cannot be used: {error}") from None
         lives.setdefault(message.incarnation, []).append(message)
+    if not lives:
+        raise NotSeen("no policy came")
     first, *later = [[message.fields["version"] for message in found] for found in lives.values()]
     expect(first[0] == 0 or peers.plan.learning.on_policy, f"the first version is {first[0]}")
     for versions in (first, *later):

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from spreeze_zmq.errors import InputError
+
 
 class Life:
     """One start of the program, as the launcher starts it.
@@ -19,20 +21,28 @@ class Life:
     Attributes:
         name: ``ROLE-INDEX``.
         began_s: monotonic time of the start.
-        usage: ``rss`` in bytes and ``cpu_s`` in seconds at the last :meth:`measure`.
+        usage: ``rss`` in bytes and ``cpu_s`` in seconds at the last :meth:`measure`; empty before, and if it
+            had ended.
+
+    Raises:
+        InputError: the command cannot be run.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, lock: Path) -> None:
         self.name, self.log, self.lock, self.usage = name, log, lock, dict[str, float]()
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            )
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            try:
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                    env=environment,
+                )
+            except OSError as error:
+                raise InputError(f"{command[0]} cannot be started: {error.strerror}") from error
         self.began_s = time.monotonic()
 
     @property
