@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from spreeze_zmq.conform.peers import NotSeen, Peers, Stalled
 from spreeze_zmq.topology.source import shipped_folder
 
-#: ``fast`` is ``must`` without the longest acts; ``should`` adds the clauses that a run can do without.
-TIERS = ("fast", "must", "should")
 KEPT, BROKEN, NOT_SEEN = "kept", "broken", "not seen"
 
 

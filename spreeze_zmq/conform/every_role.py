@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -161,6 +162,15 @@ def no_gap(peers: Peers, start: str, stop: str) -> str:
     expect(len(times) >= 2, f"{len(times)} reports")
     longest_s = max(after - before for before, after in pairwise(times))
     return expect(longest_s <= REPORT_S, f"{len(times)} reports, at most {longest_s:.1f} s apart")
+
+
+def names_its_peer(peers: Peers, start: str, stop: str, names: Iterable[str]) -> str:
+    """H6: a report between two marks says that it waits for one of these roles."""
+    words = [message.fields.get("waiting_for", "") for message in peers.between(start, stop, "report")]
+    if not words:
+        raise NotSeen("no report came, see H3")
+    named = [text for text in words if any(name in text for name in names)]
+    return expect(named, f"waiting_for is {(named or words)[-1]!r}")
 
 
 # --- checks of the act "birth"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spreeze_zmq.conform.clauses import Broken, Clause, expect
-from spreeze_zmq.conform.every_role import another_incarnation, exits_with_0, no_gap
+from spreeze_zmq.conform.every_role import another_incarnation, exits_with_0, names_its_peer, no_gap
 from spreeze_zmq.conform.learner_acts import FOLDER
 from spreeze_zmq.conform.peers import NotSeen, Peers
 from spreeze_zmq.conform.players import ENVS, STEPS, STREAM, UPDATES, Sampler
@@ -114,13 +114,6 @@ def _refuses_what_is_broken(peers: Peers) -> str:
     return expect({"not_finite", "misfit"} <= words, f"refused for {', '.join(sorted(words))}")
 
 
-def _names_whom_it_waits_for(peers: Peers) -> str:
-    said = [m.fields.get("waiting_for", "") for m in peers.between("rested", "waited", "report")]
-    if not said:
-        raise NotSeen("no report came")
-    return expect(any(role in said[-1] for role in ROLES), f"waiting_for is {said[-1]!r}")
-
-
 BOTH = (
     Clause("L6", "learn", exits_with_0),
     Clause("L9", "learn", another_incarnation),
@@ -130,7 +123,7 @@ BOTH = (
     Clause("T4", "learn", _writes_its_part),
     Clause("T5", "learn", _refuses_what_is_broken),
     Clause("H3", "learn", lambda peers: no_gap(peers, "training", "waited")),
-    Clause("H6", "learn", _names_whom_it_waits_for),
+    Clause("H6", "learn", lambda peers: names_its_peer(peers, "rested", "waited", ROLES)),
 )
 CLAUSES = {
     CRITIC_LEARNER: (

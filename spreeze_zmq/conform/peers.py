@@ -192,7 +192,7 @@ class Peers:
             if life.ended:
                 if last := self.wait(LAST_WORDS_S, condition):
                     return last
-                raise Stalled(clause, f"{what} was waited for, but {life.ending()}")
+                raise Stalled(clause, f"{what} did not come: {life.ending()}")
             if time.monotonic() > until_s:
                 raise Stalled(clause, f"{what} did not come in {timeout_s:.0f} s")
             self.pump()
@@ -207,13 +207,13 @@ class Peers:
     def reached(self, mark: str) -> str:
         """Words for a clause that is kept if the act reached a mark. Raises NotSeen if it did not."""
         if mark not in self.marks:
-            raise NotSeen(f"the process was not brought as far as '{mark}'")
+            raise NotSeen(f"the act did not reach '{mark}'")
         return "it went on"
 
     def note(self, name: str) -> Any:
         """What the act stored under a name. Raises NotSeen if it did not get that far."""
         if name not in self.notes:
-            raise NotSeen(f"the process was not brought as far as '{name}'")
+            raise NotSeen(f"the act did not reach '{name}'")
         return self.notes[name]
 
     def times(self, start: str | None, end: str | None, kind: str, channel: str = "") -> list[Heard]:

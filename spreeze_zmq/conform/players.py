@@ -32,8 +32,8 @@ class Sampler:
         log_prob = np.full((STEPS, ENVS), -1.0, np.float32)
         rollout = replace(random_rollout(peers.plan.environment, STEPS, ENVS), log_prob=log_prob)
         self.rollout = rollout_message(rollout, peers.plan.channels[experience_of(peers.role)].fields)
-        self.num_pushed, self.poller = 0, channels.Poller()
-        self.num_in_turn = 0
+        self.num_pushed = self.num_in_turn = 0
+        self.poller = channels.Poller()
 
     def next(self, **arrays: Any) -> Message:
         """The next rollout of its stream, with some arrays replaced."""
@@ -48,6 +48,7 @@ class Sampler:
         """Push at most ``most`` rollouts while the queue has room; or these frames, each time."""
         if not frames:
             most = min(most, self.allowed)
+        # without a short wait the sender's queue seems full while its messages are on their way
         while most and self.poller.wait([], [self.end], timeout_s=0.002):
             if not self.end.forward(frames or encode(self.next())):
                 return

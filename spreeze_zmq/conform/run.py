@@ -57,7 +57,8 @@ def run(
         role: the role that the program takes.
         command: program and arguments; the run file and an index are appended.
         plan: the run in which it takes part.
-        tier: one of ``TIERS``.
+        tier: ``must``; ``fast`` leaves out the longest acts; ``should`` adds the clauses that a run can do
+            without.
         only: numbers of clauses: run only the acts that check one of these; empty for all acts.
         patience_s: how long to wait for each thing that must happen.
     """

@@ -8,7 +8,7 @@ import numpy as np
 
 from spreeze_zmq.conform import physics
 from spreeze_zmq.conform.clauses import Clause, expect
-from spreeze_zmq.conform.every_role import another_incarnation, exits_with_0, no_gap
+from spreeze_zmq.conform.every_role import another_incarnation, exits_with_0, names_its_peer, no_gap
 from spreeze_zmq.conform.peers import NotSeen, Peers
 from spreeze_zmq.conform.physics import FIRST, LAST, OBSERVATION, REWARD, STEPS, TERMINATED, few_wrong
 from spreeze_zmq.conform.sampler_acts import rollouts, transitions
@@ -176,11 +176,9 @@ def _reports_what_it_pushed(peers: Peers) -> str:
 
 
 def _names_whom_it_waits_for(peers: Peers) -> str:
-    words = [m.fields.get("waiting_for", "") for m in peers.between("held", "blocked", "report")]
-    if not words or len(set(peers.note("pushed")[-3:])) > 1:
-        raise NotSeen("it reports nothing or pushes on, see H3 and C3")
-    named = [text for text in words if any(learner in text for learner in learners(peers))]
-    return expect(named, f"waiting_for is {(named or words)[-1]!r}")
+    if len(set(peers.note("pushed")[-3:])) > 1:
+        raise NotSeen("it pushes on, see C3")
+    return names_its_peer(peers, "held", "blocked", learners(peers))
 
 
 def _reports_episodes(peers: Peers) -> str:
