@@ -67,15 +67,6 @@ class Trial:
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
 
-    def update(self, batch_size: int, updates: int) -> None:
-        """Make ``updates`` updates on batches drawn as a learner draws them; wait until they are done."""
-        for _ in range(updates):
-            self.half.update(self.replay.sample(batch_size))
-            if self.replay.prioritized:
-                self.replay.prioritize(self.half.priorities())
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
     def rate(self, batch_size: int) -> float:
         """Transitions/s over one turn; warms up before: on a GPU at each change of size, else once a size."""
         if self.device.type == "cuda" and batch_size != self._batch_size:
@@ -89,9 +80,14 @@ class Trial:
         return batch_size * updates / self.seconds(batch_size, updates)
 
     def seconds(self, batch_size: int, updates: int) -> float:
-        """The seconds that a number of updates takes."""
+        """The seconds that a number of updates takes, on batches drawn as a learner draws them."""
         began_s = self.clock()
-        self.update(batch_size, updates)
+        for _ in range(updates):
+            self.half.update(self.replay.sample(batch_size))
+            if self.replay.prioritized:
+                self.replay.prioritize(self.half.priorities())
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
         return self.clock() - began_s
 
 
@@ -136,13 +132,11 @@ def measure(plan: Plan) -> dict[str, Any]:
     device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    if BATCH_SIZE in plan.to_measure:
-        largest = largest_batch(plan, free_bytes(device))  # before anything is allocated
-        trial = Trial(plan)
+    largest = largest_batch(plan, free_bytes(device)) if BATCH_SIZE in plan.to_measure else 0
+    trial = Trial(plan)  # allocates memory, and so comes after free_bytes
+    if largest:
         curve, ended = measure_batches(trial, largest, threads)
         batch_size = knee(curve)
-    else:
-        trial = Trial(plan)
     by_threads: dict[int, float] = {}
     if any(key.endswith(".threads") for key in plan.to_measure):
         numbers = sorted({*doublings(1, threads), threads})
