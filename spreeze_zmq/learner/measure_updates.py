@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -21,12 +21,12 @@ from spreeze_zmq.autoscale.knee import climb, doublings, knee
 from spreeze_zmq.autoscale.sizing import BATCH_SIZE
 from spreeze_zmq.device import WARM_UP_CALLS
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.learner.at_hand import NUM_ENVS, random_rollout, random_round
 from spreeze_zmq.learner.memory import replay_bytes
 from spreeze_zmq.learner.setup import algorithm_of
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
-from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
+from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, free_bytes, replay_of
 
 #: The first batch size: smaller ones never train more.
 SMALLEST = 64
@@ -41,10 +41,12 @@ CUDA_BUDGET_S = 10.0
 CUDA_WARM_UP = WARM_UP_CALLS + 2
 #: Upper bounds of the random replay, in transitions and bytes, and the steps of its rollouts.
 ROWS, ROWS_BYTES, STEPS = 16_384, 1 << 26, 16
+#: Transitions of the random round of an on-policy algorithm, at least.
+ROUND = 512
 
 
 class Trial:
-    """A critic half to be measured, and a replay full of random transitions.
+    """A critic half to be measured, and a replay full of random transitions, or a round of them.
 
     Attributes:
         clock: returns seconds: CPU time for a single thread, which other processes do not disturb; wall time
@@ -54,15 +56,22 @@ class Trial:
     def __init__(self, plan: Plan):
         algorithm, options = algorithm_of(plan)
         device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
-        rows = min(ROWS, ROWS_BYTES * options.replay_capacity // replay_bytes(plan)[CRITIC_LEARNER])
-        rows = max(STEPS, rows // STEPS * STEPS)
-        small = dataclasses.replace(options, replay_capacity=rows, learning_starts=1)
-        part = PART_OF[CRITIC_LEARNER]
+        env, part, stack = plan.environment, PART_OF[CRITIC_LEARNER], options.frame_stack
         self.device, self.options = device, options
-        self.half: Any = algorithms.make(part, algorithm, options, plan.environment, str(device), 1)
-        stack = options.frame_stack
-        self.replay: Any = replay_of(algorithm.fields_of(part, stack), plan.environment, small, device, 1)
-        self.replay.add(random_rollout(plan.environment, STEPS, rows // (STEPS + stack), stack))
+        self.half: Any = algorithms.make(part, algorithm, options, env, str(device), 1)
+        self.replay: Any = None
+        if algorithm.on_policy():
+            multiple = math.lcm(NUM_ENVS, options.batch_size)
+            size = multiple * math.ceil(ROUND / multiple)
+            self.round = random_round(env, size, str(device), stack, algorithm.memory_size(options))
+            self.generator = torch.Generator(device).manual_seed(1)
+            self._batches: Iterator[Any] = iter(())
+        else:
+            rows = min(ROWS, ROWS_BYTES * options.replay_capacity // replay_bytes(plan)[CRITIC_LEARNER])
+            rows = max(STEPS, rows // STEPS * STEPS)
+            small = dataclasses.replace(options, replay_capacity=rows, learning_starts=1)
+            self.replay = replay_of(algorithm.fields_of(part, stack), env, small, device, 1)
+            self.replay.add(random_rollout(env, STEPS, rows // (STEPS + stack), stack))
         self.clock: Callable[[], float] = time.perf_counter
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
@@ -83,12 +92,22 @@ class Trial:
         """The seconds that a number of updates takes, on batches drawn as a learner draws them."""
         began_s = self.clock()
         for _ in range(updates):
-            self.half.update(self.replay.sample(batch_size))
-            if self.replay.prioritized:
+            self.half.update(self._batch(batch_size))
+            if self.replay is not None and self.replay.prioritized:
                 self.replay.prioritize(self.half.priorities())
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return self.clock() - began_s
+
+    def _batch(self, batch_size: int) -> Any:
+        """A batch of the replay, or the next one of the round, whose epochs are repeated without end."""
+        if self.replay is not None:
+            return self.replay.sample(batch_size)
+        if (batch := next(self._batches, None)) is None:
+            batches = Minibatches(self.half.prepare(self.round), self.options.epochs, batch_size)
+            self._batches = batches.drawn(self.generator)
+            batch = next(self._batches)
+        return batch
 
 
 def largest_batch(plan: Plan, free: int) -> int:
