@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """What users import from here, made at its first use: importing the package alone costs nothing."""
+    """``Run``, ``train`` and ``Policy`` are imported at first use, so that importing the package is cheap."""
     if name in ("Run", "train"):
         from spreeze_zmq import training
 

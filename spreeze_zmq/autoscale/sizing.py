@@ -1,6 +1,6 @@
 """The learners' batch size and threads where the topology leaves them to the machine.
 
-Before any process of the run starts, a short program (``commands.measure_updates``) makes real updates on
+Before any process of the run starts, a short program (``learner.measure_updates``) makes real updates on
 random data. What it found is kept in the user's cache, so that the next run of the kind starts at once. The
 plan then holds the numbers, the options that follow from them, and the curves that they were read from.
 """
@@ -31,7 +31,7 @@ log = logging.getLogger("spreeze")
 
 BATCH_SIZE = "algorithm.batch_size"
 THREADS = {role: f"components.{role}.threads" for role in LEARNERS}
-MEASURE = (sys.executable, "-m", "spreeze_zmq.commands.measure_updates")
+MEASURE = (sys.executable, "-m", "spreeze_zmq.learner.measure_updates")
 #: What a learner's process is started with, and so what is measured. glibc gives large freed blocks back to
 #: the kernel at once, and every update would fault its pages in again.
 KEEP_FREED_MEMORY = {

@@ -1,4 +1,4 @@
-"""The parser of all commands: a mistake on the command line is one line, which says how to mend it."""
+"""The parser of all commands: reports a mistake on the command line in one line, with the way to mend it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from spreeze_zmq import topology
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.schema import did_you_mean
 
-#: Our option -> what others call it.
+#: Our option -> its names in other programs.
 NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-path --save-dir"}
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
-    """``--set``, of the commands that read a topology."""
+    """Add ``--set``, for commands that read a topology."""
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
     )
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(InputError.exit_code, f"{self.prog}: {message} ({self.prog} --help lists all)\n")
 
     def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
-        """As the base has it, but an unknown option is an error, with a hint at what it may have meant."""
+        """Parse, and end the program at an unknown option, with a hint at the right one."""
         parsed, unknown = super().parse_known_args(*arguments, **named)
         flags = [word for word in unknown if word.startswith("-")] or unknown
         if flags:

@@ -1,4 +1,4 @@
-"""Where the installed programs begin: a Ctrl-C while a command's modules load ends it without a traceback."""
+"""Entry points of the installed programs: Ctrl-C while their modules load ends them without a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``spreeze-launch --check`` says of a topology that has no mistake."""
+"""The report of ``spreeze-launch --check`` on a topology without mistakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spreeze_zmq.plan.roles import SAMPLER
 
 
 def report(plan: Plan) -> str:
-    """What would be trained, until when, by how many processes, and what the replays will take.
+    """What would be trained, when it ends, the number of processes, and the memory of the replays.
 
     Raises:
         InputError: the replays of all learners do not fit in the memory.
@@ -27,7 +27,7 @@ def report(plan: Plan) -> str:
 
 
 def environment(plan: Plan) -> str:
-    """Its spaces and time limit."""
+    """The environment's spaces and time limit."""
     spec = plan.environment
     actions = {"box": f"{list(spec.action_shape)} numbers", "discrete": f"one of {spec.num_actions}"}
     limit = (
@@ -45,7 +45,7 @@ def ends(plan: Plan) -> str:
 
 
 def replay(sizes: dict[str, int]) -> str:
-    """The memory of each learner's replay and of all."""
+    """The memory of each learner's replay and their total."""
     if not any(sizes.values()):
         return "none: each round of rollouts is thrown away"
     each = ", ".join(f"{role} {size / 1e9:.2f} GB" for role, size in sizes.items())

@@ -1,4 +1,4 @@
-"""``spreeze compare RUN...``: learning curves of runs, several seeds of one setting joined."""
+"""``spreeze compare RUN...``: learning curves of runs, seeds of the same setting joined."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spreeze_zmq.run.history import PastRun, find_runs
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one setting, which differ in their seed alone."""
+    """Runs of one setting, which differ only in their seed; ``curves`` are theirs, in the same order."""
 
     env: str
     label: str
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print a line for each setting, and write its curves where that is asked for."""
+    """Print a line for each setting, and write its curves to the files asked for."""
     _check_installed("scipy", *(["matplotlib"] if arguments.png else []))
-    groups = grouped(_evaluated([run for place in arguments.runs for run in _runs(Path(place))]))
+    groups = grouped(evaluated_runs(arguments.runs))
     headings = ("setting", "env", "runs", "last return", "best return", "wall", "env steps")
     table.show(headings, [_row(group) for group in groups], wrapping=0)
     print("returns: interquartile mean over runs, 95 % bootstrap interval")
@@ -58,21 +58,46 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def grouped(runs: Sequence[PastRun]) -> list[Group]:
-    """Evaluated runs by setting, in the order given; a label says what differs from others of its name."""
-    by_setting: dict[str, list[PastRun]] = {}
-    for run in {run.folder.resolve(): run for run in runs}.values():
-        by_setting.setdefault(json.dumps(setting_of(run), sort_keys=True), []).append(run)
+def evaluated_runs(places: Sequence[str]) -> list[tuple[PastRun, Curve]]:
+    """The runs in these folders that were evaluated, each once, with their curves; prints which were not.
+
+    Raises:
+        InputError: a folder holds no run, or no run was evaluated.
+    """
+    runs: dict[Path, PastRun] = {}
+    for place in map(Path, places):
+        if not (in_place := find_runs(place)):
+            raise InputError(f"{place}: no run's folder: there is no run.json in it")
+        runs |= {run.folder.resolve(): run for run in in_place}
+    evaluated = []
+    for run in runs.values():
+        try:
+            evaluated.append((run, read_curve(run.folder)))
+        except InputError as error:
+            if len(runs) == 1:
+                raise
+            print(f"left out: {error}", file=sys.stderr)
+    if not evaluated:
+        raise InputError("none of these runs has an evaluation: there is nothing to compare")
+    return evaluated
+
+
+def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Group]:
+    """Runs grouped by setting, in the order given; a label says what differs from others of the same name."""
+    by_setting: dict[str, list[tuple[PastRun, Curve]]] = {}
+    for run, curve in runs:
+        by_setting.setdefault(json.dumps(setting_of(run), sort_keys=True), []).append((run, curve))
     settings = [json.loads(key) for key in by_setting]
-    labels = _labels([members[0] for members in by_setting.values()], settings)
+    members = [tuple(zip(*pairs, strict=True)) for pairs in by_setting.values()]
+    labels = _labels([group[0] for group, _ in members], settings)
     return [
-        Group(members[0].plan["run"]["env"], label, members, [read_curve(run.folder) for run in members])
-        for label, members in zip(labels, by_setting.values(), strict=True)
+        Group(group[0].plan["run"]["env"], label, group, curves)
+        for label, (group, curves) in zip(labels, members, strict=True)
     ]
 
 
 def setting_of(run: PastRun) -> dict[str, Any]:
-    """The options that decide what is learned, flat: runs that share them are runs of one setting."""
+    """The options that decide what is learned, as a flat table: runs of one setting have them in common."""
     plan, about = run.plan, run.plan["run"]
     stated = plan.get("measured", {}).get("scaling", {}).get("options", {})
     setting = {f"run.{name}": about.get(name) for name in ("env", "env_kwargs", "randomize")}
@@ -86,7 +111,7 @@ def setting_of(run: PastRun) -> dict[str, Any]:
 
 
 def write_csv(groups: Sequence[Group], path: Path) -> None:
-    """A line for each point of each joint curve over each axis."""
+    """Write one line for each point of each joint curve over each axis."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(("env", "setting", "runs", "axis", "x", "iqm_return", "low", "high"))
@@ -99,7 +124,7 @@ def write_csv(groups: Sequence[Group], path: Path) -> None:
 
 
 def draw(groups: Sequence[Group], path: Path) -> None:
-    """A row for each environment, a column for each axis: joint curves with their interval, runs thin."""
+    """Draw joint curves with their interval, and single runs thin: a row an environment, a column an axis."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
@@ -134,10 +159,10 @@ def _draw_group(panel: Any, group: Group, axis: str, color: str) -> None:
 
 def _row(group: Group) -> list[str]:
     last = np.array([[curve.mean_return[-1]] for curve in group.curves])
-    # The score of the policy that is kept, played again; the highest look alone would be too high.
-    kept = [run.summary.get("best_return") for run in group.runs]
-    looks = [curve.mean_return.max() for curve in group.curves]
-    best = np.array([[a if b is None else b] for a, b in zip(looks, kept, strict=True)], np.float64)
+    # The confirmed score of the saved policy; the highest evaluation overestimates it.
+    confirmed = [run.summary.get("best_return") for run in group.runs]
+    highest = [curve.mean_return.max() for curve in group.curves]
+    best = np.array([[a if b is None else b] for a, b in zip(highest, confirmed, strict=True)], np.float64)
     wall = np.mean([curve.x["wall_s"][-1] for curve in group.curves])
     steps = np.mean([curve.x["env_steps"][-1] for curve in group.curves])
     count = str(len(group.runs))
@@ -153,40 +178,13 @@ def _shown(scores: Any) -> str:
 
 
 def _labels(runs: Sequence[PastRun], settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The name and algorithm of each setting, and what else it has of its own among those of the same two."""
+    """Name and algorithm of each setting, and its options that differ among settings of the same two."""
     names = [f"{run.plan['name']} {run.plan['run']['algorithm']}" for run in runs]
     for name, setting in zip(names, settings, strict=True):
         others = [other for peer, other in zip(names, settings, strict=True) if peer == name]
         differing = [key for key in setting if any(other.get(key) != setting[key] for other in others)]
         shown = ", ".join(f"{key.removeprefix('algorithm.')}={setting[key]}" for key in differing[:4])
         yield f"{name} {shown}".strip()
-
-
-def _runs(place: Path) -> list[PastRun]:
-    found = find_runs(place)
-    if not found:
-        raise InputError(f"{place}: no run's folder: there is no run.json in it")
-    return found
-
-
-def _evaluated(runs: Sequence[PastRun]) -> list[PastRun]:
-    """The runs that have a curve; says which have none.
-
-    Raises:
-        InputError: not one has.
-    """
-    kept = []
-    for run in runs:
-        try:
-            read_curve(run.folder)
-            kept.append(run)
-        except InputError as error:
-            if len(runs) == 1:
-                raise
-            print(f"left out: {error}", file=sys.stderr)
-    if not kept:
-        raise InputError("none of these runs has an evaluation: there is nothing to compare")
-    return kept
 
 
 def _check_installed(*names: str) -> None:

@@ -1,7 +1,7 @@
 """``spreeze conform ROLE -- COMMAND``: check one component, in any language, against PROTOCOL.md.
 
-The command is started as the launcher would start it, with every other process of the run played over real
-sockets. Each numbered clause of components/PROTOCOL.md that can be seen from outside is checked.
+COMMAND is started as the launcher would start it, and every other process of the run is played over real
+sockets. Each numbered clause of components/PROTOCOL.md that can be observed from outside is checked.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from spreeze_zmq import topology
 from spreeze_zmq.commands import table
+from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.errors import InputError
 
 MARKS = {"kept": "ok", "broken": "BROKEN", "not seen": "-"}
@@ -22,23 +23,23 @@ MARKS = {"kept": "ok", "broken": "BROKEN", "not seen": "-"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("role", metavar="ROLE", help="the job of the program: sampler, ...")
+    parser.add_argument("role", metavar="ROLE", help="the role of the program: sampler, ...")
     parser.add_argument("program", metavar="COMMAND", nargs="+", help="after --; RUN_FILE INDEX are appended")
-    parser.add_argument("--topology", default="pendulum", metavar="T", help="the run that it is shown")
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a key of it")
+    parser.add_argument("--topology", default="pendulum", metavar="T", help="the run that it joins")
+    add_set(parser)
     parser.add_argument(
         "--tier", default="must", choices=("fast", "must", "should"), help="which clauses (default: must)"
     )
-    parser.add_argument("--only", default="", metavar="X1,L2", help="the acts in which these are seen")
+    parser.add_argument("--only", default="", metavar="X1,L2", help="only the acts that check these")
     parser.add_argument(
-        "--patience", type=float, default=10.0, metavar="S", help="wait so long for what must come (10)"
+        "--patience", type=float, default=10.0, metavar="S", help="longest wait for what must come (10)"
     )
-    parser.add_argument("--html", metavar="FILE", help="write a report with what was seen and expected")
+    parser.add_argument("--html", metavar="FILE", help="write the same table as a page")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print a table of clauses; 0 where none is broken, else 1."""
-    from spreeze_zmq import conform  # imports the replay of environments
+    """Print a table of clauses; returns 0 if none is broken, else 1."""
+    from spreeze_zmq import conform  # slow to import
 
     if arguments.role not in conform.ROLES:
         raise InputError(f"{arguments.role}: expected one of {', '.join(conform.ROLES)}")
@@ -62,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def shape(arguments: argparse.Namespace) -> list[str]:
-    """Small rollouts where the sampler of the topology has options for that, and nothing left to measure."""
+    """Overrides for small rollouts, if the sampler has options for that, and with nothing to measure."""
     plan = topology.load(arguments.topology, arguments.set)
     options, small = plan.components["sampler"].options, {"envs": 4, "rollout_steps": 24}
     chosen = [f"components.sampler.{name}={value}" for name, value in small.items() if name in options]

@@ -1,22 +1,21 @@
-"""``spreeze eval RUN``: play the best policy of a run again, from its file alone."""
+"""``spreeze eval RUN``: play the best policy of a run again; needs only its file."""
 
 from __future__ import annotations
 
 import argparse
 
-from spreeze_zmq.errors import InputError
 from spreeze_zmq.run.saved import SavedPolicy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_run_arguments(parser)
-    parser.add_argument("--episodes", type=int, help="how many (default: as many as when it was scored)")
-    parser.add_argument("--seed", type=int, help="of the starts (default: those that it was scored on)")
+    parser.add_argument("--episodes", type=int, help="how many (default: as many as for its score)")
+    parser.add_argument("--seed", type=int, help="of the first start (default: that of its score)")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which policy; the arguments of every command that loads one."""
+    """Add RUN and ``--trust``, for commands that load a policy."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or a policy.safetensors")
     parser.add_argument(
         "--trust",
@@ -28,10 +27,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print each return, their mean with its interval, and the score that the file claims."""
+    """Print each return, their mean with its interval, and the score that the file states."""
     saved = SavedPolicy.load(arguments.run, arguments.trust)
-    if arguments.episodes is not None and arguments.episodes < 1:
-        raise InputError(f"--episodes {arguments.episodes}: at least 1 is expected")
     score = saved.play(arguments.episodes, arguments.seed)
     for number, (value, length, cut) in enumerate(zip(score.returns, score.lengths, score.cut, strict=True)):
         print(f"episode {number}: return {value:.2f}, {length} steps{', cut' if cut else ''}")

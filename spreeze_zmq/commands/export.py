@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write the files, each compared with the policy."""
+    """Write the files and compare each with the policy."""
     if not (arguments.onnx or arguments.torchscript):
         raise InputError("nothing to write: give --onnx FILE, --torchscript FILE or both")
     from spreeze_zmq.export import export_onnx, export_torchscript

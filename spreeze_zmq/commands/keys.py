@@ -1,4 +1,4 @@
-"""``spreeze keys``: the keys that tcp channels are encrypted and authenticated with, made once for a user."""
+"""``spreeze keys``: make the keys that encrypt and authenticate tcp channels, once for each user."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from spreeze_zmq.plan.keys import keys_path, read_keys, write_keys
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument(
-        "--new", action="store_true", help="put new keys in the place of those that are there"
-    )
+    parser.add_argument("--new", action="store_true", help="replace existing keys")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Make the keys where there are none, and print where they are; they themselves are never printed."""
+    """Make the keys if there are none, and print the path of their file, never the keys."""
     if arguments.new or not keys_path().exists():
         print(f"{write_keys(make_keys())}: made")
     else:
         read_keys()
         print(f"{keys_path()}: there already (--new replaces them)")
-    print("Copy that file, with mode 0600, to every machine of a run. Whoever has it can join your runs.")
+    print("Copy that file, with mode 0600, to every machine of a run. Anyone who has it can join your runs.")
     return 0

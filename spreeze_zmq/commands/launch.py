@@ -32,8 +32,8 @@ from spreeze_zmq.topology.source import shipped_topologies
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Launch one topology; returns 0 when a stop condition or the user ended the run, 1 when it failed, 2 for
-    bad input.
+    """Launch one topology; returns 0 if a stop condition or the user ended the run, 1 if it failed, 2 for bad
+    input.
     """
     argv = sys.argv[1:] if argv is None else argv
     arguments = _parser().parse_args(argv)
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not plan.environment.described:
             envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
         if arguments.check:
-            from spreeze_zmq.commands import check  # imports torch, which a launcher has no use for
+            from spreeze_zmq.commands import check  # imports torch, which a launcher does not need
 
             print(f"{arguments.topology or arguments.env}: nothing to mend\n{check.report(plan)}")
             return 0
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SpreezeError as error:
         print(f"spreeze-launch: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:  # before the run begins; from then on the signal ends it in its own way
+    except KeyboardInterrupt:  # before the run begins; the run itself handles the signal
         return 130
 
 
@@ -120,7 +120,7 @@ def _load(arguments: argparse.Namespace, overrides: Sequence[str] = ()) -> Plan:
     """The plan that the command line asks for.
 
     Raises:
-        InputError: there is not one source of it, or it has mistakes.
+        InputError: neither or both of TOPOLOGY and ``--env`` are given, or there are mistakes in them.
     """
     if (arguments.topology is None) == (arguments.env is None):
         got = "neither" if arguments.env is None else "both"
@@ -137,8 +137,8 @@ def _load(arguments: argparse.Namespace, overrides: Sequence[str] = ()) -> Plan:
 
 
 def _at_fixed_counts(plan: Plan) -> Plan:
-    """The plan with the counts that it begins with: the rates of threads, which share one interpreter, say
-    nothing of how many there should be.
+    """The plan with its initial counts fixed: rates of threads that share one interpreter are no guide to the
+    number of processes.
     """
     components = {
         role: replace(component, count=Count(*(component.count.initial,) * 3))
@@ -148,7 +148,7 @@ def _at_fixed_counts(plan: Plan) -> Plan:
 
 
 def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:
-    """Refuse a ``--record`` that names no process of the plan, or that may write nothing."""
+    """Raise InputError if a ``--record`` names no process of the plan, or ``--record-mb`` is not positive."""
     role, dash, index = name.rpartition("-")
     if name not in plan.components and not (dash and role in plan.components and index.isdecimal()):
         expected = f"a role or a process such as {SAMPLER}-0"
@@ -161,7 +161,7 @@ def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:
 
 
 def _launch(plan: Plan, arguments: argparse.Namespace, chosen: str | None = None) -> int:
-    """One run, to its end; returns its exit code."""
+    """Run a plan to its end; returns the exit code."""
     view = StatusView(plain=arguments.inproc)
     if plan.run.stop == StopPlan():
         view.note("nothing ends this run but Ctrl-C; --set run.stop.minutes=10 would")
@@ -177,7 +177,7 @@ def _launch(plan: Plan, arguments: argparse.Namespace, chosen: str | None = None
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:
-    """The words that make this plan again from any folder, without what is said of one run alone."""
+    """The command line that makes this plan again from any folder, without the options of a single run."""
     words = [f"--env={arguments.env}"]
     if arguments.topology is not None:
         shipped = arguments.topology in shipped_topologies() and not Path(arguments.topology).exists()
@@ -189,10 +189,10 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:
 
 
 def _command_of(run: Path) -> list[str]:
-    """The words that began a run.
+    """The command line that began a run.
 
     Raises:
-        InputError: it is no run's folder, or another program began it.
+        InputError: it is no run's folder, or another program began the run.
     """
     command = read_run(run).plan.get("command")
     if not command:
@@ -203,7 +203,7 @@ def _command_of(run: Path) -> list[str]:
 
 
 def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
-    """Runs of ``--seeds`` seeds one after another until one is interrupted; returns the worst exit code."""
+    """Launch a run for each of ``--seeds`` seeds, until one is interrupted; returns the highest exit code."""
     if arguments.seeds < 1:
         raise InputError(f"--seeds {arguments.seeds}: at least 1 is expected")
     if arguments.resume:
@@ -216,7 +216,7 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
         folder = parent / f"seed-{seed}"
         codes.append(_launch(_load(arguments, [f"run.seed={seed}"]), arguments, str(folder)))
         summary = read_run(folder).summary
-        lines.append(f"seed {seed}: {_told(summary)}; {folder}")
+        lines.append(f"seed {seed}: {_outcome(summary)}; {folder}")
         if str(summary.get("exit_reason", "")).startswith("interrupted"):
             break
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -225,8 +225,8 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
     return max(codes)
 
 
-def _told(summary: Mapping[str, Any]) -> str:
-    """A run in a line."""
+def _outcome(summary: Mapping[str, Any]) -> str:
+    """Best return, duration and exit reason of a run, in one line."""
     best = summary.get("best_return")
     reached = "nothing evaluated" if best is None else f"best return {best:.1f}"
     took = f"{duration(summary.get('wall_s')) or '0s'}, {summary.get('env_steps', 0):,} env steps"

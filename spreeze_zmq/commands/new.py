@@ -1,4 +1,4 @@
-"""``spreeze new NAME``: a folder with a component of your own to begin with, copied from a shipped one."""
+"""``spreeze new NAME``: start a component of your own from a copy of a shipped one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spreeze_zmq.topology.source import shipped_folder
 EXAMPLES = {
     "sampler": {"python": "sampler", "cpp": "sampler_cpp", "javascript": "examples/sampler_node"},
 }
-#: What is made of sources and belongs to its own folder alone.
-_MADE = ("__pycache__", "node_modules", "package-lock.json")
+#: Build products, which are not copied.
+_BUILT = ("__pycache__", "node_modules", "package-lock.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,16 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write and build the folder, and say how it is used.
+    """Write and build the folder, and print how to use it.
 
     Raises:
-        InputError: the folder is there already or cannot be written, or its build failed.
+        InputError: the folder exists or cannot be written, or its build failed.
     """
     folder = Path(arguments.name)
     example = EXAMPLES[arguments.kind][arguments.language]
     source = shipped_folder("components") / example
     try:
-        shutil.copytree(source, folder, ignore=shutil.ignore_patterns(*_MADE))
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns(*_BUILT))
     except FileExistsError:
         raise InputError(f"{folder}: it is there already; choose another name") from None
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``spreeze options [ALGORITHM]``: every key of a topology, what it takes, its default and its meaning."""
+"""``spreeze options [ALGORITHM]``: every key of a topology, its default, its values and its meaning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the tables of a topology in their order."""
+    """Print the reference of each table of a topology, in their order."""
     wanted = arguments.of
     tables = [found for found in topology.reference() if wanted in (None, *names_of(found))]
     if not tables:
@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def names_of(found: Any) -> tuple[str, ...]:
-    """What one may ask for a table by: its algorithm, its name, the last word of that."""
+    """The arguments that select a table: its algorithm, or its name and the name's last part."""
     return (found.algorithm,) if found.algorithm else (found.name, found.name.partition(".")[2] or found.name)
 
 

@@ -1,4 +1,4 @@
-"""``spreeze play RUN``: the best policy of a run at work, in a window or as a video."""
+"""``spreeze play RUN``: show the best policy of a run in a window, or record a video."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     parser.add_argument("--video", metavar="FILE", help="write an .mp4 file; needs no display")
     parser.add_argument("--episodes", type=int, default=1, help="how many (default: 1)")
-    parser.add_argument("--seed", type=int, help="of the first start (default: one that it was scored on)")
+    parser.add_argument("--seed", type=int, help="of the first start (default: that of its score)")
     parser.add_argument(
         "--speed", type=float, default=1.0, metavar="X", help="times the world's (default: 1)"
     )
@@ -25,13 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Show or record, and print each return."""
-    for name, value, fits in (
-        ("episodes", arguments.episodes, arguments.episodes >= 1),
-        ("speed", arguments.speed, 0.0 < arguments.speed <= 100.0),
-        ("seconds", arguments.seconds, arguments.seconds is None or arguments.seconds > 0.0),
+    for name, valid, expected in (
+        ("episodes", arguments.episodes >= 1, "at least 1"),
+        ("speed", 0.0 < arguments.speed <= 100.0, "more than 0 and at most 100"),
+        ("seconds", arguments.seconds is None or arguments.seconds > 0.0, "more than 0"),
     ):
-        if not fits:
-            raise InputError(f"--{name} {value}: expected {EXPECTED[name]}")
+        if not valid:
+            raise InputError(f"--{name} {getattr(arguments, name)}: expected {expected}")
     from spreeze_zmq import video
 
     saved = SavedPolicy.load(arguments.run, arguments.trust)
@@ -49,6 +49,3 @@ def main(arguments: argparse.Namespace) -> int:
         f"{made.num_frames / made.fps:.1f} s"
     )
     return 0
-
-
-EXPECTED = {"episodes": "at least 1", "speed": "more than 0 and at most 100", "seconds": "more than 0"}

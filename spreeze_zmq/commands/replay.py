@@ -1,4 +1,4 @@
-"""``spreeze replay FILE``: one process alone, fed with a recording of ``spreeze-launch --record``."""
+"""``spreeze replay FILE``: feed one process alone with a recording of ``spreeze-launch --record``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.supervisor.process import THREAD_VARIABLES
 from spreeze_zmq.topology.component_file import find_component
 
-#: Longest wait for a message that the process owes, where no COMMAND of the user's is under test.
+#: Longest wait for a message of the shipped component; a COMMAND of the user's may take any time.
 TIMEOUT_S = 60.0
 
 
@@ -66,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Feed the process to its end, and print what it sent beside what was recorded; returns 1 where it fails,
-    or where the order is fixed and they differ.
+    """Feed the process to its end and compare what it sends with the recording; returns 1 if it fails, or if
+    they differ although the order is fixed.
     """
     recording = Recording(arguments.file)
     plan = _plan_of(recording)
@@ -102,10 +102,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _plan_of(recording: Recording) -> Plan:
-    """The plan of a recording, with sockets of its own wherever the recorded run had its.
+    """The plan of a recording, with new endpoints in place of the recorded run's.
 
     Raises:
-        InputError: the header holds no plan of this version, or not the process's role.
+        InputError: the header holds no plan of this version, or the plan lacks the process's role.
     """
     try:
         plan = Plan.from_json(json.dumps(recording.about["plan"]))
@@ -120,7 +120,7 @@ def _plan_of(recording: Recording) -> Plan:
 
 
 def _shipped(plan: Plan, role: str) -> Sequence[str]:
-    """The command of the shipped component. What a file names is not started: it may be a stranger's."""
+    """The command of the shipped component. Never that of the file, which may come from a stranger."""
     use = plan.components[role].use
     folder = None if "/" in use else find_component(use, Path.cwd())
     if folder is None:
@@ -131,7 +131,7 @@ def _shipped(plan: Plan, role: str) -> Sequence[str]:
 def _started(
     words: Sequence[str], plan: Plan, role: str, *, shares_terminal: bool
 ) -> subprocess.Popen[bytes]:
-    """The process, with the variables that a launcher gives it."""
+    """Start the process with the environment variables that a launcher sets."""
     threads = dict.fromkeys(THREAD_VARIABLES, str(plan.components[role].threads))
     memory = KEEP_FREED_MEMORY if role in LEARNERS else {}
     environment = {**os.environ, **threads, **memory, "PYTHONUNBUFFERED": "1"}
@@ -142,7 +142,7 @@ def _started(
 
 
 def _heed_signals(playback: Playback, *, alone: bool) -> None:
-    """Ctrl-C belongs to the process, which has the terminal, unless this program reads it ``alone``."""
+    """SIGTERM ends the playback, and so does Ctrl-C if ``alone``; else Ctrl-C is left to the process."""
 
     def end(*_: object) -> None:
         playback.interrupted = True
@@ -152,7 +152,7 @@ def _heed_signals(playback: Playback, *, alone: bool) -> None:
 
 
 def _see_off(playback: Playback, process: subprocess.Popen[bytes] | None, grace_s: float) -> None:
-    """Wait for the process's end; SIGTERM after ``grace_s``, or at once where no message can ask for it."""
+    """Wait for the process to end; SIGTERM after ``grace_s``, or at once if no message can stop it."""
     until_s = time.monotonic() + (grace_s if playback.hears_control else 0.0)
     while not playback.over or (process is not None and process.poll() is None):
         playback.pump(0.1)
@@ -164,7 +164,7 @@ def _see_off(playback: Playback, process: subprocess.Popen[bytes] | None, grace_
 
 
 def _end(playback: Playback, code: int | None) -> int:
-    """Print the comparison; the exit code."""
+    """Print the comparison; returns the exit code."""
     fed = f"{playback.num_fed} messages fed"
     left = f", {playback.num_left} not, since it ended before" if playback.num_left else ""
     torn = playback.recording.torn_bytes

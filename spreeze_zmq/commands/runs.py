@@ -35,7 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def figures_of(run: PastRun, place: Path) -> dict[str, Any]:
-    """What the table shows of a run, as plain data."""
+    """The figures of one run in the table, as plain data."""
     about = run.plan["run"]
     return {
         "run": str(run.folder.relative_to(place)) if run.folder != place else str(place),
@@ -65,7 +65,7 @@ def row(figures: dict[str, Any]) -> list[str]:
 
 
 def duration(seconds: float | None) -> str:
-    """``83.4`` as ``1m 23s``; hours and minutes where it is long."""
+    """``83.4`` as ``1m 23s``; hours and minutes from one hour on; empty for None."""
     if seconds is None:
         return ""
     minutes, rest = divmod(int(seconds), 60)

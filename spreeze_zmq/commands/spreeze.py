@@ -1,4 +1,4 @@
-"""``spreeze``: what can be done besides launching a run."""
+"""``spreeze``: every command but the launcher, ``spreeze-launch``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module.add_arguments(subparser)
         subparser.set_defaults(main=module.main)
     words = list(sys.argv[1:] if argv is None else argv)
-    # argparse loses a list of words that comes after options
+    # argparse drops words after -- that follow options
     at = words.index("--") if words[:1] == ["replay"] and "--" in words else len(words)
     arguments = parser.parse_args(words[:at], argparse.Namespace(program=words[at + 1 :]))
     if arguments.command is None:
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return InputError.exit_code
     try:
         return int(arguments.main(arguments))
-    except BrokenPipeError:  # whoever read the output has enough of it, as `head` has
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SpreezeError as error:

@@ -1,8 +1,7 @@
-"""``spreeze tune TOPOLOGY``: measure what of a topology is left to this machine, and what that will give.
+"""``spreeze tune TOPOLOGY``: measure a topology's "auto" values on this machine, and the rates they give.
 
-First the learners' batch size and threads where they are "auto", in updates alone. Then the number of
-samplers, in the run itself, for as long as the count takes to settle. What was found is kept for the next
-run, which begins there.
+First the learners' batch size and threads, if they are "auto", from updates alone. Then the number of
+samplers, in a run that lasts until the count has settled. The next run starts with the values found.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.status import View
 
-#: A count is right when it has been for this long.
+#: A count must stay settled for this long.
 SETTLED_S = 3.0
 
 
@@ -44,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Watch(View):
-    """Shows the changes of a run, and ends it when its count has settled."""
+    """Prints the changes of a run, and ends it when its sampler count has settled."""
 
     def __init__(self) -> None:
         self.launch: Launch | None = None
         self._settled_since_s: float | None = None
 
     def update(self, status: Mapping[str, Any]) -> None:
-        """End the run once the count has been right for a while."""
+        """End the run once the count has been settled for ``SETTLED_S``."""
         if not status["balance"]["settled"]:
             self._settled_since_s = None
             return
@@ -60,16 +59,16 @@ class Watch(View):
             self.launch.stop_reason = self.launch.stop_reason or "measured"
 
     def note(self, line: str) -> None:
-        """A change, with its reason."""
+        """Print a change and its reason."""
         print(line, flush=True)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure, print the plan and what to expect of it, keep it.
+    """Measure, print the chosen values and the expected rates, and keep them for the next run.
 
     Raises:
-        InputError: the topology has mistakes, or the time or file makes no sense.
-        ComponentFailed: a process could not be kept alive; holds the first failure.
+        InputError: there is a mistake in the topology, the time or the file.
+        ComponentFailed: a process failed too often; the message holds the first failure.
     """
     if not 1 <= arguments.seconds <= 3600:
         raise InputError(f"--seconds {arguments.seconds:g}: expected 1 to 3600")
@@ -88,10 +87,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """Run until the count has settled or the plan's time is over; the figures of its last decision.
+    """Run until the count has settled or the plan's time is over; returns the figures of the last decision.
 
     Raises:
-        ComponentFailed: a process could not be kept alive, or nothing was trained.
+        ComponentFailed: a process failed too often, or the rates never became steady.
     """
     watch = Watch()
     with tempfile.TemporaryDirectory(prefix="spreeze-tune-") as folder:
@@ -109,7 +108,7 @@ def measure(plan: Plan) -> dict[str, Any]:
 
 
 def report(plan: Plan, found: Mapping[str, Any]) -> str:
-    """The plan and what to expect, for a person."""
+    """The chosen values and the expected rates, as lines of text."""
     sampler, machine = plan.components["sampler"], machine_cache.machine()
     count, ratio = found["samplers"], found["replay_ratio"]
     lines = [

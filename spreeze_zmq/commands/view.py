@@ -1,4 +1,4 @@
-"""``spreeze view RUN``: the page of a run that is over, from its folder alone."""
+"""``spreeze view RUN``: serve the page of a finished run from its folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the address, and serve it until Ctrl-C; of a live run the address of its own page."""
+    """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address."""
     from spreeze_zmq.page.agent import PolicyPlayer
     from spreeze_zmq.page.policies import GivenPolicy
     from spreeze_zmq.page.server import Server
@@ -44,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         saved = SavedPolicy.load(folder.path, arguments.trust)
         spec, policy = saved.environment, saved.policy
-    except InputError as error:  # the curves can be looked at all the same
+    except InputError as error:  # the curves can be shown without a policy
         why_not = str(error)
     with tempfile.TemporaryDirectory(prefix="spreeze-view-") as sockets:
         agent = PolicyPlayer(spec, lambda: GivenPolicy(policy), folder.logs, Path(sockets), why_not=why_not)

@@ -1,4 +1,4 @@
-"""How a sampler acts: exactly as the weights say, and with the noise of the distribution."""
+"""The clauses of a sampler's actions: those of the policy's network, with the noise of its distribution."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.conform import policies
-from spreeze_zmq.conform.clauses import Clause, NotSeen, expect
-from spreeze_zmq.conform.peers import Peers
+from spreeze_zmq.conform.clauses import Clause, expect
+from spreeze_zmq.conform.peers import NotSeen, Peers
 from spreeze_zmq.conform.sampler_acts import rollouts, transitions
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 
-#: Standard errors by which a mean may be off, and the share of actions that may differ (ties of rounding).
+#: Largest error of a mean, in standard errors, and the share of actions that may differ (ties of rounding).
 ERRORS, MAY_DIFFER = 5.0, 0.005
 Floats = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def _log_prob(peers: Peers) -> str:
 
 
 def of_head(head: str) -> Callable[[Peers], str]:
-    """A check of one distribution, seen where an environment takes it."""
+    """The check of one distribution in the act ``heads``."""
 
     def check(peers: Peers) -> str:
         spec, played, seen = peers.plan.environment, peers.note("played"), []
@@ -73,7 +73,7 @@ def of_head(head: str) -> Callable[[Peers], str]:
 
 
 def under(peers: Peers, start: str | None, stop: str, version: int) -> list[Message]:
-    """The rollouts under a version between two marks. Raises NotSeen for none."""
+    """The rollouts under a version between two marks. Raises NotSeen if there are none."""
     found = [m for m in rollouts(peers, start, stop) if m.fields["policy_version"] == version]
     if not found or not {"obs", "action"} <= set(found[0].arrays):
         raise NotSeen(f"no whole rollout came under version {version}")
@@ -86,10 +86,10 @@ def actions_of(found: list[Message]) -> NDArray[Any]:
 
 
 def agreement(spec: EnvironmentSpec, policy: Message, found: list[Message]) -> str:
-    """Words for how the actions of rollouts agree with those that a policy without noise gives."""
-    made = Policy.from_message({**policy.fields, "version": 1}, policy.arrays)
+    """Compares the actions of rollouts with those of a policy without noise; returns what was seen."""
+    acting = Policy.from_message({**policy.fields, "version": 1}, policy.arrays)
     obs = np.concatenate([m.arrays["obs"][:-1].reshape(transitions(m), *spec.obs_shape) for m in found])
-    right, _ = made.act(obs, np.random.default_rng(0), place=np.zeros(len(obs), np.float32))
+    right, _ = acting.act(obs, np.random.default_rng(0), place=np.zeros(len(obs), np.float32))
     came = actions_of(found)
     off = np.abs(came - right.reshape(came.shape)).max(1)
     wrong = int((off > 1e-4 * (1 + np.abs(right).max())).sum())
@@ -99,7 +99,7 @@ def agreement(spec: EnvironmentSpec, policy: Message, found: list[Message]) -> s
 
 
 def unit_of(spec: EnvironmentSpec, actions: NDArray[Any]) -> Floats:
-    """Actions in units of half the range: from -1 to 1 within the bounds."""
+    """Actions in units of half the range: -1 to 1 within the bounds; unscaled without bounds."""
     if spec.action_low is None or spec.action_high is None:
         return actions.astype(np.float64)
     low, high = spec.action_low.astype(np.float64), spec.action_high.astype(np.float64)
@@ -107,14 +107,14 @@ def unit_of(spec: EnvironmentSpec, actions: NDArray[Any]) -> Floats:
 
 
 def noise_of(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> Floats:
-    """The standard normal numbers from which a constant policy of a box drew its actions."""
+    """The standard normal numbers from which a constant policy drew these actions of a box."""
     u = unit_of(spec, actions)
     u = np.arctanh(np.clip(u, -1 + 1e-6, 1 - 1e-6)) if head == "tanh_normal" else u
     return np.asarray((u - policies.MEAN) / math.exp(policies.NOISY))
 
 
 def draws(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> str:
-    """Words for how the actions of a constant policy have its mean and spread."""
+    """Compares the mean and spread of actions with a constant policy's; returns what was seen."""
     if spec.action_kind != "box":
         return frequencies(actions, policies.probabilities(spec, head))
     if head == "deterministic":  # the noise differs from place to place
@@ -129,7 +129,7 @@ def draws(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> str:
 
 
 def frequencies(actions: NDArray[Any], probabilities: list[Floats]) -> str:
-    """Words for how often discrete actions were drawn."""
+    """Compares the frequencies of discrete actions with their probabilities; returns what was seen."""
     for chosen, due in zip(actions.T, probabilities, strict=True):
         expect(chosen.min() >= 0 and chosen.max() < len(due), "an action is outside its choices")
         share = np.bincount(chosen, minlength=len(due)) / len(chosen)
@@ -139,7 +139,7 @@ def frequencies(actions: NDArray[Any], probabilities: list[Floats]) -> str:
 
 
 def densities(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> Floats:
-    """The log density of each action ``[steps]`` under a constant policy."""
+    """The log density ``[steps]`` of actions ``[steps, A]`` under a constant policy."""
     if spec.action_kind != "box":
         parts = zip(actions.T, policies.probabilities(spec, head), strict=True)
         return np.asarray(sum(np.log(due)[chosen] for chosen, due in parts))

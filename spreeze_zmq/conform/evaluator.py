@@ -1,4 +1,4 @@
-"""What is done to an evaluator, and its clauses: figures that can be repeated, a file of the best."""
+"""The act and the clauses of an evaluator: repeatable returns, and the file of the best policy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import closing
 import numpy as np
 
 from spreeze_zmq import envs
-from spreeze_zmq.conform import life, policies
-from spreeze_zmq.conform.clauses import Clause, NotSeen, expect
-from spreeze_zmq.conform.life import end, hello_of
-from spreeze_zmq.conform.peers import Peers
+from spreeze_zmq.conform import policies
+from spreeze_zmq.conform.clauses import Clause, expect
+from spreeze_zmq.conform.every_role import begin, end
+from spreeze_zmq.conform.peers import NotSeen, Peers
 from spreeze_zmq.plan.roles import POLICY
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.evaluation import play
@@ -20,13 +20,12 @@ VERSION, ENV_STEPS = 7, 4096
 
 
 def evaluate(peers: Peers) -> None:
-    """It gets one policy, and is told to stop once it has reported what it thinks of it."""
+    """It gets one policy, and is stopped after its first evaluation."""
     peers.open()
-    started, spec = peers.start(0), peers.plan.environment
-    hello_of(peers)
+    started, spec = begin(peers, 0), peers.plan.environment
     policy = policies.rich_policy(spec, policies.heads(spec)[0])
     fields = {**policy.fields, "version": VERSION, "extras": {"env_steps": ENV_STEPS}}
-    policy = peers.notes["policy"] = peers.voices[POLICY].say(policy._replace(fields=fields))
+    policy = peers.notes["policy"] = peers.publishers[POLICY].send(policy._replace(fields=fields))
     peers.until("E1", "an evaluation", lambda: peers.between(None, None, "evaluation"), 20.0)
     end(peers, started, "L5")
     if peers.folder.best_policy.exists():
@@ -35,7 +34,7 @@ def evaluate(peers: Peers) -> None:
 
 
 def evaluations(peers: Peers) -> list[Message]:
-    """What it reported in its whole life."""
+    """Every evaluation that it reported."""
     peers.reached("ended")
     return peers.between(None, None, "evaluation")
 
@@ -54,7 +53,8 @@ def _repeated(peers: Peers) -> str:
 
 def _origin(peers: Peers) -> str:
     came = {(message.fields["version"], message.fields["env_steps"]) for message in evaluations(peers)}
-    return expect(came == {(VERSION, ENV_STEPS)}, f"{came}, played was {(VERSION, ENV_STEPS)}")
+    due = {(VERSION, ENV_STEPS)}
+    return expect(came == due, f"version and env_steps are {came}, expected {due}")
 
 
 def _best(peers: Peers) -> str:
@@ -68,14 +68,14 @@ def _file(peers: Peers) -> str:
     policy = peers.notes["file"]
     expect(policy.version == VERSION, f"it holds version {policy.version}, not {VERSION}")
     for name, array in policy.arrays.items():
-        expect(np.array_equal(array, peers.notes["policy"].arrays[name]), f"its {name} are others")
+        expect(np.array_equal(array, peers.notes["policy"].arrays[name]), f"its {name} differ")
     best = [m.fields["mean_return"] for m in evaluations(peers) if m.fields["best"]][-1:]
     said = [float(policy.metadata.get("mean_return", "nan"))]
-    expect(np.allclose(said, best), f"mean_return is {said[0]}, reported was {best}")
+    expect(np.allclose(said, best), f"mean_return is {said[0]}, the last best evaluation said {best}")
     return f"version {policy.version}, mean return {said[0]:.2f}"
 
 
-ACTS = {**life.ACTS, "evaluate": evaluate}
+ACTS = {"evaluate": evaluate}
 CLAUSES = (
     Clause("E1", "evaluate", _repeated),
     Clause("E2", "evaluate", _origin),

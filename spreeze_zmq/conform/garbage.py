@@ -1,4 +1,4 @@
-"""Messages that break one rule each, by the word of their refusal, and random ones that break any."""
+"""Invalid messages: one for each word of refusal in PROTOCOL.md, and random mutations of valid ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROLLOUT = Message(
 
 
 def refused(roles: Sequence[str]) -> dict[str, list[bytes]]:
-    """The frames of a message for each word of refusal; most of them would stop these roles."""
+    """Word of refusal -> frames of a message with that mistake; most would stop these roles if obeyed."""
     stop = STOP._replace(fields={**STOP.fields, "roles": list(roles)}, sequence=42 + len(roles))
     head, rollout = frames_of(stop)[0], frames_of(ROLLOUT)
     longer = bytes((head[0] + 1,)) + head[1:]  # a map of one more entry
@@ -78,9 +78,9 @@ def refused(roles: Sequence[str]) -> dict[str, list[bytes]]:
 
 
 def mutations(message: Message, count: int, seed: int = 0) -> Iterator[list[bytes]]:
-    """``count`` messages with some bytes changed, cut or added, all of which must be refused."""
-    random, made = Random(seed), 0
-    while made < count:
+    """``count`` messages with some bytes changed, cut or added, all of them invalid."""
+    random, num = Random(seed), 0
+    while num < count:
         frames = [bytearray(frame) for frame in frames_of(message)]
         frame = random.choice(frames)
         for _ in range(random.randint(1, 4)):
@@ -89,12 +89,12 @@ def mutations(message: Message, count: int, seed: int = 0) -> Iterator[list[byte
         try:
             decode([bytes(frame) for frame in frames])
         except WireError:
-            made += 1
+            num += 1
             yield [bytes(frame) for frame in frames]
 
 
 def with_key(message: Message) -> list[bytes]:
-    """The frames of a message whose header has one more key, which a newer sender may have added."""
+    """The frames of a message with an unknown key in its header, as of a newer sender."""
     return [_header(message, mood="calm"), *frames_of(message)[1:]]
 
 
@@ -104,14 +104,14 @@ def frames_of(message: Message) -> list[bytes]:
 
 
 def _header(message: Message, **changes: Any) -> bytes:
-    """The header of a message, changed; a key that is None is left out."""
+    """The packed header of a message with some keys changed; None removes a key."""
     header = {**msgpack.unpackb(frames_of(message)[0]), **changes}
     packed: bytes = msgpack.packb({key: value for key, value in header.items() if value is not None})
     return packed
 
 
 def _with(**arrays: Any) -> list[bytes]:
-    """The rollout with other arrays, which no sender that checks would send."""
+    """The frames of ``ROLLOUT`` with some arrays replaced, not validated."""
     changed = {**ROLLOUT.arrays, **arrays}
     described = [[name, array.dtype.name, list(array.shape)] for name, array in changed.items()]
     return [_header(ROLLOUT, arrays=described), *(array.tobytes() for array in changed.values())]

@@ -1,22 +1,24 @@
-"""The checks of a learner: the ratio, versions, the account, checkpoints, refusals."""
+"""The clauses of a learner: replay ratio, versions, account of transitions, checkpoints, refusals."""
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.conform.clauses import Clause, NotSeen, expect
+from spreeze_zmq.conform.clauses import Broken, Clause, expect
+from spreeze_zmq.conform.every_role import another_incarnation, exits_with_0, names_its_peer, no_gap
 from spreeze_zmq.conform.learner_acts import FOLDER
-from spreeze_zmq.conform.life import another_incarnation, left, no_gap
-from spreeze_zmq.conform.peers import Peers
+from spreeze_zmq.conform.peers import NotSeen, Peers
 from spreeze_zmq.conform.players import ENVS, STEPS, STREAM, UPDATES, Sampler
+from spreeze_zmq.errors import SpreezeError
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER, POLICY, ROLES, experience_of
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.wire import Message
 
-#: What the queues and the kernel hold of rollouts that nobody takes, beside the high-water marks.
+#: Bytes of waiting rollouts that the kernel may hold, besides the high-water marks.
 KERNEL_BYTES = 500_000
 
 
@@ -47,7 +49,7 @@ def _follows_the_critics(peers: Peers) -> str:
 
 
 def _stops_its_samplers(peers: Peers) -> str:
-    if POLICY not in peers.voices:
+    if POLICY not in peers.publishers:
         raise NotSeen("a learner that waits for no other takes rollouts at once")
     about, rollout = peers.plan.channels[experience_of(peers.role)], Sampler(peers).next()
     num_bytes = sum(array.nbytes for array in rollout.arrays.values())
@@ -58,8 +60,13 @@ def _stops_its_samplers(peers: Peers) -> str:
 def _gives_each_version_once(peers: Peers) -> str:
     lives: dict[int, list[Message]] = {}
     for message in peers.between("begun", None, "policy"):
-        Policy.from_message(message.fields, message.arrays)
+        try:
+            Policy.from_message(message.fields, message.arrays)
+        except SpreezeError as error:
+            raise Broken(f"version {message.fields['version']} cannot be used: {error}") from None
         lives.setdefault(message.incarnation, []).append(message)
+    if not lives:
+        raise NotSeen("no policy came")
     first, *later = [[message.fields["version"] for message in found] for found in lives.values()]
     expect(first[0] == 0 or peers.plan.learning.on_policy, f"the first version is {first[0]}")
     for versions in (first, *later):
@@ -68,7 +75,7 @@ def _gives_each_version_once(peers: Peers) -> str:
         again = f"version {versions[0]} is given again by the next life"
         expect(versions[0] > first[-1] or not first[-1], again)
     weights: dict[int, Any] = {}
-    for message in (message for found in lives.values() for message in found):
+    for message in itertools.chain(*lives.values()):
         version, given = message.fields["version"], message.arrays["parameters"]
         same = np.array_equal(weights.setdefault(version, given), given)
         expect(same or version == 0, f"version {version} is given twice, with other parameters")
@@ -80,13 +87,9 @@ def _accounts_for_all(peers: Peers) -> str:
     for name, row in rows:
         parts = row["received"] + row["refused"] + row["lost"]
         expect(row["last"] - row["first"] == parts, f"{name}: {row}")
-    found = [
-        m.fields["taken"].get(STREAM)
-        for m in peers.between("begun", "rested", "report")
-        if "taken" in m.fields
-    ]
-    expect(found and found[-1] and not found[-1]["refused"] + found[-1]["lost"], f"{STREAM}: {found[-1:]}")
-    return f"{found[-1]['received']} received of {found[-1]['last']}"
+    last = peers.between("begun", "rested", "report")[-1].fields.get("taken", {}).get(STREAM)
+    expect(last and not last["refused"] + last["lost"], f"{STREAM}: {last}")
+    return f"{last['received']} received of {last['last']}"
 
 
 def _writes_its_part(peers: Peers) -> str:
@@ -111,27 +114,16 @@ def _refuses_what_is_broken(peers: Peers) -> str:
     return expect({"not_finite", "misfit"} <= words, f"refused for {', '.join(sorted(words))}")
 
 
-def _names_whom_it_waits_for(peers: Peers) -> str:
-    said = [m.fields.get("waiting_for", "") for m in peers.between("rested", "waited", "report")]
-    if not said:
-        raise NotSeen("no report came")
-    return expect(any(role in said[-1] for role in ROLES), f"waiting_for is {said[-1]!r}")
-
-
-def _reports_while_it_trains(peers: Peers) -> str:
-    return no_gap(peers, "training", "waited")
-
-
 BOTH = (
-    Clause("L6", "learn", left),
+    Clause("L6", "learn", exits_with_0),
     Clause("L9", "learn", another_incarnation),
     Clause("M4", "learn", "fuzzed"),
     Clause("M5", "learn", "newer"),
     Clause("T3", "learn", _accounts_for_all),
     Clause("T4", "learn", _writes_its_part),
     Clause("T5", "learn", _refuses_what_is_broken),
-    Clause("H3", "learn", _reports_while_it_trains),
-    Clause("H6", "learn", _names_whom_it_waits_for),
+    Clause("H3", "learn", lambda peers: no_gap(peers, "training", "waited")),
+    Clause("H6", "learn", lambda peers: names_its_peer(peers, "rested", "waited", ROLES)),
 )
 CLAUSES = {
     CRITIC_LEARNER: (

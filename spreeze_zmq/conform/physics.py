@@ -1,4 +1,4 @@
-"""The known environment, and the steps of rollouts done again in it, from the observations alone."""
+"""Repeats the steps of rollouts in the real environment, whose state is set from an observation."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import envs
-from spreeze_zmq.conform.clauses import NotSeen, expect
-from spreeze_zmq.conform.peers import Peers
+from spreeze_zmq.conform.clauses import expect
+from spreeze_zmq.conform.peers import NotSeen, Peers
 from spreeze_zmq.conform.sampler_acts import rollouts
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.wire import Message
 
-#: Ordinary steps that are done again, and the share of them that may differ (contacts).
-REPLAYED, MAY_DIFFER = 150, 0.05
+#: Ordinary steps that are repeated, and the share of them that may differ (contacts).
+REPEATED, MAY_DIFFER = 150, 0.05
 NEEDED = {"obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index"}
 STEPS, FIRST, LAST = "steps", "first steps", "last steps"
 OBSERVATION, REWARD, TERMINATED = range(3)
 
 
 class Physics:
-    """One environment that can be put into the state of an observation.
+    """One environment whose state can be set from an observation: MuJoCo's and classic control's.
 
     Raises:
-        NotSeen: nobody here can.
+        NotSeen: it cannot be made here, or its observation does not determine its state.
     """
 
     def __init__(self, spec: EnvironmentSpec) -> None:
@@ -45,20 +45,22 @@ class Physics:
         self.from_angle = name == "PendulumEnv"
 
     def step(self, obs: NDArray[Any], action: NDArray[Any]) -> tuple[NDArray[np.float64], float, bool]:
-        """What follows an observation ``[...]`` and the action as a rollout holds it: the next observation,
-        the reward, and whether the episode is terminated.
+        """Take one step from an observation ``[*obs_shape]`` with an action as a rollout holds it.
+
+        Returns:
+            The next observation, the reward, and ``terminated``.
         """
-        self.put(np.asarray(obs, np.float64))
+        self.set_state(np.asarray(obs, np.float64))
         given = np.clip(action, self.low, self.high) if self.box and self.low is not None else action
         following, reward, terminated, _, _ = self.env.step(given if self.box else int(action))
         return np.asarray(following, np.float64), float(reward), bool(terminated)
 
-    def knows(self, obs: NDArray[Any]) -> bool:
-        """Whether an observation tells the whole state: some show speeds cut off at 10."""
+    def determines_state(self, obs: NDArray[Any]) -> bool:
+        """Whether an observation holds the whole state: some environments clip velocities at 10."""
         return not (hasattr(self, "skipped") and bool((np.abs(obs) == 10.0).any()))
 
-    def put(self, obs: NDArray[np.float64]) -> None:
-        """Set the state."""
+    def set_state(self, obs: NDArray[np.float64]) -> None:
+        """Set the environment's state to that of an observation."""
         if self.from_angle:
             self.env.state = np.array([np.arctan2(obs[1], obs[0]), obs[2]])
         elif hasattr(self, "skipped"):
@@ -71,7 +73,7 @@ class Physics:
 
 
 def whole(peers: Peers, stop: str | None = "random") -> list[Message]:
-    """The rollouts up to a mark. Raises NotSeen where they do not hold what the checks need."""
+    """The rollouts up to a mark. Raises NotSeen if there are none or an array of ``NEEDED`` is missing."""
     found = rollouts(peers, None, stop)
     if not found or not set(found[0].arrays) >= NEEDED:
         raise NotSeen("no learner got whole rollouts")
@@ -79,51 +81,55 @@ def whole(peers: Peers, stop: str | None = "random") -> list[Message]:
 
 
 def steps(peers: Peers) -> Iterator[tuple[dict[str, Any], int, int, NDArray[np.bool_]]]:
-    """Of each step under version 0 the rollout's arrays, the rollout's number, t, and which episodes end."""
+    """Yields for each step under version 0: arrays and number of its rollout, t, and ``ended [N]``."""
     for number, message in enumerate(whole(peers)):
         arrays = dict(message.arrays)
         for t in range(message.fields["num_steps"]):
             yield arrays, number, t, arrays["terminated"][t] | arrays["truncated"][t]
 
 
-def done_again(peers: Peers) -> dict[str, list[tuple[bool, bool, bool]]]:
-    """Steps under version 0: some ordinary ones, all that end an episode, all that follow an end; of each
-    whether the next observation, the reward and ``terminated`` are not those of the environment.
+def differences(peers: Peers) -> dict[str, list[tuple[bool, bool, bool]]]:
+    """Repeats steps under version 0: some ordinary ones, all that end an episode, all that follow an end.
+
+    Returns:
+        By kind of step, for each whether the next observation, the reward and ``terminated`` differ.
     """
-    if "done again" in peers.notes:
-        return peers.notes["done again"]  # type: ignore[no-any-return]
+    if "differences" in peers.notes:
+        return peers.notes["differences"]  # type: ignore[no-any-return]
     physics, fresh = Physics(peers.plan.environment), np.zeros(0, bool)
     found: dict[str, list[tuple[bool, bool, bool]]] = {STEPS: [], FIRST: [], LAST: []}
     for arrays, _, t, ended in steps(peers):
         fresh = fresh if len(fresh) == len(ended) else np.zeros(len(ended), bool)
         chosen = {*np.flatnonzero(ended | fresh).tolist()}
-        if t % 3 == 0 and len(found[STEPS]) < REPLAYED and not fresh.any():
+        if t % 3 == 0 and len(found[STEPS]) < REPEATED and not fresh.any():
             chosen.add(len(found[STEPS]) % len(ended))
         rows = {tuple(place): row for row, place in enumerate(arrays["final_index"].tolist())}
         for n in chosen:
             obs, action = arrays["obs"][t, n], arrays["action"][t, n]
-            if physics.knows(obs):
+            if physics.determines_state(obs):
                 following, reward, terminated = physics.step(obs, action)
                 came = arrays["final_obs"][rows[t, n]] if ended[n] else arrays["obs"][t + 1, n]
                 wrong = _far(came, following), _far(arrays["reward"][t, n], reward)
                 kind = LAST if ended[n] else FIRST if fresh[n] else STEPS
                 found[kind].append((*wrong, bool(arrays["terminated"][t, n]) != terminated))
         fresh = ended
-    peers.notes["done again"] = found
+    peers.notes["differences"] = found
     return found
 
 
 def few_wrong(peers: Peers, kind: str, what: int, share: float = MAY_DIFFER) -> str:
-    """Words for how many steps of a kind are wrong; a small share may be. Raises NotSeen for none, and where
-    ordinary steps are wrong already.
+    """How many steps of a kind differ in one quantity; raises Broken above a share.
+
+    Raises:
+        NotSeen: there is no such step, or ordinary steps differ already.
     """
-    found = done_again(peers)
+    found = differences(peers)
     ordinary, rows = [row[OBSERVATION] for row in found[STEPS]], [row[what] for row in found[kind]]
     if kind != STEPS and sum(ordinary) > MAY_DIFFER * len(ordinary):
         raise NotSeen("steps are not those of the environment, see X8")
     if not rows:
-        raise NotSeen(f"no {kind} that can be done again")
-    return expect(sum(rows) <= share * len(rows), f"{sum(rows)} of {len(rows)} {kind} differ, done again")
+        raise NotSeen(f"no {kind} that can be repeated")
+    return expect(sum(rows) <= share * len(rows), f"{sum(rows)} of {len(rows)} {kind} differ when repeated")
 
 
 def _far(one: Any, other: Any) -> bool:

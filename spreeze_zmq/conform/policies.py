@@ -1,4 +1,4 @@
-"""Policies whose actions are known: of random weights without noise, or of constant output with it."""
+"""Policies with known actions: random weights without noise, or a constant output with noise."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.wire import Message
 
-#: The spread of a distribution without visible noise, and of one with it.
+#: The log standard deviation of a distribution without visible noise, and of one with it.
 QUIET, NOISY = -14.0, -1.0
-#: Where the noise of a constant policy is centred, in units of half the range.
+#: The mean of a constant policy, in units of half the range.
 MEAN = 0.25
 HIDDEN = 8
 HEADS = ("tanh_normal", "normal", "deterministic", "categorical", "epsilon_greedy")
@@ -22,20 +22,20 @@ ACTIVATIONS = ("relu", "tanh", "elu", "silu")
 
 
 def heads(spec: EnvironmentSpec) -> tuple[str, ...]:
-    """The distributions that act in an environment; the first is the usual one."""
+    """The distributions that can act in an environment; the first is the usual one."""
     if spec.action_kind == "box":
         return ("tanh_normal", "normal", "deterministic") if spec.has_bounds else ("normal",)
     return ("categorical", "epsilon_greedy") if spec.action_kind == "discrete" else ("categorical",)
 
 
 def random_policy(spec: EnvironmentSpec, head: str, seed: int, *, rich: bool = False) -> Message:
-    """A policy of random weights that draws without visible noise.
+    """A policy with random weights and no visible noise.
 
     Args:
         spec: the environment.
-        head: the kind of its distribution.
-        seed: of the weights.
-        rich: every layer for vectors, and scaling of the observations; else linear layers and relu.
+        head: the kind of the distribution.
+        seed: the weights' seed.
+        rich: whether to use every layer for vectors and scaled observations, else linear and relu alone.
     """
     rng = np.random.default_rng(seed)
     layers: list[dict[str, Any]] = []
@@ -55,7 +55,7 @@ def random_policy(spec: EnvironmentSpec, head: str, seed: int, *, rich: bool = F
         size = HIDDEN
     outputs, dueling = constant_output(spec, head).size, rich and head == "epsilon_greedy"
     tail = math.prod(spec.action_shape) if head in ("tanh_normal", "normal") else 0
-    # discrete preferences so far apart that the best action is always drawn
+    # discrete logits are so far apart that the best action is always drawn
     linear(HIDDEN, outputs - tail + dueling, 0.5 if spec.action_kind == "box" else 1e4)
     if tail:  # the standard deviations, the same for every observation
         layers.append({"kind": "append", "size": tail})
@@ -70,12 +70,12 @@ def random_policy(spec: EnvironmentSpec, head: str, seed: int, *, rich: bool = F
 
 
 def rich_policy(spec: EnvironmentSpec, head: str) -> Message:
-    """A random policy with every layer for vectors, and scaling of the observations."""
+    """A random policy with every layer for vectors and scaled observations."""
     return random_policy(spec, head, seed=2, rich=True)
 
 
 def constant_policy(spec: EnvironmentSpec, head: str) -> Message:
-    """A policy with visible noise whose network gives the same output for every observation."""
+    """A policy with visible noise whose network has the same output for every observation."""
     size, output = math.prod(spec.obs_shape), constant_output(spec, head)
     layers = [{"kind": "linear", "in": size, "out": output.size}]
     parameters = np.concatenate([np.zeros(size * output.size), output])
@@ -83,14 +83,14 @@ def constant_policy(spec: EnvironmentSpec, head: str) -> Message:
 
 
 def unusable_policy(spec: EnvironmentSpec) -> Message:
-    """A policy with a layer that nobody knows."""
+    """A policy with an unknown kind of layer."""
     message = random_policy(spec, heads(spec)[0], seed=1)
     message.fields["description"]["layers"].insert(0, {"kind": "fourier", "size": 3})
     return message
 
 
 def constant_output(spec: EnvironmentSpec, head: str) -> NDArray[np.float64]:
-    """What the network of a constant policy gives: a mean of ``MEAN``, or falling preferences."""
+    """The output of a constant policy's network: a mean of ``MEAN``, or falling logits."""
     if spec.action_kind != "box":
         return np.concatenate([np.linspace(1.0, 0.0, size) for size in spec.action_sizes])
     num_actions = math.prod(spec.action_shape)
@@ -100,7 +100,7 @@ def constant_output(spec: EnvironmentSpec, head: str) -> NDArray[np.float64]:
 
 
 def probabilities(spec: EnvironmentSpec, head: str) -> list[NDArray[np.float64]]:
-    """Of a constant policy, the probability of each choice of each discrete action."""
+    """For each discrete action, a constant policy's probability of each choice."""
     outputs = np.split(constant_output(spec, head), np.cumsum(spec.action_sizes)[:-1])
     if head == "epsilon_greedy":
         return [0.5 / outputs[0].size + 0.5 * np.eye(1, outputs[0].size)[0]]
@@ -108,7 +108,7 @@ def probabilities(spec: EnvironmentSpec, head: str) -> list[NDArray[np.float64]]
 
 
 def _distribution(spec: EnvironmentSpec, head: str, log_std: float) -> dict[str, Any]:
-    """The description of a distribution with noise of about ``exp(log_std)``, or none at ``QUIET``."""
+    """The description of a distribution with noise of about ``exp(log_std)``; no noise at ``QUIET``."""
     quiet, bounds = log_std == QUIET, {"log_std_min": log_std, "log_std_max": log_std}
     atoms = {"atoms": 1, "v_min": 0.0, "v_max": 0.0, "epsilon": 1e-9 if quiet else 0.5, "spread": 0.0}
     about: dict[str, dict[str, Any]] = {

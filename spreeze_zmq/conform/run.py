@@ -1,4 +1,4 @@
-"""One conformance run: each act in a run folder of its own, then the checks of what was heard in it."""
+"""Runs the suite on one program: each act in a run folder of its own, then the checks of what it heard."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from spreeze_zmq.conform import (
     acting_checks,
     evaluator,
+    every_role,
     learner_acts,
     learner_checks,
-    life,
     sampler_acts,
     sampler_checks,
 )
-from spreeze_zmq.conform.clauses import BROKEN, Clause, Result, Stalled, judge
-from spreeze_zmq.conform.peers import Peers
+from spreeze_zmq.conform.clauses import BROKEN, Clause, Result, judge
+from spreeze_zmq.conform.peers import Peers, Stalled
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR, LEARNERS, SAMPLER, VISUALIZER, experience_of
 
-#: Role -> its acts, and its clauses beside everybody's.
+#: Role -> its acts, and its clauses besides those of every role.
 ACTS: dict[str, Mapping[str, Callable[[Peers], None]]] = {
     SAMPLER: sampler_acts.ACTS,
     EVALUATOR: evaluator.ACTS,
     **dict.fromkeys(LEARNERS, learner_acts.ACTS),
-    VISUALIZER: life.ACTS,
+    VISUALIZER: {},
 }
 OWN = {
     SAMPLER: (*sampler_checks.CLAUSES, *acting_checks.CLAUSES),
@@ -39,8 +39,8 @@ LONG = ("order", "heads")
 
 
 def clauses_of(role: str) -> tuple[Clause, ...]:
-    """All clauses that are checked of a role."""
-    return (*life.CLAUSES, *OWN.get(role, ()))
+    """Every clause that is checked for a role."""
+    return (*every_role.CLAUSES, *OWN.get(role, ()))
 
 
 def run(
@@ -51,53 +51,44 @@ def run(
     only: frozenset[str] = frozenset(),
     patience_s: float = 10.0,
 ) -> Iterator[Result]:
-    """Check the clauses of a tier on one program; yields the results of each act as it ends.
+    """Check the clauses of a tier on one program; yields the results of each act when it ends.
 
     Args:
-        role: that the program takes.
+        role: the role that the program takes.
         command: program and arguments; the run file and an index are appended.
-        plan: of the run that it is shown.
-        tier: one of ``TIERS``.
-        only: numbers of clauses: the acts alone in which these are seen; empty for all.
-        patience_s: how long is waited for what must come.
+        plan: the run in which it takes part.
+        tier: ``must``; ``fast`` leaves out the longest acts; ``should`` adds the clauses that a run can do
+            without.
+        only: numbers of clauses: run only the acts that check one of these; empty for all acts.
+        patience_s: how long to wait for each thing that must happen.
     """
-    for name, act in ACTS[role].items():
-        wanted = [about for about in clauses_of(role) if about.act == name]
-        wanted = [about for about in wanted if about.tier == "must" or tier == "should"]
-        left_out = name in LONG and tier == "fast" if not only else only.isdisjoint(w.number for w in wanted)
-        if wanted and not left_out:
-            yield from _seen_in(act, wanted, role, command, shaped(plan, name), (tier, patience_s))
+    for name, act in {**every_role.ACTS, **ACTS[role]}.items():
+        clauses = [clause for clause in clauses_of(role) if clause.act == name]
+        clauses = [clause for clause in clauses if clause.tier == "must" or tier == "should"]
+        left_out = only.isdisjoint(c.number for c in clauses) if only else name in LONG and tier == "fast"
+        if not clauses or left_out:
+            continue
+        stalled = None
+        with tempfile.TemporaryDirectory(prefix="spreeze-conform-") as folder:
+            peers = Peers(shaped(plan, name), role, command, Path(folder) / "run", tier, patience_s)
+            try:
+                act(peers)
+            except Stalled as reason:
+                stalled = reason
+            finally:
+                peers.close()
+            yield from (judge(clause, peers, stalled) for clause in clauses)
+        if stalled is not None and stalled.clause not in {clause.number for clause in clauses}:
+            clause = next(clause for clause in clauses_of(role) if clause.number == stalled.clause)
+            yield Result(clause, BROKEN, str(stalled))
 
 
 def shaped(plan: Plan, act: str) -> Plan:
-    """The plan for an act: in order where that is looked at; else the first learner asks for log_prob, as all
-    do that learn by rounds.
+    """The plan of an act: ``balance.in_order`` in the act ``order`` alone, and ``log_prob`` asked for by the
+    first learner in the act ``main`` and by on-policy learners.
     """
     name = experience_of(plan.learning.learners[0])
     asks = act == "main" or plan.learning.on_policy
     fields = set(plan.channels[name].fields) - {"log_prob"} | ({"log_prob"} if asks else set())
     channels = {**plan.channels, name: replace(plan.channels[name], fields=tuple(sorted(fields)))}
     return replace(plan, balance=replace(plan.balance, in_order=act == "order"), channels=channels)
-
-
-def _seen_in(
-    act: Callable[[Peers], None],
-    wanted: Sequence[Clause],
-    role: str,
-    command: Sequence[str],
-    plan: Plan,
-    how: tuple[str, float],
-) -> Iterator[Result]:
-    stalled = None
-    with tempfile.TemporaryDirectory(prefix="spreeze-conform-") as folder:
-        peers = Peers(plan, role, command, Path(folder) / "run", *how)
-        try:
-            act(peers)
-        except Stalled as reason:
-            stalled = reason
-        finally:
-            peers.close()
-        yield from (judge(about, peers, stalled) for about in wanted)
-    if stalled is not None and stalled.clause not in {about.number for about in wanted}:
-        about = next(about for about in clauses_of(role) if about.number == stalled.clause)
-        yield Result(about, BROKEN, str(stalled))

@@ -1,4 +1,4 @@
-"""Policies for programs without this package: one file that maps observations to actions."""
+"""Exports policies for programs without this package: one file that maps observations to actions."""
 
 from spreeze_zmq.export.files import export_onnx, export_torchscript
 

@@ -1,4 +1,4 @@
-"""Writes a policy as ONNX or TorchScript, and refuses a file that does not act as the policy does."""
+"""Writes a policy as ONNX or TorchScript, and refuses a file whose actions differ from the policy's."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from spreeze_zmq.export.module import Deterministic
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.observations import ObservationScaling
 
-#: Greatest difference of an action, as a part of the greatest action where that is above 1.
+#: Largest difference of an action, relative to the largest action if that is above 1.
 TOLERANCE = 1e-5
-#: Random observations that a file is compared on.
+#: Random observations on which a file is compared with the policy.
 NUM_COMPARED = 1000
-#: The newest set of operators that runtimes of the last years know.
+#: The newest operator set that runtimes of the last years support.
 OPSET = 18
 
 Run = Callable[[NDArray[Any]], NDArray[Any]]
-#: Writes a module to a file, given an example of its input, and gives what runs the file.
+#: Writes a module to a file, given an example input ``[3, *observation_shape]``; returns what runs the file.
 Write = Callable[[Deterministic, torch.Tensor, Path], Run]
 
 
 def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") -> float:
     """Write ``policy(obs)`` as ONNX: input ``obs`` ``[batch, *observation_shape]``, output ``action``.
 
-    Scaling, normaliser, clipping and bounds are inside. The file is compared with the policy by onnxruntime
-    before it takes its place.
+    The file includes scaling, normaliser, clipping and bounds. It is run by onnxruntime and compared with the
+    policy before it is moved to ``path``.
 
     Args:
-        policy: of a table of layers, or of a class that can be traced.
-        path: of the file.
-        obs_dtype: of the input, ``"float32"`` or ``"uint8"``, as the environment's spec says.
+        policy: a table of layers, or a class that can be traced.
+        path: the file to write.
+        obs_dtype: the input's dtype, ``"float32"`` or ``"uint8"``, as in the environment's spec.
 
     Returns:
-        The greatest difference of an action over ``NUM_COMPARED`` random observations.
+        The largest relative difference of an action over ``NUM_COMPARED`` random observations.
 
     Raises:
-        InputError: ``onnx`` and what goes with it are not installed, or the file cannot be written.
-        SpreezeError: the policy cannot be traced, or the file does not act as it does.
+        InputError: ONNX's packages are not installed, or the file cannot be written.
+        SpreezeError: the policy cannot be traced, or the file's actions differ from the policy's.
     """
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
@@ -93,8 +93,8 @@ def export_torchscript(policy: Policy, path: Path | str, obs_dtype: str = "float
 
 
 def random_observations(policy: Policy, num: int, obs_dtype: str, seed: int = 0) -> NDArray[Any]:
-    """``[num, *observation_shape]``: pixels, or numbers spread about the policy's normaliser, a tenth of them
-    beyond its clipping.
+    """``[num, *observation_shape]``: pixels, or numbers as the policy's normaliser expects them, every
+    tenth row beyond its clipping.
     """
     rng = np.random.default_rng(seed)
     shape = (num, *policy.observation_shape)
@@ -109,7 +109,7 @@ def random_observations(policy: Policy, num: int, obs_dtype: str, seed: int = 0)
 
 
 def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write) -> float:
-    """Write to a file beside ``path``, compare, and only then put it in its place."""
+    """Write a temporary file, compare it with the policy, and move it to ``path``; returns the difference."""
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
     if policy.memory_size:
@@ -120,7 +120,7 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
     obs = random_observations(policy, NUM_COMPARED, obs_dtype)
     module = Deterministic(policy).eval()
     with TemporaryDirectory(dir=path.parent, prefix=".export-") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the tracers, about themselves
+        warnings.simplefilter("ignore")  # the tracers warn of their own internals
         file = Path(folder) / path.name
         try:
             with torch.no_grad():
@@ -141,8 +141,8 @@ def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write)
 
 
 def _difference(policy: Policy, module: Deterministic, obs: NDArray[Any], action: NDArray[Any]) -> float:
-    """The greatest difference of ``action`` from the policy's; of choices, of their scores: two that are
-    equally good may take each other's place.
+    """The largest relative difference of ``action`` from the policy's. Discrete actions are compared by their
+    scores, since either of two equally good ones is right.
     """
     expected = policy(obs)
     if action.shape != expected.shape or action.dtype != expected.dtype:

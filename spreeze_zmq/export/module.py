@@ -1,4 +1,4 @@
-"""A policy's deterministic mode as one module of torch, from an environment's observations to its actions."""
+"""A policy's deterministic actions as one torch module, which the exports trace."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Step = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Deterministic(nn.Module):
-    """What ``policy(obs)`` gives, traceable for any number of observations.
+    """Computes ``policy(obs)``, traceable for any number of observations.
 
     Args:
-        policy: of a table of layers, or of an algorithm's class.
+        policy: a table of layers, or an algorithm's class.
 
     Attributes:
-        sizes: number of choices of each discrete action; none for a box, or where a class chooses by itself.
+        sizes: number of choices of each discrete action; empty for a box, or if the class itself chooses.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -37,7 +37,7 @@ class Deterministic(nn.Module):
         distribution = policy.description["distribution"]
         arrays = policy.arrays
         box = Box(arrays["action_low"], arrays["action_high"]) if "action_low" in arrays else None
-        squashed = distribution["kind"] != "normal"  # and so within the bounds
+        squashed = distribution["kind"] != "normal"  # so the action is within the bounds
         self.sizes: tuple[int, ...] = ()
         if isinstance(policy.actor, ClassPolicy) and policy.actor.acts_by_itself:
             self.parts = nn.ModuleDict(policy.actor.modules)
@@ -63,7 +63,7 @@ class Deterministic(nn.Module):
         return TorchNetwork(layers).forward
 
     def scores(self, obs: torch.Tensor) -> torch.Tensor:
-        """``[N, *observation_shape]`` to what the actions are chosen by: ``[N, sum(sizes)]`` of choices."""
+        """``[N, *observation_shape]`` to network outputs, or to ``[N, sum(sizes)]`` scores of choices."""
         for step in self._steps:
             obs = step(obs)
         return obs
@@ -74,7 +74,7 @@ class Deterministic(nn.Module):
 
 
 def _scaling(rows: ObservationScaling, channels_last: bool) -> Step:
-    """Observations as the environment gives them to rows."""
+    """Observations ``[N, *observation_shape]`` to scaled rows ``[N, size]``, float32."""
     if rows.normalize:
         mean, std, clip = torch.tensor(rows.mean), torch.tensor(rows.std), float(rows.clip)
 
@@ -86,7 +86,7 @@ def _scaling(rows: ObservationScaling, channels_last: bool) -> Step:
 
 
 def _values(about: Mapping[str, Any]) -> Step:
-    """The network's output to the value of each action."""
+    """The network's output to the (expected) value of each action, ``[N, num_actions]``."""
     num, atoms = about["num_actions"], about["atoms"]
     if atoms == 1:
         return lambda output: output
@@ -95,7 +95,7 @@ def _values(about: Mapping[str, Any]) -> Step:
 
 
 def _best(sizes: tuple[int, ...]) -> Step:
-    """The choice of the greatest score: ``[N]``, or ``[N, k]`` of several."""
+    """Scores ``[N, sum(sizes)]`` to the best choices, ``[N]``, or ``[N, k]`` for ``k`` discrete actions."""
     if len(sizes) == 1:
         return lambda scores: scores.argmax(1)
     ends = list(itertools.accumulate(sizes))
@@ -104,7 +104,7 @@ def _best(sizes: tuple[int, ...]) -> Step:
 
 
 def _mode(box: Box | None, squashed: bool) -> Step:
-    """The mean, squashed or not, stretched to the bounds where there are some."""
+    """The network's output to the mean action, squashed by tanh or not, and scaled to the bounds if any."""
     if box is None:
         return lambda output: output[:, : output.shape[1] // 2]
     num, half, centre = box.num, torch.tensor(box.half), torch.tensor(box.centre)
@@ -118,6 +118,6 @@ def _mode(box: Box | None, squashed: bool) -> Step:
 
 
 def _clipped(box: Box) -> Step:
-    """Actions within the bounds, in their shape."""
+    """Actions clipped to the bounds, ``[N, *action_shape]``."""
     low, high = torch.tensor(box.low), torch.tensor(box.high)
     return lambda action: action.flatten(1).maximum(low).minimum(high).reshape(-1, *box.shape)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.replay.frame_ring import FRAMES_PER_TRANSITION
 from spreeze_zmq.replay.prioritized import replay_of, transition_replay
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.ring import MEMORY_SHARE, free_bytes
 from spreeze_zmq.replay.rounds import Minibatches, RewardScale, Round, RoundStore
 
 __all__ = [
-    "FRAMES_PER_TRANSITION",
     "MEMORY_SHARE",
     "Batch",
     "Minibatches",

@@ -1,11 +1,10 @@
-"""``spreeze_zmq.train``: its arguments as a command line of the launcher, whose end is a run or an error."""
+"""``spreeze_zmq.train``: runs the launcher with its arguments as a command line; returns the finished run."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import json
-import math
 import os
 import re
 import sys
@@ -45,29 +44,29 @@ def train(
 
     The keyword arguments are the tables of a topology (``spreeze options`` lists every key): ``[run]`` key by
     key, ``[algorithm]`` as ``options``, the others by name. The run's processes are children of this one and
-    never import the script that calls it, which so needs no ``if __name__ == "__main__"``. Ctrl-C, or the
-    notebook's stop button, ends the run with a last checkpoint, and ``train`` returns it; once more stops it
-    at once and raises KeyboardInterrupt.
+    never import the calling script, so it needs no ``if __name__ == "__main__"``. Ctrl-C, or the notebook's
+    stop button, ends the run with a last checkpoint, and ``train`` returns it; a second one stops the run at
+    once and raises KeyboardInterrupt.
 
     Args:
         env: a Gymnasium id, ``"my_module:Id-v0"``, ``"my_module:MyEnv"``, or a class or function of a module
             that other processes can import.
         stop: when to stop, whichever comes first: ``return``, ``env_steps``, ``minutes``,
             ``trained_transitions``; without it the run goes on until it is interrupted.
-        algorithm: ``"sac"``, ``"td3"``, ``"dqn"``, ``"ppo"`` or ``"my_module:MyAlgorithm"``; ``"auto"`` goes
-            by the environment's spaces.
-        seed: from which all others are drawn.
-        options: the algorithm's: ``{"batch_size": 256, "learning_rate": 1e-3}``.
+        algorithm: ``"sac"``, ``"td3"``, ``"dqn"``, ``"ppo"`` or ``"my_module:MyAlgorithm"``; ``"auto"`` picks
+            one that suits the environment's spaces.
+        seed: the run's; every other seed is derived from it.
+        options: the algorithm's options: ``{"batch_size": 256, "learning_rate": 1e-3}``.
         balance: ``{"replay_ratio": 32}``, ``{"mode": "lockstep"}``.
         components: by role: ``{"sampler": {"count": 2, "envs": 16}}``.
         channels: by name.
-        topology: a file, or the name of one that ships, which the other arguments override key by key.
+        topology: a file, or the name of a shipped one; the other arguments override its keys.
         run_dir: the run's folder, which must be new; by default ``runs/NAME-TIME``.
-        progress: whether to show the course of the run.
+        progress: whether to print the run's progress.
         run: further keys of ``[run]``: ``env_kwargs``, ``randomize``, ``name``, ``checkpoint_minutes``.
 
     Raises:
-        InputError: an argument is at fault; the message says which, and how to mend it.
+        InputError: an argument is wrong; the message says which, and how to mend it.
         ComponentFailed: a process crashed more often than it may; the message holds the first failure.
         KeyboardInterrupt: it was interrupted twice.
     """
@@ -93,12 +92,12 @@ def train(
     end = launch([*words, "--run-dir", str(folder)], import_paths(), show=progress)
     if end.code == InputError.exit_code:
         if not run_dir:
-            with contextlib.suppress(OSError):  # something is in there
+            with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
                 folder.parent.rmdir()
-        raise InputError(end.said.removeprefix("spreeze-launch: ") + _registered_here(name))
+        raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(name))
     if end.code != 0:
-        raise ComponentFailed(end.said)
+        raise ComponentFailed(end.message)
     if end.interrupts > 1:
         raise KeyboardInterrupt
     module, colon, _ = str(algorithm).partition(":")
@@ -106,7 +105,7 @@ def train(
 
 
 def _registered_here(name: str | None) -> str:
-    """A hint for an id that this process has registered, and the run's processes may not have."""
+    """A hint for an id that is registered in this process, but perhaps not in the run's processes."""
     gymnasium = sys.modules.get("gymnasium")
     spec = None if gymnasium is None else gymnasium.registry.get(name)
     if spec is None or str(spec.entry_point).startswith("gymnasium."):
@@ -118,10 +117,10 @@ def _registered_here(name: str | None) -> str:
 
 
 def env_name(env: str | Callable[..., Any]) -> str:
-    """The name by which another process makes an environment.
+    """The name by which another process can make an environment.
 
     Raises:
-        InputError: it cannot be imported there.
+        InputError: another process cannot import it.
     """
     if isinstance(env, str):
         return env
@@ -142,10 +141,10 @@ def env_name(env: str | Callable[..., Any]) -> str:
 
 
 def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """``A.B=VALUE`` for each value of nested tables, as ``--set`` takes them; None is left out.
+    """``A.B=VALUE``, as ``--set`` takes it, for each value of nested tables that is not None.
 
     Raises:
-        InputError: a value is none that TOML has.
+        InputError: TOML has no such value.
     """
     for key, value in table.items():
         name = key if re.fullmatch(r"[A-Za-z0-9_-]+", str(key)) else json.dumps(str(key), ensure_ascii=False)
@@ -157,21 +156,19 @@ def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def toml(value: Any, place: str) -> str:
-    """A value as TOML writes it.
+    """A value in TOML's syntax; ``place`` is its key.
 
     Raises:
-        InputError: TOML has none of its kind.
+        InputError: TOML has no such value.
     """
-    value = value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value
-    value = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+    if hasattr(value, "tolist"):  # an array, or a number of NumPy
+        value = value.tolist()
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, bool | str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, float):
-        return str(value)
-    if isinstance(value, str | Path):
-        return json.dumps(str(value), ensure_ascii=False)
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml(item, place) for item in value)}]"
     if isinstance(value, Mapping):
@@ -184,7 +181,7 @@ def toml(value: Any, place: str) -> str:
 
 
 def import_paths() -> list[str]:
-    """Where this process finds the user's own modules, beside what every Python finds."""
+    """The folders on this process's import path, without the standard library and installed packages."""
     library = os.path.realpath(sysconfig.get_path("stdlib"))
     return [
         path

@@ -1,4 +1,4 @@
-"""The launcher as a child of the user's own process: what it shows, how it is interrupted, how it ended."""
+"""Runs the launcher as a child of the user's process: shows its output, passes interrupts on to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from spreeze_zmq.supervisor.process import bound_to_parent
 
 LAUNCHER = (sys.executable, "-m", "spreeze_zmq.commands.launch")
-#: Variables that ask a program for escape sequences in a pipe.
+#: Variables that make programs write escape sequences to a pipe.
 TERMINAL = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 
@@ -24,28 +24,28 @@ class End:
 
     Attributes:
         code: its exit code.
-        said: its last words: of a fault the message, else what was reached.
+        message: what it wrote to standard error: the error, or what the run reached.
         interrupts: how often the user interrupted it.
     """
 
     code: int
-    said: str
+    message: str
     interrupts: int
 
 
 def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool) -> End:
     """Run the launcher to its end.
 
-    An interrupt of this process is passed on to it and ends the run properly; a second one ends it at once.
+    The first interrupt of this process makes the launcher end the run properly, a second one at once.
 
     Args:
         arguments: its command line.
-        import_paths: further folders where it and its processes find modules.
-        show: whether to show what it says: in place where this process has the terminal, else line by line.
+        import_paths: more folders from which it and its processes import modules.
+        show: whether to show its output: as a live view if this process has a terminal, else line by line.
     """
     environment = dict(os.environ)
     in_terminal = show and sys.stdout.isatty() and sys.stdout is sys.__stdout__
-    if not in_terminal:  # plain lines, whatever the terminal is that a notebook's server was started in
+    if not in_terminal:  # a notebook's server may have been started in a terminal
         environment = {name: value for name, value in environment.items() if name not in TERMINAL}
     paths = os.pathsep.join([*import_paths, *filter(None, [os.environ.get("PYTHONPATH")])])
     interrupts = 0
@@ -58,7 +58,7 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
             stderr=words,
             text=True,
             errors="replace",
-            start_new_session=True,  # Ctrl-C reaches it through us alone, and so counts once
+            start_new_session=True,  # the terminal's Ctrl-C reaches only this process
             preexec_fn=bound_to_parent(signal.SIGTERM),
         )
         lines = _Lines()
@@ -71,19 +71,19 @@ def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool)
                 except KeyboardInterrupt:
                     interrupts += 1
                     child.send_signal(signal.SIGINT)
-        finally:  # whatever else has come between: no run stays behind
+        finally:  # another exception must not leave the run behind
             if child.returncode is None:
                 child.terminate()
                 child.wait()
         words.seek(0)
-        said = words.read().strip()
+        message = words.read().strip()
     if show and child.returncode == 0:
-        print(said)
-    return End(child.returncode, said, interrupts)
+        print(message)
+    return End(child.returncode, message, interrupts)
 
 
 class _Lines:
-    """Plain lines; in a notebook the newest figures take the place of those before."""
+    """Prints plain lines; in a notebook a line of figures replaces the one before."""
 
     def __init__(self) -> None:
         self._display: Any = None

@@ -1,4 +1,4 @@
-"""A finished run as Python sees it."""
+"""A finished run in Python: its summary and its best policy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from spreeze_zmq.run.saved import SavedPolicy
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder, and what can be done with its best policy.
+    """A run's folder, its summary and its best policy.
 
     Attributes:
         folder: the run's.
-        trust: modules whose classes its policy may name, which runs their code.
+        trust: modules whose classes the policy file may name; loading it runs their code.
     """
 
     folder: Path
@@ -38,7 +38,7 @@ class Run:
         """The best policy by evaluation; ``run.policy(obs)`` gives its deterministic action.
 
         Raises:
-            InputError: none was evaluated.
+            InputError: no policy was evaluated.
         """
         return self._saved.policy
 
@@ -46,14 +46,14 @@ class Run:
         """Play whole episodes with the best policy.
 
         Args:
-            episodes: how many, all at once; by default as many as when it was scored.
-            seed: episode ``i`` begins with ``seed + i``; by default those that it was scored on.
+            episodes: how many, all at once; by default as many as for its score.
+            seed: episode ``i`` begins with ``seed + i``; by default the seed of its score.
 
         Returns:
             ``returns`` and ``lengths`` of the episodes, and their ``mean_return``.
 
         Raises:
-            InputError: there is no policy, or less than one episode is asked for.
+            InputError: there is no policy, or ``episodes`` is below 1.
         """
         return self._saved.play(episodes, seed)
 

@@ -78,7 +78,7 @@ def test_imports_point_strictly_down(path):
         ("zmq", {"channels", "bench"}),
         (
             "torch",
-            {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "commands", "export"},
+            {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "export"},
         ),
         ("gymnasium", {"envs"}),
         ("mujoco", {"envs", "bench", "page", "video"}),

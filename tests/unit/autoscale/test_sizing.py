@@ -8,8 +8,8 @@ import pytest
 from spreeze_zmq import topology
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.autoscale.sizing import Curves
-from spreeze_zmq.commands import measure_updates
 from spreeze_zmq.errors import ComponentFailed, InputError
+from spreeze_zmq.learner import measure_updates
 from spreeze_zmq.topology import Plan
 
 AUTO = "algorithm.batch_size=auto"
@@ -153,10 +153,23 @@ def test_a_limit_of_memory_is_not_kept(monkeypatch):
     assert not sizing.file_of(plan()).exists()
 
 
+def test_threads_of_an_on_policy_learner_are_measured(one_thread, monkeypatch):
+    """On a round of rollouts, since it has no replay."""
+    assert topology.load("halfcheetah_ppo", cores=8).to_measure  # as it ships
+    monkeypatch.setattr(measure_updates, "THREADS_BUDGET_S", 0.1)
+    plan = replace(topology.load("cartpole_pqn"), to_measure=("components.critic_learner.threads",))
+    learner = replace(plan.components["critic_learner"], threads=2)
+    plan = replace(plan, components={**plan.components, "critic_learner": learner})
+    curves = Curves.read({**measure_updates.measure(plan), "took_s": 1.0})
+    assert not curves.batch_sizes
+    assert 1 in curves.threads
+    assert sizing.resolved(plan, curves, "measured").components["critic_learner"].threads in (1, 2)
+
+
 def test_memory_limits_the_batch():
     """Beside both full replays, by an estimate before anything is allocated; a GPU of its own holds one."""
     cheetah = topology.load("halfcheetah", [AUTO])  # 17 observations, 6 actions
-    row, obs = 2 * 17 * 4 + 6 * 8 + 8, 17 * 4
+    row, obs = 2 * 17 * 4 + 6 * 4 + 8, 17 * 4
     critics, policy = 2 * (256 + 256 + 1 + 3), 256 + 256 + 2 * 6  # an ensemble's biases are matrices
     update = 4 * (9 * (2 * critics + policy) + 8 * 17)  # targets too
     free = 4e9

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.commands.table import lines
+from spreeze_zmq.commands.table import UNLIMITED, lines
 
 HEADINGS = ("run", "best", "why it ended")
 ROWS = [("pendulum-20261122-092756", "-1234.5", "return -150.2 >= -200"), ("b", "", "")]
@@ -11,7 +11,7 @@ ROWS = [("pendulum-20261122-092756", "-1234.5", "return -150.2 >= -200"), ("b", 
 def test_another_program_gets_a_line_for_each_row():
     """However long."""
     long = [("a", "1", "word " * 100)]
-    assert len(lines(HEADINGS, long, None)) == 2
+    assert len(lines(HEADINGS, long, UNLIMITED)) == 2
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
