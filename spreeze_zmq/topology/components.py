@@ -149,7 +149,7 @@ def component_plans(
     declared: Mapping[str, Declared], learner_roles: Sequence[str], without: Collection[str], cores: int
 ) -> dict[str, ComponentPlan]:
     """The components with every "auto" resolved for a machine of ``cores`` cores."""
-    learners = len(learner_roles) - 1 + int(declared[CRITIC_LEARNER].common["count"])
+    learners = len(learner_roles)
     counts = {
         role: resolve.resolve_count(role, found.common["count"], cores, learners)
         for role, found in declared.items()
