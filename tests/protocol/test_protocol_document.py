@@ -90,7 +90,7 @@ def test_every_channel_stands_in_the_table_as_it_is(name):
     """Who binds, who connects, which kinds travel, and the high-water mark."""
     spec = CHANNELS[name]
     cells = next(cells for cells in rows(TEXT) if cells[0] == f"`{name}`")
-    binder_end = {"pull": "PULL", "pub": "XPUB"}[spec.binder_end]
+    binder_end = {"push_pull": "PULL", "pub_sub": "XPUB"}[spec.pattern]
     assert cells[1] == f"{spec.binds} ({binder_end})"
     connects = "everybody else, and the launcher" if spec.connects == ("*",) else ", ".join(spec.connects)
     assert cells[2] == f"{connects} ({'PUSH' if spec.pattern == 'push_pull' else 'SUB'})"
@@ -268,7 +268,7 @@ def test_the_strangers_sampler_takes_part_in_a_run(peers, tmp_path):
         while (message := peers.ends[experience[0]].pull(0.3)) is not None:
             last = message.fields["produced"]
         assert bye.fields["pushed"]["critic_learner"] == last
-        assert not any(end.counts.refused for end in peers.ends.values())
+        assert not any(end.refusals.rows() for end in peers.ends.values())
     finally:
         process.kill()
         process.wait()
@@ -308,7 +308,7 @@ def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
         probabilities = np.array([0.25, 0.75] if version else [0.5, 0.5])
         np.testing.assert_allclose(rollout.log_prob, np.log(probabilities)[rollout.action], atol=1e-6)
         assert set(rollout.action.ravel().tolist()) == {0, 1}
-        assert not any(end.counts.refused for end in peers.ends.values())
+        assert not any(end.refusals.rows() for end in peers.ends.values())
     finally:
         process.kill()
         process.wait()
@@ -361,7 +361,7 @@ def test_the_strangers_sampler_stacks_images(tmp_path):
             torch.testing.assert_close(log_prob, made.log_prob, atol=1e-5, rtol=0)
             spread.append(float(log_prob.std()))
         assert min(spread) > 0.1
-        assert not any(end.counts.refused for end in peers.ends.values())
+        assert not any(end.refusals.rows() for end in peers.ends.values())
     finally:
         process.kill()
         process.wait()
