@@ -1,4 +1,4 @@
-"""Channels: named pairs of sockets between components. Nothing outside this package imports zmq."""
+"""Channels: named pairs of sockets between components; the only package that imports zmq."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "terminate",
 ]
 
-#: Name of an end -> its class, and whether it binds.
+#: Name of an end -> its class and whether it binds.
 ENDS: dict[str, tuple[type[Channel], bool]] = {
     "push": (Pusher, False),
     "pull": (Puller, True),
@@ -45,7 +45,7 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
 
     Raises:
         ChannelError: the channel has no endpoint yet, or the endpoint cannot be bound or connected to.
-        InputError: the channel needs the user's keys, and there are none.
+        InputError: the channel needs the user's keys and there are none.
     """
     if plan.endpoint is None:
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")

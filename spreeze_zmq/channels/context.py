@@ -1,4 +1,4 @@
-"""What each thread that opens channels has to itself: a ZeroMQ context, and whose keys it accepts."""
+"""The state of each thread that opens channels: its ZeroMQ context and the keys that it accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spreeze_zmq.plan.keys import Keys
 
 
 class _Own(threading.local):
-    """One for each thread."""
+    """The attributes of the current thread."""
 
     def __init__(self) -> None:
         self.context: zmq.Context[Any] = zmq.Context()
@@ -21,7 +21,7 @@ class _Own(threading.local):
         self.holders: Holders | None = None
 
     def accept(self, keys: Keys) -> None:
-        """Accept the holder of these keys at the sockets of this thread."""
+        """Accept holders of these keys at the sockets of this thread."""
         self.holders = self.holders or Holders(self.context)
         self.holders.accept(keys)
 
@@ -30,7 +30,7 @@ own = _Own()
 
 
 def terminate() -> None:
-    """End this thread's use of ZeroMQ once queued messages have left or their linger time is over."""
+    """End this thread's use of ZeroMQ after queued messages have left or their linger time is over."""
     if own.holders is not None:
         own.holders.close()
         own.holders = None

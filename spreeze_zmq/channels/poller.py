@@ -1,4 +1,4 @@
-"""One wait on any number of channels, with a deadline."""
+"""Waits on any number of channels at once, with a deadline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Poller:
 
         Args:
             readable: channels or file descriptors to wait on for a message. A publisher is ready on a new
-                subscription, and has answered it before this returns.
+                subscription, which it answers before this returns.
             writable: channels to wait on for room to send.
             timeout_s: longest wait, rounded up to milliseconds; 0 does not wait.
         """

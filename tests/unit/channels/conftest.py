@@ -1,5 +1,7 @@
 """Channels between two ends in one process, over real ipc sockets."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,14 @@ def bench():
     made = Bench()
     yield made
     made.close()
+
+
+def refused_by(channel):
+    """The number of messages that a channel's end has refused, by reason."""
+    count = Counter()
+    for row in channel.refusals.rows():
+        count[row["word"]] += row["count"]
+    return count
 
 
 def weights(version=1, num_bytes=1024, value=0.0):

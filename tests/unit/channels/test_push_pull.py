@@ -15,7 +15,7 @@ from spreeze_zmq.channels import Poller, Puller, Pusher
 from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES
 from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.wire import Message
-from tests.unit.channels.conftest import TIMEOUT_S, weights
+from tests.unit.channels.conftest import TIMEOUT_S, refused_by, weights
 
 LARGE = 4 * ZERO_COPY_BYTES
 
@@ -38,8 +38,6 @@ def test_messages_arrive_stamped_and_in_order(bench):
     assert [message.fields["version"] for message in received] == [0, 1, 2]
     assert {(message.sender, message.incarnation) for message in received} == {("sampler-3", 99)}
     assert puller.pull() is None
-    assert puller.counts.messages == pusher.counts.messages == 3
-    assert puller.counts.bytes == pusher.counts.bytes > 3 * 1024
 
 
 def test_what_is_pushed_before_the_puller_is_there_waits_for_it(bench):
@@ -195,9 +193,9 @@ def test_malformed_messages_are_counted_and_logged_once_and_the_next_one_comes(b
     assert pusher.try_push(Message("checkpoint", {"folder": "a"}))
     with caplog.at_level(logging.WARNING):
         deadline_s = time.monotonic() + TIMEOUT_S
-        while sum(puller.counts.refused.values()) < 7 and time.monotonic() < deadline_s:
+        while refused_by(puller).total() < 7 and time.monotonic() < deadline_s:
             assert puller.pull(0.1) is None
-    assert puller.counts.refused == {"bad_header": 5, "missing_key": 1, "wrong_kind": 1}
+    assert refused_by(puller) == {"bad_header": 5, "missing_key": 1, "wrong_kind": 1}
     assert len(caplog.records) == 3
     assert all("\n" not in record.getMessage() for record in caplog.records)
     assert pusher.push(weights(8), TIMEOUT_S)
