@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
-
-#: The array fields of a rollout in the order of the wire.
-ARRAY_FIELDS = (
-    *("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index"),
-    *("log_prob", "history", "memory"),
-)
 
 
 @dataclass(frozen=True)
@@ -80,8 +74,12 @@ class Rollout:
         assert self.obs is not None
         return self.obs[:-1].reshape(self.num_transitions, *self.obs.shape[2:])
 
-    def arrays(self, names: Iterable[str] = ARRAY_FIELDS) -> dict[str, NDArray[np.generic]]:
-        """The arrays in ``names`` that this rollout has, in the order of the wire."""
-        wanted = set(names)
+    def arrays(self, names: Iterable[str] | None = None) -> dict[str, NDArray[np.generic]]:
+        """The arrays in ``names``, by default all, that this rollout has, in the order of the wire."""
+        wanted = ARRAY_FIELDS if names is None else set(names)
         found = ((name, getattr(self, name)) for name in ARRAY_FIELDS if name in wanted)
         return {name: array for name, array in found if array is not None}
+
+
+#: The array fields of a rollout, those with a default, in the order of the wire.
+ARRAY_FIELDS = tuple(field.name for field in fields(Rollout) if field.default is None)

@@ -34,15 +34,20 @@ class Samples(TypedDict):
     in_flight: int
 
 
-class Workers(TypedDict):
-    """All processes of one role: means of the shares (0 to 1), sums of the others (100 % is one core)."""
+class Usage(TypedDict):
+    """Shares of time (0 to 1), CPU use (100 % is one core), resident memory."""
 
-    count: int
     busy: float
     blocked: float
     starved: float
     cpu_percent: float
     rss_bytes: float
+
+
+class Workers(Usage):
+    """All processes of one role: means of the shares, sums of CPU use and memory."""
+
+    count: int
 
 
 class Episodes(TypedDict):
@@ -82,9 +87,9 @@ class Evaluation(TypedDict):
     best: EvaluationRow | None
 
 
-class LiveProcess(TypedDict):
+class LiveProcess(Usage):
     """One living process: whether it is ready, seconds since its last report, what it waits for ("" for
-    nothing), the shares of its time (0 to 1), CPU use (100 % is one core), resident memory.
+    nothing).
     """
 
     role: str
@@ -92,11 +97,6 @@ class LiveProcess(TypedDict):
     ready: bool
     silent_s: float
     waiting_for: str
-    busy: float
-    blocked: float
-    starved: float
-    cpu_percent: float
-    rss_bytes: float
 
 
 class RefusalRow(TypedDict):

@@ -9,8 +9,8 @@ from spreeze_zmq.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.wire.frames import Message
 
 
-def rollout_message(rollout: Rollout, names: Iterable[str] = ARRAY_FIELDS) -> Message:
-    """A message with the arrays of ``rollout`` that are in ``names``, in the order of the wire, uncopied."""
+def rollout_message(rollout: Rollout, names: Iterable[str] | None = None) -> Message:
+    """A message with the arrays of ``rollout`` in ``names``, by default all; none is copied."""
     return Message(
         kind="rollout",
         fields={
