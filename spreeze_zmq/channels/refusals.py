@@ -56,7 +56,7 @@ class Refusals:
             key = (OTHERS, kind)
         self._good[key] += 1
 
-    def refuse(self, error: WireError, sender: str, kind: str, *, taken: bool = False) -> None:
+    def refuse(self, error: WireError, sender: str = "", kind: str = "", *, taken: bool = False) -> None:
         """Count a refused message and log why; ``taken``: this end has returned it before."""
         if taken:
             self._good[sender, kind] -= 1

@@ -93,13 +93,8 @@ class Channel:
         self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
         self._handshakes: Handshakes | None = None
         if keys is not None:
-            self._handshakes = Handshakes(
-                self.socket,
-                keys,
-                bind=bind,
-                endpoint=endpoint,
-                refuse=lambda error: self.refusals.refuse(error, "", ""),
-            )
+            refuse = self.refusals.refuse
+            self._handshakes = Handshakes(self.socket, keys, bind=bind, endpoint=endpoint, refuse=refuse)
             if bind:
                 own.accept(keys)
         self._kernel_buffer: KernelBuffer | None = None
@@ -144,7 +139,7 @@ class Channel:
         self.refusals.refuse(error, sender, kind, taken=True)
 
     def attend(self) -> str:
-        """Count the handshakes that have failed since the last call, as the poller does after each wait.
+        """Count the handshakes that have failed since the last call, as ``poll`` does after each wait.
 
         Returns:
             Why the other end will never accept this one; empty while it may.

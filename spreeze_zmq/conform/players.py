@@ -32,7 +32,7 @@ class Sampler:
         log_prob = np.full((STEPS, ENVS), -1.0, np.float32)
         rollout = replace(random_rollout(peers.plan.environment, STEPS, ENVS), log_prob=log_prob)
         self.rollout = rollout_message(rollout, peers.plan.channels[experience_of(peers.role)].fields)
-        self.num_pushed, self.poller = 0, channels.Poller()
+        self.num_pushed = 0
         self.num_in_turn = 0
 
     def next(self, **arrays: Any) -> Message:
@@ -48,7 +48,7 @@ class Sampler:
         """Push rollouts as long as there is a place, or one as these frames."""
         if not frames:
             most = min(most, self.allowed)
-        while most and self.poller.wait([], [self.end], timeout_s=0.002):
+        while most and channels.poll([], [self.end], timeout_s=0.002):
             if not self.end.forward(frames or encode(self.next())):
                 return
             self.num_pushed, most = self.num_pushed + 1, most - 1

@@ -15,7 +15,7 @@ import torch
 from golden_messages import MESSAGES, REFUSED
 
 from spreeze_zmq import algorithms, channels, envs, topology, wire
-from spreeze_zmq.channels import Poller
+from spreeze_zmq.channels import poll
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.heads import HEADS
@@ -214,7 +214,7 @@ class Peers:
         """The next message that is wanted; publishers are served meanwhile."""
         until_s = time.monotonic() + DEADLINE_S
         while time.monotonic() < until_s:
-            Poller().wait(self.ends.values(), timeout_s=0.1)
+            poll(self.ends.values(), timeout_s=0.1)
             while (message := self.ends[channel].pull()) is not None:
                 if wanted(message):
                     return message

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from spreeze_zmq.channels import Poller, Publisher, Puller, Pusher, SocketFolder, Subscriber
+from spreeze_zmq.channels import Publisher, Puller, Pusher, SocketFolder, Subscriber, poll
 from spreeze_zmq.wire import Message
 
 TIMEOUT_S = 5.0
@@ -17,7 +17,6 @@ class Bench:
     def __init__(self):
         self.folder = SocketFolder.create("test")
         self.channels = []
-        self.poller = Poller()
 
     def open(self, kind, channel="channel", **options):
         """One end; pullers and publishers bind."""
@@ -41,11 +40,11 @@ class Bench:
 
     def joined(self, publisher):
         """Wait until somebody's subscription has come, and been served."""
-        assert self.poller.wait([publisher], timeout_s=TIMEOUT_S) == {publisher}
+        assert poll([publisher], timeout_s=TIMEOUT_S) == {publisher}
 
     def arrived(self, channel):
         """Wait until something can be read."""
-        assert channel in self.poller.wait([channel], timeout_s=TIMEOUT_S)
+        assert channel in poll([channel], timeout_s=TIMEOUT_S)
 
     def close(self):
         """Leave nothing behind."""

@@ -8,7 +8,7 @@ import stat
 import pytest
 import zmq
 
-from spreeze_zmq.channels import Publisher, Puller, Pusher, Subscriber, make_keys
+from spreeze_zmq.channels import Publisher, Puller, Pusher, Subscriber, make_keys, poll
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.errors import ChannelError, InputError
 from spreeze_zmq.plan.keys import keys_path, read_keys, write_keys
@@ -62,12 +62,12 @@ def test_a_stranger_is_refused_and_counted(bench, keys, caplog):
         socket.connect(puller.endpoint)
         socket.send(b"let me in", zmq.DONTWAIT)
         for _ in range(50):
-            assert bench.poller.wait([puller], timeout_s=0.1) == set()
+            assert poll([puller], timeout_s=0.1) == set()
             if refused_by(puller)["bad_keys"] > refused:
                 break
         assert refused_by(puller)["bad_keys"] > refused
         socket.close()
-        bench.poller.wait([puller], timeout_s=0.3)
+        poll([puller], timeout_s=0.3)
         refused = refused_by(puller)["bad_keys"]
     context.destroy()
     assert caplog.text.count("refused somebody who does not hold our keys") == 1
@@ -85,8 +85,8 @@ def test_a_peer_with_wrong_keys_says_so_in_a_line(bench, keys, own_file, caplog,
     peer = bench.open(kind, endpoint=bound.endpoint, keys=keys)
     with caplog.at_level(logging.WARNING):
         for _ in range(50):
-            bench.poller.wait([peer] if kind is Subscriber else [], [peer], timeout_s=0.1)
-            bench.poller.wait([bound], timeout_s=0.01)
+            poll([peer] if kind is Subscriber else [], [peer], timeout_s=0.1)
+            poll([bound], timeout_s=0.01)
             if refused_by(peer)["bad_keys"] > (2 if with_others else 0):
                 break
     lines = [r.getMessage() for r in caplog.records if "does not accept our keys" in r.getMessage()]

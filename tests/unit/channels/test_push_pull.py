@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zmq
 
-from spreeze_zmq.channels import Poller, Puller, Pusher
+from spreeze_zmq.channels import Puller, Pusher, poll
 from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES
 from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.wire import Message
@@ -59,7 +59,7 @@ def test_peers_are_served_in_turn(bench):
             assert pusher.push(weights(), TIMEOUT_S)
     time.sleep(0.2)
     # As whoever pulls does: without a look at its mail ZeroMQ reads on from the peer that it knows of.
-    assert Poller().wait([puller]) == {puller}
+    assert poll([puller]) == {puller}
     senders = [puller.pull(TIMEOUT_S).sender for _ in range(6)]
     assert set(senders[:3]) == set(senders[3:]) == {"sampler-0", "sampler-1"}
 
@@ -141,15 +141,15 @@ def test_received_arrays_outlive_their_message_and_channel(bench):
 def test_little_is_in_flight_to_a_puller_that_takes_nothing(bench, num_bytes, at_most):
     """Two queues of two, and what the kernel holds: the slack of the balance is what it says."""
     pusher, puller = bench.pair(high_water_mark=2, socket_buffer_bytes=16 * 1024)
-    bench.poller.wait([puller], timeout_s=0.1)
+    poll([puller], timeout_s=0.1)
     message = weights(num_bytes=num_bytes)
     in_flight = fill(pusher, message)
     assert 4 <= in_flight <= at_most
     assert not pusher.try_push(message)
-    assert bench.poller.wait(writable=[pusher], timeout_s=0.05) == set()
+    assert poll(writable=[pusher], timeout_s=0.05) == set()
     received = [puller.pull(TIMEOUT_S).sequence for _ in range(in_flight)]
     assert received == list(range(in_flight))
-    assert bench.poller.wait(writable=[pusher], timeout_s=TIMEOUT_S) == {pusher}
+    assert poll(writable=[pusher], timeout_s=TIMEOUT_S) == {pusher}
 
 
 def test_a_push_waits_for_a_place(bench):
