@@ -51,15 +51,12 @@ class Refusals:
 
     def take(self, sender: str, kind: str) -> None:
         """Count a message that this end returns."""
-        key = (sender, kind)
-        if key not in self._good and len(self._good) >= MOST_SENDERS:
-            key = (OTHERS, kind)
-        self._good[key] += 1
+        self._good[self._counted_as(sender, kind)] += 1
 
     def refuse(self, error: WireError, sender: str = "", kind: str = "", *, taken: bool = False) -> None:
         """Count a refused message and log why; ``taken``: this end has returned it before."""
         if taken:
-            self._good[sender, kind] -= 1
+            self._good[self._counted_as(sender, kind)] -= 1
         key = (sender, kind, error.reason)
         if key not in self._refused and len(self._refused) >= MOST_REFUSALS:
             key = (OTHERS, "", OTHERS)
@@ -73,6 +70,11 @@ class Refusals:
                 return
             what = f"a {kind or 'message'} of {sender or 'an unknown sender'}"
             log.warning("%s: refused %s (%d so far): %s", self._place, what, refusal.count, error)
+
+    def _counted_as(self, sender: str, kind: str) -> tuple[str, str]:
+        """The key of a message's counter; shared by all senders after the first ``MOST_SENDERS``."""
+        key = (sender, kind)
+        return key if key in self._good or len(self._good) < MOST_SENDERS else (OTHERS, kind)
 
     def rows(self) -> list[dict[str, Any]]:
         """The refusals for a report; ``good`` is the number of taken messages of the same sender and kind."""
