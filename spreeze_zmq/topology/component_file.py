@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ def _read_option(name: str, declared: Any, mistakes: Mistakes) -> Option | None:
     found = Option(name, required="default" not in declared, **values)
     if not found.required:
         try:
-            check(found, found.default)
+            found = replace(found, default=check(found, found.default))
         except Unfit as unfit:
             mistakes.add((*key, "default"), unfit.problem, unfit.hint)
     if name in _COMMON:

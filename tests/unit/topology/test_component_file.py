@@ -67,6 +67,18 @@ def test_a_folder_beside_the_topology_takes_a_role(component, tmp_path):
     assert plan.channels["experience.actor_learner"].connects == ("sampler",)
 
 
+def test_a_default_takes_the_form_that_a_written_value_has(component):
+    """Seconds for a duration, a decimal number for a float: a component reads one form only."""
+    declared = {"pause": ("duration", '"500 ms"'), "rate": ("float", "1")}
+    options = "".join(
+        f'[options.{name}]\ntype = "{kind}"\ndefault = {default}\nhelp = "x"\n'
+        for name, (kind, default) in declared.items()
+    )
+    values = component(GOOD + options).components["sampler"].options
+    assert values == {"pause": 0.5, "rate": 1.0}
+    assert type(values["rate"]) is float
+
+
 def test_the_command_may_be_any_program(component):
     """A compiled component is named by its path or found on PATH."""
     plan = component(GOOD.replace('"python", "{folder}/run.py", "--fast"', '"/bin/sh", "{folder}/run.py"'))
