@@ -15,7 +15,7 @@ from spreeze_zmq.schema import Unfit, show, suggestion
 from spreeze_zmq.topology.options import CHANNEL
 from spreeze_zmq.topology.tables import Key, Mistakes, read_table
 
-_TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)")
+_TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>[0-9]{1,9})")
 _FORMS = '"tcp://127.0.0.1:5555" or "ipc:///absolute/path"'
 
 

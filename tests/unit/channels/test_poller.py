@@ -20,7 +20,7 @@ def test_only_what_is_ready_is_returned(bench):
 
 
 def test_readiness_lasts_until_everything_is_taken(bench):
-    """Whoever leaves a message behind is told again."""
+    """A message that was left behind makes its channel ready again."""
     pusher, puller = bench.pair()
     for _ in range(2):
         assert pusher.push(weights(), TIMEOUT_S)

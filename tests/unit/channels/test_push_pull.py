@@ -58,7 +58,7 @@ def test_peers_are_served_in_turn(bench):
         for _ in range(3):
             assert pusher.push(weights(), TIMEOUT_S)
     time.sleep(0.2)
-    # As whoever pulls does: without a look at its mail ZeroMQ reads on from the peer that it knows of.
+    # As a puller does: ZeroMQ reads on from the peer that it knows until the socket is polled.
     assert poll([puller]) == {puller}
     senders = [puller.pull(TIMEOUT_S).sender for _ in range(6)]
     assert set(senders[:3]) == set(senders[3:]) == {"sampler-0", "sampler-1"}

@@ -111,7 +111,7 @@ def test_a_shipped_topology_is_found_from_anywhere(source, tmp_path, monkeypatch
 
 
 def test_a_file_comes_before_a_shipped_name(topology, monkeypatch):
-    """Whoever writes a pendulum.toml of their own gets that one."""
+    """A user's own pendulum.toml comes before the shipped one."""
     own = topology('run.env = "Pendulum-v1"\nrun.seed = 77')
     monkeypatch.chdir(own.parent)
     own.rename("pendulum.toml")
