@@ -171,9 +171,14 @@ def python() -> str:
 
 @dataclass(frozen=True)
 class ChannelPlan:
-    """One channel of the run: its :class:`ChannelSpec` in ``plan.roles`` with the topology's options.
+    """One channel of the run: a row of the table in ``plan.roles``, with the topology's options.
 
     Attributes:
+        pattern: ``push_pull`` (each message to one peer, blocks at the high-water mark) or ``pub_sub`` (to
+            all, drops at a slow subscriber, repeats the latest message for late joiners).
+        binds: the role whose process binds the endpoint; it has the ``pull`` or ``pub`` end.
+        connects: the roles whose processes connect.
+        kinds: the message kinds on this channel.
         endpoint: the address that the binding process uses; ``None`` until the plan is placed.
         fields: the arrays of a rollout on an experience channel; empty on every other channel.
         curve: encrypted and authenticated with the user's keys, as tcp beyond loopback always is.

@@ -18,6 +18,7 @@ from spreeze_zmq.plan.roles import (
     ROLES,
     SAMPLER,
     VISUALIZER,
+    channels_of,
     ends_of,
     roles_of,
 )
@@ -155,16 +156,15 @@ def component_plans(
     declared: Mapping[str, Declared], learner_roles: Sequence[str], without: Collection[str], cores: int
 ) -> dict[str, ComponentPlan]:
     """The components with every "auto" resolved for a machine of ``cores`` cores."""
-    num_learners = len(learner_roles)
+    num_learners, channels = len(learner_roles), channels_of(learner_roles)
     samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners)
     num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
         common, options = dict(found.common), dict(found.options)
         common["count"] = resolve.resolve_count(role, common["count"], cores, num_learners)
-        common["threads"] = resolve.resolve_threads(
-            role, common["threads"], cores, samplers.initial, num_learners
-        )
+        threads = common["threads"]
+        common["threads"] = resolve.resolve_threads(role, threads, cores, samplers.initial, num_learners)
         for name in _devices(found.file):
             options[name] = resolve.resolve_device(role, options[name], num_devices)
         plans[role] = ComponentPlan(
@@ -172,7 +172,7 @@ def component_plans(
             command=found.file.command,
             launched=role not in without,
             on_demand=found.file.on_demand,
-            channels=ends_of(role, learner_roles),
+            channels=ends_of(role, channels),
             options=options,
             **common,
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES, is_address, is_loopback
 from spreeze_zmq.plan.keys import read_keys
 from spreeze_zmq.plan.parts import ChannelPlan
-from spreeze_zmq.plan.roles import CHANNELS, ChannelSpec, channels_of, end_of, experience_of, roles_of
+from spreeze_zmq.plan.roles import CHANNELS, channels_of, experience_of
 from spreeze_zmq.schema import Unfit, show, suggestion
 from spreeze_zmq.topology.options import CHANNEL
 from spreeze_zmq.topology.tables import Key, Mistakes, read_table
@@ -37,21 +38,21 @@ def read_channels(
         mistakes.add(("channels",), f"expected a table, got {show(table)}")
         return {}
     channels = channels_of(learners)
-    fields = {experience_of(learner): names for learner, names in rollout_fields.items()}
-    written: dict[str, dict[str, Any]] = {}
+    for learner, fields in rollout_fields.items():
+        name = experience_of(learner)
+        channels[name] = replace(channels[name], fields=fields)
     bound: dict[str, tuple[str, Key]] = {}
     for name, (key, values) in _flat_tables(table, ("channels",)).items():
         if name not in channels:
             mistakes.add(key, "unknown channel", suggestion(name, channels))
             continue
-        written[name] = read_table(CHANNEL, values, key, mistakes)
-        if written[name]["endpoint"] is not None:
-            _bind(name, written[name]["endpoint"], (*key, "endpoint"), bound, mistakes)
-        written[name]["curve"] = _needs_keys(written[name], key, mistakes)
-    return {
-        name: _channel(spec, written.get(name, {}), learners, fields.get(name, ()))
-        for name, spec in channels.items()
-    }
+        written = read_table(CHANNEL, values, key, mistakes)
+        if written["endpoint"] is not None:
+            _bind(name, written["endpoint"], (*key, "endpoint"), bound, mistakes)
+        written["curve"] = _needs_keys(written, key, mistakes)
+        given = {option: value for option, value in written.items() if value is not None}
+        channels[name] = replace(channels[name], **given)
+    return channels
 
 
 def _flat_tables(table: Mapping[str, Any], key: Key) -> dict[str, tuple[Key, Any]]:
@@ -68,26 +69,6 @@ def _flat_tables(table: Mapping[str, Any], key: Key) -> dict[str, tuple[Key, Any
         else:
             found[name] = (here, value)
     return found
-
-
-def _channel(
-    spec: ChannelSpec, written: Mapping[str, Any], learners: Sequence[str], fields: tuple[str, ...]
-) -> ChannelPlan:
-    """The plan of a channel; options that are not written come from the table of channels."""
-    defaults = {
-        "high_water_mark": spec.high_water_mark,
-        "socket_buffer_bytes": spec.socket_buffer_bytes,
-        "curve": False,
-    }
-    given = {key: value for key, value in written.items() if value is not None}
-    return ChannelPlan(
-        pattern=spec.pattern,
-        binds=spec.binds,
-        connects=tuple(role for role in roles_of(learners) if role != spec.binds and end_of(role, spec)),
-        kinds=spec.kinds,
-        fields=fields,
-        **{**defaults, **given},
-    )
 
 
 def _needs_keys(written: Mapping[str, Any], key: Key, mistakes: Mistakes) -> bool:

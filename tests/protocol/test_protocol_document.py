@@ -16,7 +16,7 @@ from golden_messages import MESSAGES, REFUSED
 
 from spreeze_zmq import algorithms, channels, envs, topology, wire
 from spreeze_zmq.channels import poll
-from spreeze_zmq.plan.roles import CHANNELS
+from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.heads import HEADS
 from spreeze_zmq.policy.layers import KINDS as LAYERS
@@ -92,8 +92,12 @@ def test_every_channel_stands_in_the_table_as_it_is(name):
     cells = next(cells for cells in rows(TEXT) if cells[0] == f"`{name}`")
     binder_end = {"push_pull": "PULL", "pub_sub": "XPUB"}[spec.pattern]
     assert cells[1] == f"{spec.binds} ({binder_end})"
-    connects = "everybody else, and the launcher" if spec.connects == ("*",) else ", ".join(spec.connects)
-    assert cells[2] == f"{connects} ({'PUSH' if spec.pattern == 'push_pull' else 'SUB'})"
+    connects, _, end = cells[2].rpartition(" ")
+    if connects == "everybody else, and the launcher":
+        assert {spec.binds, *spec.connects} == set(ROLES)
+    else:
+        assert set(connects.split(", ")) == set(spec.connects)
+    assert end == {"push_pull": "(PUSH)", "pub_sub": "(SUB)"}[spec.pattern]
     assert cells[3] == ", ".join(spec.kinds)
     assert int(cells[4]) == spec.high_water_mark
 
