@@ -31,14 +31,14 @@ def make_keys() -> Keys:
     return Keys(public.decode(), secret.decode())
 
 
-class Holders:
+class Authenticator:
     """Accepts clients with known keys: a thread that answers ZeroMQ's authentication requests."""
 
     def __init__(self, context: zmq.Context[Any]) -> None:
         self._accepted: set[bytes] = set()
-        self._authenticator = ThreadAuthenticator(context)
-        self._authenticator.start()
-        self._authenticator.configure_curve_callback(DOMAIN, self)
+        self._thread = ThreadAuthenticator(context)
+        self._thread.start()
+        self._thread.configure_curve_callback(DOMAIN, self)
 
     def accept(self, keys: Keys) -> None:
         """Accept clients that hold these keys."""
@@ -50,7 +50,7 @@ class Holders:
 
     def close(self) -> None:
         """Stop the thread; must precede the end of the context."""
-        self._authenticator.stop()
+        self._thread.stop()
 
 
 class Handshakes:
@@ -90,7 +90,7 @@ class Handshakes:
         self._monitor = socket.get_monitor_socket(_EVENTS)
 
     @property
-    def hopeless(self) -> str:
+    def why_refused(self) -> str:
         """Why the other end will never accept this one; empty while it may, or once it has."""
         return self._why if self._failed >= TRIES and not (self._bind or self._succeeded) else ""
 

@@ -91,12 +91,12 @@ class Subscriber(Channel):
         self.missed = 0
         self.repeated = 0
         self._high_water_mark = high_water_mark
-        self._answers = 0
-        self._life: tuple[str, int] | None = None
+        self._repetitions = 0
+        self._publisher: tuple[str, int] | None = None
         self._last_sequence = -1
-        self._live_from: int | None = None
-        self._had: dict[tuple[Any, ...], int] = {}
-        self._news_s, self._quiet_s, self._in_doubt = time.monotonic(), QUIET_S, False
+        self._first_new: int | None = None
+        self._last_of_key: dict[tuple[Any, ...], int] = {}
+        self._last_news_s, self._quiet_s, self._in_doubt = time.monotonic(), QUIET_S, False
         super().__init__(endpoint, high_water_mark=high_water_mark, **options)  # type: ignore[arg-type]
         self.ask_again()
 
@@ -120,9 +120,9 @@ class Subscriber(Channel):
         if drained < self._high_water_mark:
             self._ask_when_quiet(newest is not None)
             return newest
-        deadline_s, answered = time.monotonic() + answer_timeout_s, self._answers
+        deadline_s, answered = time.monotonic() + answer_timeout_s, self._repetitions
         asked_s = 0.0
-        while self._answers == answered and (now_s := time.monotonic()) < deadline_s:
+        while self._repetitions == answered and (now_s := time.monotonic()) < deadline_s:
             # The publisher drops the repetition too while its queue is full: keep asking.
             if now_s - asked_s >= _ASK_INTERVAL_S:
                 self.ask_again()
@@ -138,10 +138,10 @@ class Subscriber(Channel):
 
     def _ask_when_quiet(self, has_news: bool) -> None:
         """Ask once in each silence that is long compared with the last interval between messages."""
-        since_s = (now_s := time.monotonic()) - self._news_s
+        since_s = (now_s := time.monotonic()) - self._last_news_s
         if has_news:
             self._quiet_s = min(max(QUIET_S, 4 * since_s), MAX_QUIET_S)
-            self._news_s, self._in_doubt = now_s, True
+            self._last_news_s, self._in_doubt = now_s, True
         elif self._in_doubt and since_s > self._quiet_s:
             self.ask_again()
             self._in_doubt = False
@@ -155,23 +155,23 @@ class Subscriber(Channel):
         return newest, drained
 
     def _is_news(self, message: Message) -> bool:
-        if self._life != (life := (message.sender, message.incarnation)):
-            self._life, self._last_sequence, self._live_from, self._had = life, -1, None, {}
-        self._answers += message.repeat
+        if self._publisher != (publisher := (message.sender, message.incarnation)):
+            self._publisher, self._last_sequence, self._first_new, self._last_of_key = publisher, -1, None, {}
+        self._repetitions += message.repeat
         sequence, key = message.sequence, retained_key(message)
-        if sequence <= (self._last_sequence if key is None else self._had.get(key, -1)):
+        if sequence <= (self._last_sequence if key is None else self._last_of_key.get(key, -1)):
             self.repeated += 1
             return False
         if key is not None:
-            self._had[key] = sequence
+            self._last_of_key[key] = sequence
         if sequence < self._last_sequence:  # counted as missed, or published while this end joined
-            self.missed -= self._live_from is not None and sequence > self._live_from
+            self.missed -= self._first_new is not None and sequence > self._first_new
             return True
         # Repetitions omit kinds that are not retained: a gap before the first new message is not a loss.
-        if self._live_from is not None:
+        if self._first_new is not None:
             self.missed += sequence - self._last_sequence - 1
         elif not message.repeat:
-            self._live_from = sequence
+            self._first_new = sequence
         self._last_sequence = sequence
         return True
 

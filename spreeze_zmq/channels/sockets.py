@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import zmq
 
-from spreeze_zmq.channels.context import own
+from spreeze_zmq.channels.context import this_thread
 from spreeze_zmq.channels.curve import Handshakes
 from spreeze_zmq.channels.folder import Claim
 from spreeze_zmq.channels.kernel_buffer import KernelBuffer
@@ -85,7 +85,7 @@ class Channel:
         self.refusals = Refusals(endpoint)
         path = _checked(endpoint, keys)
         self._claim = Claim.take(path) if bind and path is not None else None
-        self.socket: zmq.Socket[bytes] = own.context.socket(self._type)
+        self.socket: zmq.Socket[bytes] = this_thread.context.socket(self._type)
         # The backend's ``send``: checks of unused options in pyzmq's wrapper would double its time.
         self._send_frame: Callable[[Buffer, int, bool], Any] = super(  # type: ignore[misc]
             zmq.Socket, self.socket
@@ -96,7 +96,7 @@ class Channel:
             refuse = self.refusals.refuse
             self._handshakes = Handshakes(self.socket, keys, bind=bind, endpoint=endpoint, refuse=refuse)
             if bind:
-                own.accept(keys)
+                this_thread.accept(keys)
         self._kernel_buffer: KernelBuffer | None = None
         if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
             self._kernel_buffer = KernelBuffer(self.socket, path, socket_buffer_bytes)
@@ -147,7 +147,7 @@ class Channel:
         if self._handshakes is None:
             return ""
         self._handshakes.serve()
-        return self._handshakes.hopeless
+        return self._handshakes.why_refused
 
     def close(self) -> None:
         """Close the socket; queued messages still leave within ``linger_s``.
@@ -160,7 +160,7 @@ class Channel:
                 watch.close()
         self.socket.close()
         if self._claim is not None:
-            own.claims_of_closed.append(self._claim)
+            this_thread.claims_of_closed.append(self._claim)
             self._claim = None
 
     def _encode(self, message: Message, sequence: int) -> list[Buffer]:
