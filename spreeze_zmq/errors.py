@@ -3,15 +3,15 @@
 SpreezeError                exit code 1: the run failed
 ├── InputError              exit code 2: the user's input is at fault; one clear message, no traceback
 │   ├── TopologyError       every mistake of one topology at once
-│   ├── InvalidEnvironment  an environment that cannot be made, or that a policy cannot act in
-│   │   └── InvalidRandomization  ranges of model parameters that it does not have
+│   ├── InvalidEnvironment  an environment that cannot be made, or that no policy can act in
+│   │   └── InvalidRandomization  ranges of parameters that its model does not have
 │   ├── AlgorithmError      an algorithm whose declarations or losses cannot be trained
-│   │   └── Diverged        a loss or weights that are not finite any more
-│   └── CheckpointError     nothing complete to go on from, or parts that do not fit
+│   │   └── Diverged        a loss or weights became NaN or infinite
+│   └── CheckpointError     no complete checkpoint, or one that does not fit the run
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
-├── WireError               a message that was refused; the reader counts it and goes on
+├── WireError               a refused message; the reader counts it and continues
 ├── ChannelError            an endpoint that cannot be bound or reached
-├── PeerTimeout             a wait ran past its deadline; names who waited for whom
+├── PeerTimeout             a wait ran past its deadline; names both processes
 └── ComponentFailed         a process of the run crashed more often than it may
 """
 
@@ -25,20 +25,20 @@ from pathlib import Path
 
 
 class SpreezeError(Exception):
-    """Base of all; ``exit_code`` is what a command ends with when it is not handled."""
+    """Base of all errors; ``exit_code`` is the exit code of a command that does not handle it."""
 
     exit_code = 1
 
 
 class InputError(SpreezeError):
-    """The user's input is at fault; the message says what, where, what was expected and how to mend it."""
+    """The user's input is at fault; the message says what is wrong, where, what was expected and the fix."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake of a topology: ``place`` is a dotted key or a file, ``hint`` how to mend it."""
+    """One mistake of a topology: ``place`` is a dotted key or a file, ``hint`` names the fix."""
 
     place: str
     problem: str
@@ -59,14 +59,14 @@ class TopologyError(InputError):
 
 
 class InvalidEnvironment(InputError):
-    """An environment that cannot be made, or whose spaces no policy here can act in."""
+    """An environment cannot be made, or no policy here can act in its spaces."""
 
 
 class InvalidRandomization(InvalidEnvironment):
-    """Ranges for parameters that an environment's model does not have, or that lead out of what it can be.
+    """Ranges for parameters that an environment's model does not have, or that exceed its limits.
 
     Attributes:
-        mistakes: of each the parameter's name, the problem, and how to mend it.
+        mistakes: (name of the parameter, problem, hint) of each.
     """
 
     def __init__(self, env_id: str, mistakes: Sequence[tuple[str, str, str]]):
@@ -85,11 +85,11 @@ class AlgorithmError(InputError):
 
 
 class Diverged(AlgorithmError):
-    """A loss or weights that are not finite any more; a learner goes back to its last checkpoint."""
+    """A loss or weights became NaN or infinite; the learner returns to its last checkpoint."""
 
 
 class CheckpointError(InputError):
-    """No complete checkpoint where one was asked for, or one whose parts do not fit this run."""
+    """No complete checkpoint at the given place, or one whose parts do not fit this run."""
 
 
 class EnvironmentFailure(SpreezeError):
@@ -97,8 +97,8 @@ class EnvironmentFailure(SpreezeError):
 
 
 class WireError(SpreezeError):
-    """A message that the decoder refuses. ``reason`` is a short stable word to count by, ``detail`` says what
-    came and what was expected.
+    """A refused message: ``reason`` is a short stable word, ``detail`` says what came and what was
+    expected.
     """
 
     def __init__(self, reason: str, detail: str):
@@ -107,11 +107,11 @@ class WireError(SpreezeError):
 
 
 class ChannelError(SpreezeError):
-    """An endpoint that cannot be bound or used: taken, too long, of the wrong kind."""
+    """An endpoint cannot be bound or used: it is taken, too long or of the wrong kind."""
 
 
 class PeerTimeout(SpreezeError):
-    """A wait that ran past its deadline."""
+    """A wait ran past its deadline."""
 
     def __init__(self, waiter: str, peer: str, what: str, waited_s: float):
         super().__init__(f"{waiter} has waited {waited_s:.0f} s for {peer}: {what}")
@@ -122,9 +122,9 @@ class ComponentFailed(SpreezeError):
 
 
 def place_of(error: BaseException) -> str:
-    """``file:line`` of the user's code at which an error arose, else of the innermost call.
+    """``file:line`` of the user's innermost call that led to the error, else of the innermost call.
 
-    An error within an installed package, or here, is mended where that was called.
+    An error in an installed package, or in this one, is fixed in the user's call of it.
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
@@ -136,7 +136,7 @@ def place_of(error: BaseException) -> str:
 
 
 def is_users(file: str) -> bool:
-    """Whether a source file is neither Python's own nor of an installed package or this one."""
+    """Whether a source file is in neither Python's library nor an installed package nor this one."""
     packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
     ours = str(Path(__file__).parent)
     return not packages and not file.startswith((ours, sysconfig.get_path("stdlib"), "<frozen"))

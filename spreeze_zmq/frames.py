@@ -1,6 +1,6 @@
-"""Images as networks take them: channels first, the last few of an episode stacked, the newest last.
+"""Frame stacking: images with channels first, the last few of an episode stacked, the newest last.
 
-A stack is a row of single frames. What would lie before an episode's first frame is that frame again.
+At the start of an episode its first frame is repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
 
 
 def stacked_shape(shape: tuple[int, ...], stack: int) -> tuple[int, ...]:
-    """The shape of ``stack`` observations as a network takes them, from that of one of the environment's.
+    """The shape of a network's input of ``stack`` observations, from the shape of one.
 
     Images ``[height, width]`` become ``(stack, height, width)``, those with channels ``(stack * channels,
     height, width)``, vectors ``(stack * size,)``.
@@ -35,15 +35,15 @@ def stacked_shape(shape: tuple[int, ...], stack: int) -> tuple[int, ...]:
 
 
 def stack_times(ended: NDArray[np.bool_], stack: int) -> NDArray[np.intp]:
-    """Which frames the stack of each observation of a rollout is made of.
+    """The indices of the frames in the stack of each observation of a rollout.
 
     Args:
-        ended: ``[T, N]``, whether an episode ended with that step.
-        stack: frames in a stack, ``k``.
+        ended: ``[T, N]`` bool; an episode ended with that step.
+        stack: ``k``, the number of frames in a stack.
 
     Returns:
-        ``[T + 1, N, k]``: places in the ``k - 1`` frames before the rollout and its ``T + 1`` observations,
-        joined in time; oldest first.
+        ``[T + 1, N, k]``, oldest first: indices in time into the ``k - 1`` frames before the rollout followed
+        by its ``T + 1`` observations.
     """
     num_steps, num_envs = ended.shape
     now = np.arange(num_steps + 1) + stack - 1

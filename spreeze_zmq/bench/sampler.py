@@ -98,7 +98,6 @@ class WholeSampler:
         }
         self.opened = list(opened.values())
         self.rollouts, *self.others = (opened[name] for name in (*rollouts, "report"))
-        self.poller = channels.Poller()
         opened["policy"].publish(policy)
 
     def start(self, spec: ProcessSpec) -> None:
@@ -143,7 +142,7 @@ class WholeSampler:
         for puller in self.others:
             while puller.pull() is not None:
                 pass
-        if message is None and not self.poller.wait(self.opened, timeout_s=max(0.0, timeout_s)):
+        if message is None and not channels.poll(self.opened, timeout_s=max(0.0, timeout_s)):
             for event in self.supervisor.poll():
                 if isinstance(event, Exited):
                     raise ComponentFailed(f"{event}\n{event.words}")

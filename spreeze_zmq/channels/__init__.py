@@ -1,11 +1,16 @@
-"""Channels: named pairs of sockets between components. Nothing outside this package imports zmq."""
+"""Channels: named pairs of ZeroMQ sockets between components."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import zmq
 
 from spreeze_zmq.channels.context import terminate
 from spreeze_zmq.channels.curve import make_keys
 from spreeze_zmq.channels.folder import Claim, SocketFolder
-from spreeze_zmq.channels.poller import Poller
 from spreeze_zmq.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.channels.push_pull import Puller, Pusher
 from spreeze_zmq.channels.recording import Entry, Recording, RecordingWriter
@@ -18,7 +23,6 @@ __all__ = [
     "ENDS",
     "Claim",
     "Entry",
-    "Poller",
     "Publisher",
     "Puller",
     "Pusher",
@@ -28,10 +32,11 @@ __all__ = [
     "Subscriber",
     "make_keys",
     "open_channel",
+    "poll",
     "terminate",
 ]
 
-#: Name of an end -> its class, and whether it binds.
+#: Name of an end -> its class and whether it binds.
 ENDS: dict[str, tuple[type[Channel], bool]] = {
     "push": (Pusher, False),
     "pull": (Puller, True),
@@ -45,7 +50,7 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
 
     Raises:
         ChannelError: the channel has no endpoint yet, or the endpoint cannot be bound or connected to.
-        InputError: the channel needs the user's keys, and there are none.
+        InputError: the channel needs the user's keys and there are none.
     """
     if plan.endpoint is None:
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
@@ -60,3 +65,32 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
         socket_buffer_bytes=plan.socket_buffer_bytes,
         keys=read_keys() if plan.curve else None,
     )
+
+
+def poll(
+    readable: Iterable[Channel | int] = (), writable: Iterable[Channel] = (), timeout_s: float = 0.0
+) -> set[Any]:
+    """Wait until one of these channels is ready; returns the ready ones, none at the timeout.
+
+    Args:
+        readable: channels or file descriptors to wait on for a message. A publisher is ready on a new
+            subscription, which it answers before this returns.
+        writable: channels to wait on for room to send.
+        timeout_s: longest wait, rounded up to milliseconds; 0 does not wait.
+    """
+    waited: dict[Any, Channel | int] = {}
+    flags: dict[Any, int] = {}
+    for wanted, channels in ((zmq.POLLIN, readable), (zmq.POLLOUT, writable)):
+        for channel in channels:
+            key = channel.socket if isinstance(channel, Channel) else channel
+            waited[key] = channel
+            flags[key] = flags.get(key, 0) | wanted
+    events = zmq.zmq_poll(list(flags.items()), math.ceil(1000 * timeout_s))
+    ready = {waited[key] for key, _ in events}
+    for waited_on in waited.values():
+        if isinstance(waited_on, Channel):
+            waited_on.attend()
+    for channel in ready:
+        if isinstance(channel, Publisher):
+            channel.serve()
+    return ready

@@ -1,4 +1,4 @@
-"""What each thread that opens channels has to itself: a ZeroMQ context, and whose keys it accepts."""
+"""The state of each thread that opens channels: its ZeroMQ context and the keys that it accepts."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Any
 
 import zmq
 
-from spreeze_zmq.channels.curve import Holders
+from spreeze_zmq.channels.curve import Authenticator
 from spreeze_zmq.channels.folder import Claim
 from spreeze_zmq.plan.keys import Keys
 
 
-class _Own(threading.local):
-    """One for each thread."""
+class _ThisThread(threading.local):
+    """The attributes of the current thread."""
 
     def __init__(self) -> None:
         self.context: zmq.Context[Any] = zmq.Context()
         self.claims_of_closed: list[Claim] = []
-        self.holders: Holders | None = None
+        self.authenticator: Authenticator | None = None
 
     def accept(self, keys: Keys) -> None:
-        """Accept the holder of these keys at the sockets of this thread."""
-        self.holders = self.holders or Holders(self.context)
-        self.holders.accept(keys)
+        """Accept holders of these keys at the sockets of this thread."""
+        self.authenticator = self.authenticator or Authenticator(self.context)
+        self.authenticator.accept(keys)
 
 
-own = _Own()
+this_thread = _ThisThread()
 
 
 def terminate() -> None:
-    """End this thread's use of ZeroMQ once queued messages have left or their linger time is over."""
-    if own.holders is not None:
-        own.holders.close()
-        own.holders = None
-    own.context.destroy()
-    own.context = zmq.Context()
-    while own.claims_of_closed:
-        own.claims_of_closed.pop().release()
+    """End this thread's use of ZeroMQ after queued messages have left or their linger time is over."""
+    if this_thread.authenticator is not None:
+        this_thread.authenticator.close()
+        this_thread.authenticator = None
+    this_thread.context.destroy()
+    this_thread.context = zmq.Context()
+    while this_thread.claims_of_closed:
+        this_thread.claims_of_closed.pop().release()

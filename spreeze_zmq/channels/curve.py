@@ -1,4 +1,4 @@
-"""CURVE on tcp sockets: sets the keys, and notices failed handshakes, of which ZeroMQ says nothing."""
+"""CURVE on tcp sockets: sets the keys, and counts the failed handshakes that ZeroMQ does not report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from zmq.utils.monitor import recv_monitor_message
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.plan.keys import Keys, keys_path
 
-#: The domain for which the authenticator is asked; '*' would not match one that is named.
+#: The sockets' domain for the authenticator; a callback for '*' is not called for a named domain.
 DOMAIN = "spreeze"
-#: Failures without a success after which a connecting end gives up. ZeroMQ tries five times a second; a few
-#: fail where the other end dies in the middle of a handshake.
+#: Failures without a success after which a connecting end gives up. ZeroMQ tries five times a second, and a
+#: try fails if the other end dies during the handshake.
 TRIES = 10
 _EVENTS = (
     zmq.Event.HANDSHAKE_SUCCEEDED
@@ -26,42 +26,42 @@ _EVENTS = (
 
 
 def make_keys() -> Keys:
-    """A new pair."""
+    """A new pair of keys."""
     public, secret = zmq.curve_keypair()
     return Keys(public.decode(), secret.decode())
 
 
-class Holders:
-    """Accepts those who hold the same keys; a thread of the context answers ZeroMQ's questions."""
+class Authenticator:
+    """Accepts clients with known keys: a thread that answers ZeroMQ's authentication requests."""
 
     def __init__(self, context: zmq.Context[Any]) -> None:
         self._accepted: set[bytes] = set()
-        self._authenticator = ThreadAuthenticator(context)
-        self._authenticator.start()
-        self._authenticator.configure_curve_callback(DOMAIN, self)
+        self._thread = ThreadAuthenticator(context)
+        self._thread.start()
+        self._thread.configure_curve_callback(DOMAIN, self)
 
     def accept(self, keys: Keys) -> None:
-        """Accept the holder of these from now on."""
+        """Accept clients that hold these keys."""
         self._accepted.add(keys.public.encode())
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a client's public key is accepted; called by the authenticator."""
+        """Whether a client's public key is accepted; the authenticator calls this."""
         return key in self._accepted
 
     def close(self) -> None:
-        """End the thread, before the context."""
-        self._authenticator.stop()
+        """Stop the thread; must precede the end of the context."""
+        self._thread.stop()
 
 
 class Handshakes:
-    """Sets a socket's keys, and notes the handshakes that fail.
+    """Sets a socket's keys, and counts its failed handshakes.
 
     Args:
-        socket: not yet bound or connected.
-        keys: of this process.
+        socket: neither bound nor connected yet.
+        keys: the keys of this process.
         bind: the socket will bind.
-        endpoint: for messages.
-        refuse: called with why for each that fails, by the word ``bad_keys``.
+        endpoint: its endpoint in messages.
+        refuse: called with a ``bad_keys`` error for each failed handshake.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Handshakes:
         if bind:
             socket.curve_server = True
             socket.zap_domain = DOMAIN.encode()
-            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without an authenticator nobody is accepted
+            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without an authenticator, refuse all
             self._why = f"{endpoint} refused somebody who does not hold our keys"
         else:
             socket.curve_serverkey = keys.public.encode()
@@ -90,12 +90,12 @@ class Handshakes:
         self._monitor = socket.get_monitor_socket(_EVENTS)
 
     @property
-    def hopeless(self) -> str:
-        """Why this end will never be let in; empty while it may, and where it once was."""
+    def why_refused(self) -> str:
+        """Why the other end will never accept this one; empty while it may, or once it has."""
         return self._why if self._failed >= TRIES and not (self._bind or self._succeeded) else ""
 
     def serve(self) -> None:
-        """Note what has happened since the last call; without news, one look at a queue."""
+        """Count the handshakes since the last call; costs one look at a queue if there are none."""
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             if recv_monitor_message(self._monitor)["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self._succeeded = True

@@ -1,8 +1,8 @@
 """Private folders for a run's ipc sockets, and locks that give each endpoint to one process.
 
-ZeroMQ lets a second process bind an ipc path and silently steals it from the first, and its socket files
-outlive a SIGKILL. So a run's folder, and each endpoint in it, belongs to the process that holds a ``flock``
-on a file beside it; the kernel releases the lock when that process ends, also after a SIGKILL.
+ZeroMQ lets a second process bind an ipc path, which silently takes it from the first, and its socket files
+outlive a SIGKILL. Therefore a run's folder, and each endpoint in it, belongs to the process that holds a
+``flock`` on a file beside it; the kernel releases the lock when that process ends, also by SIGKILL.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spreeze_zmq.errors import ChannelError
-from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES
+from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES, ipc_endpoint
 
-#: Longest name of a channel, in bytes: a folder whose path leaves less room is not used.
+#: Longest name of a channel, in bytes; a folder with a longer path than that allows is not used.
 MAX_CHANNEL_BYTES = 40
 _MAX_NAME_BYTES = 24
 _LOCK = "lock"
@@ -37,13 +37,13 @@ class Claim:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def take(cls, path: Path, lock_path: Path | None = None) -> Claim:
-        """Lock ``path`` by writing this process's id to ``lock_path`` (default ``PATH.lock``).
+    def take(cls, path: Path) -> Claim:
+        """Claim ``path`` by a lock on ``PATH.lock``, which holds this process's id.
 
         Raises:
             ChannelError: another process, named in the message, holds it; or the lock cannot be written.
         """
-        lock_path = lock_path or path.with_name(path.name + ".lock")
+        lock_path = path.with_name(path.name + ".lock")
         try:
             descriptor = _lock(lock_path)
         except OSError as error:
@@ -55,7 +55,7 @@ class Claim:
         return cls(path, lock_path, descriptor)
 
     def release(self) -> None:
-        """Remove the socket and its lock file, then unlock."""
+        """Remove the socket and its lock file, then unlock it."""
         if self._descriptor is None:
             return
         for path in (self.path, self._lock_path):
@@ -109,10 +109,10 @@ class SocketFolder:
 
     @classmethod
     def create(cls, name: str) -> SocketFolder:
-        """Create a folder for the run ``name``, below ``$XDG_RUNTIME_DIR`` or, if that is unfit, ``/tmp``.
+        """Create a folder for the run ``name`` in ``$XDG_RUNTIME_DIR`` or, if that is unfit, in ``/tmp``.
 
         Raises:
-            ChannelError: in both, socket paths would be too long or other users have access.
+            ChannelError: in both, socket paths would be too long or other users would have access.
         """
         short = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:_MAX_NAME_BYTES] or "run"
         unfit = []
@@ -133,8 +133,8 @@ class SocketFolder:
 
     @classmethod
     def sweep(cls) -> list[Path]:
-        """Remove the folders of dead runs, those that nobody has locked; returns their paths. One without a
-        lock was removed while a dying process still made a file in it.
+        """Remove the folders of dead runs, which no process has locked; returns their paths. A folder without
+        a lock file was removed while a dying process still made a file in it.
         """
         removed = []
         for path in _folders():
@@ -156,7 +156,7 @@ class SocketFolder:
 
     @staticmethod
     def is_held(path: Path) -> bool:
-        """Whether a living process owns the folder at ``path``; it is left as it is."""
+        """Whether a living process owns the folder at ``path``; changes nothing."""
         try:
             with (path / _LOCK).open() as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -171,35 +171,20 @@ class SocketFolder:
         return ipc_endpoint(self.path / channel)
 
     def holder(self, name: str) -> int | None:
-        """Process id of the last process that took ``name`` in this folder; None for nobody."""
+        """Id of the last process that claimed ``name`` in this folder; None if there is none."""
         pid = _holder(self.path / f"{name}.lock")
         return int(pid) if pid.isdecimal() else None
 
     def remove(self) -> None:
-        """Remove the folder with everything in it, then unlock it. Only its owner may call this."""
+        """Remove the folder with its contents, then unlock it. Only the owner may call this."""
         if self._descriptor is not None:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def ipc_endpoint(path: Path) -> str:
-    """The endpoint of a socket at ``path``.
-
-    Raises:
-        ChannelError: the path is longer than unix sockets allow.
-    """
-    num_bytes = len(os.fsencode(path))
-    if num_bytes > MAX_IPC_BYTES:
-        raise ChannelError(
-            f"{path}: the path of a socket has at most {MAX_IPC_BYTES} bytes, this one {num_bytes}; "
-            "choose a shorter one"
-        )
-    return f"ipc://{path}"
-
-
 def _places() -> Iterator[Path]:
-    """This user's parent folders for run folders, best first."""
+    """The parent folders of this user's socket folders, best first."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     for parent in (runtime, "/tmp"):
         if os.path.isabs(parent) and os.path.isdir(parent):
@@ -213,7 +198,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _own(place: Path) -> None:
-    """Create ``place``, or check that it is a real folder of this user that nobody else can enter."""
+    """Create ``place``, or check that it is a real folder that only this user can enter."""
     place.mkdir(mode=0o700, exist_ok=True)
     found = place.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -221,7 +206,7 @@ def _own(place: Path) -> None:
 
 
 def _create_locked(path: Path) -> int:
-    """Create ``path`` by a rename once its lock is held, so that no concurrent ``sweep`` removes it."""
+    """Create ``path`` by a rename after locking it, so that no concurrent ``sweep`` removes it."""
     unfinished = path.with_name(_UNFINISHED + path.name)
     unfinished.mkdir(mode=0o700)
     descriptor = _lock(unfinished / _LOCK)

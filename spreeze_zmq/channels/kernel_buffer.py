@@ -1,4 +1,4 @@
-"""Limits the kernel's send buffer of ipc connections; ZeroMQ's own option applies to tcp only."""
+"""Limits the kernel's send buffer of ipc connections; ZeroMQ's option for it applies to tcp only."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from zmq.utils.monitor import recv_monitor_message
 class KernelBuffer:
     """Sets SO_SNDBUF on each connection that a socket makes to the unix ``path``.
 
-    A smaller buffer makes backpressure more exact: Linux's default of 208 KiB holds thirty rollouts of 7 KB
-    between a sampler and a learner that takes none. Linux doubles ``num_bytes`` for its own bookkeeping.
+    A small buffer makes backpressure more exact: Linux's default of 208 KiB holds thirty rollouts of 7 KB
+    between a sampler and a learner that takes none. Linux doubles ``num_bytes`` for its bookkeeping.
     """
 
     def __init__(self, connecting: zmq.Socket[bytes], path: Path, num_bytes: int) -> None:
@@ -24,7 +24,7 @@ class KernelBuffer:
         self._monitor = connecting.get_monitor_socket(zmq.Event.CONNECTED)
 
     def serve(self) -> None:
-        """Set the size on connections made since the last call; without new ones, one look at a queue."""
+        """Set the size on connections made since the last call; without any, it costs one look at a queue."""
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._apply(int(recv_monitor_message(self._monitor)["value"]))
 
@@ -33,7 +33,7 @@ class KernelBuffer:
         self._socket.disable_monitor()
 
     def _apply(self, descriptor: int) -> None:
-        # The connection may be closed by now and its descriptor reused: check the peer before setting.
+        # The connection may be closed and its descriptor reused: check the peer first.
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
             if connection.family == socket.AF_UNIX and connection.getpeername() == self._path:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._num_bytes)

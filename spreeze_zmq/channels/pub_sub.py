@@ -1,4 +1,4 @@
-"""PUB and SUB: every subscriber gets the newest message, and the publisher waits for no slow reader."""
+"""PUB and SUB: every subscriber gets the newest message, and the publisher never waits for a slow one."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import zmq
 from spreeze_zmq.channels.sockets import MOST_REFUSED_AT_ONCE, ZERO_COPY_BYTES, Channel
 from spreeze_zmq.wire import KINDS, Buffer, Message, decode, encode
 
-#: Time between two requests to repeat the latest messages.
+#: Interval of requests to repeat the latest messages.
 _ASK_INTERVAL_S = 0.01
-#: Silence after which the last message may be lost: four times the last interval, within these bounds.
+#: A subscriber asks for the latest message after a silence of 4 times the last interval, in these bounds.
 QUIET_S, MAX_QUIET_S = 1.0, 10.0
 
 
 class Publisher(Channel):
     """The sending end. It never waits: a subscriber whose queue is full loses the message.
 
-    The latest message of each retained kind (of ``set``, for each option) is kept and repeated on every new
-    subscription, for late joiners. The publisher therefore owns the arrays of its messages: large ones are
-    read-only after ``publish``.
+    It keeps the latest message of each retained kind (of ``set``, for each option) and repeats them on every
+    new subscription. It therefore owns the arrays of its messages: ``publish`` makes large ones read-only.
 
     Attributes:
-        subscriptions: requests of subscribers that have come, of new ones and of those that ask again.
+        subscriptions: number of subscriptions so far, repeated ones included.
     """
 
     _type = zmq.XPUB
@@ -37,7 +36,7 @@ class Publisher(Channel):
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
         super()._set_options(high_water_mark, socket_buffer_bytes, linger_s)
-        self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # report every subscription, not only the first
+        self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # also report repeated subscriptions
 
     def publish(self, message: Message) -> None:
         """Send ``message`` to every subscriber.
@@ -53,15 +52,15 @@ class Publisher(Channel):
         self._published += 1
 
     def lose_nothing(self) -> None:
-        """From now on a full queue refuses a message instead of dropping it."""
+        """Make sending fail at a full queue instead of dropping the message."""
         self.socket.setsockopt(zmq.XPUB_NODROP, 1)
 
     def serve(self) -> None:
-        """If anybody has subscribed since the last call, repeat the latest messages in their order."""
+        """Repeat the latest messages, in their order, if there were subscriptions since the last call."""
         before = self.subscriptions
         try:
-            for _ in range(MOST_REFUSED_AT_ONCE):  # a flood of them waits for the next call
-                # Of several frames ZeroMQ may keep the last ones to itself, so that each counts alone.
+            for _ in range(MOST_REFUSED_AT_ONCE):  # the rest of a flood waits for the next call
+                # ZeroMQ may withhold later frames of a message, so count each frame alone.
                 self.subscriptions += self.socket.recv()[:1] == b"\1"
         except zmq.Again:
             pass
@@ -71,18 +70,18 @@ class Publisher(Channel):
 
 
 class Subscriber(Channel):
-    """The receiving end: ``newest`` for weights, ``receive`` for messages that each matter.
+    """The receiving end: ``newest`` for weights, ``receive`` if every message matters.
 
     A message whose sequence is not later than the last one of its retained kind (from the same incarnation of
     the publisher) is skipped: it was repeated for another subscriber.
 
-    When a queue is full, PUB drops the newest message, not the oldest: a slow reader finds old messages and
-    may have lost the last one. It then subscribes once more, which makes the publisher repeat its latest: at
-    once if ``newest`` finds that its queue was full or ``receive`` finds a gap in the sequence, and once
-    after a silence, since the loss of the last message leaves no gap.
+    At a full queue PUB drops the newest message, not the oldest, so a slow subscriber finds old messages and
+    may have lost the last one. It then subscribes again, which makes the publisher repeat its latest: at once
+    if ``newest`` finds that the queue was full or ``receive`` finds a gap in the sequence, and once after a
+    silence, since the loss of the last message leaves no gap.
 
     Attributes:
-        missed: messages that were published and never arrived, counted from the gaps in the sequence.
+        missed: messages that never arrived, counted from the gaps in the sequence.
         repeated: messages that arrived again and were skipped.
     """
 
@@ -92,12 +91,12 @@ class Subscriber(Channel):
         self.missed = 0
         self.repeated = 0
         self._high_water_mark = high_water_mark
-        self._answers = 0
-        self._life: tuple[str, int] | None = None
+        self._repetitions = 0
+        self._publisher: tuple[str, int] | None = None
         self._last_sequence = -1
-        self._live_from: int | None = None
-        self._had: dict[tuple[Any, ...], int] = {}
-        self._news_s, self._quiet_s, self._in_doubt = time.monotonic(), QUIET_S, False
+        self._first_new: int | None = None
+        self._last_of_key: dict[tuple[Any, ...], int] = {}
+        self._last_news_s, self._quiet_s, self._in_doubt = time.monotonic(), QUIET_S, False
         super().__init__(endpoint, high_water_mark=high_water_mark, **options)  # type: ignore[arg-type]
         self.ask_again()
 
@@ -112,7 +111,7 @@ class Subscriber(Channel):
         return None
 
     def newest(self, answer_timeout_s: float = 0.05) -> Message | None:
-        """The last of the messages that wait; None if nothing newer has come.
+        """The last waiting message; None if there is no new one.
 
         Args:
             answer_timeout_s: longest wait for the publisher to repeat its latest if the queue was full.
@@ -121,10 +120,10 @@ class Subscriber(Channel):
         if drained < self._high_water_mark:
             self._ask_when_quiet(newest is not None)
             return newest
-        deadline_s, answered = time.monotonic() + answer_timeout_s, self._answers
+        deadline_s, answered = time.monotonic() + answer_timeout_s, self._repetitions
         asked_s = 0.0
-        while self._answers == answered and (now_s := time.monotonic()) < deadline_s:
-            # The repetition is itself dropped while the publisher's queue is full: keep asking.
+        while self._repetitions == answered and (now_s := time.monotonic()) < deadline_s:
+            # The publisher drops the repetition too while its queue is full: keep asking.
             if now_s - asked_s >= _ASK_INTERVAL_S:
                 self.ask_again()
                 asked_s = now_s
@@ -138,11 +137,11 @@ class Subscriber(Channel):
         self.socket.setsockopt(zmq.SUBSCRIBE, b"")
 
     def _ask_when_quiet(self, has_news: bool) -> None:
-        """Ask once after each silence that is long compared with the last interval between messages."""
-        since_s = (now_s := time.monotonic()) - self._news_s
+        """Ask once in each silence that is long compared with the last interval between messages."""
+        since_s = (now_s := time.monotonic()) - self._last_news_s
         if has_news:
             self._quiet_s = min(max(QUIET_S, 4 * since_s), MAX_QUIET_S)
-            self._news_s, self._in_doubt = now_s, True
+            self._last_news_s, self._in_doubt = now_s, True
         elif self._in_doubt and since_s > self._quiet_s:
             self.ask_again()
             self._in_doubt = False
@@ -156,28 +155,28 @@ class Subscriber(Channel):
         return newest, drained
 
     def _is_news(self, message: Message) -> bool:
-        if self._life != (life := (message.sender, message.incarnation)):
-            self._life, self._last_sequence, self._live_from, self._had = life, -1, None, {}
-        self._answers += message.repeat
+        if self._publisher != (publisher := (message.sender, message.incarnation)):
+            self._publisher, self._last_sequence, self._first_new, self._last_of_key = publisher, -1, None, {}
+        self._repetitions += message.repeat
         sequence, key = message.sequence, retained_key(message)
-        if sequence <= (self._last_sequence if key is None else self._had.get(key, -1)):
+        if sequence <= (self._last_sequence if key is None else self._last_of_key.get(key, -1)):
             self.repeated += 1
             return False
         if key is not None:
-            self._had[key] = sequence
-        if sequence < self._last_sequence:  # counted as missed before, or published while this end joined
-            self.missed -= self._live_from is not None and sequence > self._live_from
+            self._last_of_key[key] = sequence
+        if sequence < self._last_sequence:  # counted as missed, or published while this end joined
+            self.missed -= self._first_new is not None and sequence > self._first_new
             return True
-        # The repetition on joining omits kinds that are not retained: its gaps are no losses.
-        if self._live_from is not None:
+        # Repetitions omit kinds that are not retained: a gap before the first new message is not a loss.
+        if self._first_new is not None:
             self.missed += sequence - self._last_sequence - 1
         elif not message.repeat:
-            self._live_from = sequence
+            self._first_new = sequence
         self._last_sequence = sequence
         return True
 
 
 def retained_key(message: Message) -> tuple[Any, ...] | None:
-    """The key under which the latest message is kept for late joiners; None for kinds not retained."""
+    """The key under which a publisher keeps the latest message; None for kinds that are not retained."""
     spec = KINDS[message.kind]
     return (message.kind, *(message.fields[name] for name in spec.retained_by)) if spec.retained else None

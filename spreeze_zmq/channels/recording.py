@@ -1,6 +1,6 @@
-"""A recording: every message that one process receives and sends, in order and with its time, in a file.
+"""A recording: a file of all messages that one process receives and sends, in order and with their times.
 
-The bytes of the file are described in components/README.md, "Record and replay".
+components/README.md, "Record and replay", describes its bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ log = logging.getLogger("spreeze")
 
 MAGIC = b"spreeze recording 1\n"
 SUFFIX = ".recording"
-#: Bytes of the header in JSON, after the magic.
+#: After the magic: number of bytes of the header, which is JSON.
 _HEADER = struct.Struct("<I")
-#: Bytes of the rest of the entry, nanoseconds, whether the process sent it, channel, number of frames.
+#: An entry: bytes of its rest, nanoseconds, whether the process sent the message, channel, number of frames.
 _ENTRY = struct.Struct("<QQ?BH")
 _REST = _ENTRY.size - 8
 
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
         t_s: seconds since the recording began.
         sent: the process sent it; else it received it.
         channel: name of the channel.
-        frames: of the wire, as they travelled.
+        frames: the frames of the message.
     """
 
     t_s: float
@@ -46,16 +46,16 @@ class Entry(NamedTuple):
 
 
 class RecordingWriter:
-    """Writes a recording, each message by one call of the system: a killed process loses at most the last.
+    """Writes a recording, each message by one system call: a killed process loses at most the last one.
 
     Args:
-        folder: of the recordings, created where it is missing.
+        folder: of the recordings; created if it is missing.
         about: the header: ``name``, ``role``, ``index``, ``incarnation``, ``channels``, ``plan``.
-        limit_mb: largest size in 10^6 bytes; what comes later is left out, which the log says once.
-        mirrored: the messages pass this process's peer, so that what is received here was sent there.
+        limit_mb: largest size in 10^6 bytes; later messages are left out, with one line in the log.
+        mirrored: this process plays the recorded one's peers, so that it receives what that one sends.
 
     Attributes:
-        path: ``NAME.recording``, of later lives ``NAME-2.recording`` and so on.
+        path: ``NAME.recording``, then ``NAME-2.recording`` and so on for later incarnations.
 
     Raises:
         InputError: the file cannot be written.
@@ -112,9 +112,9 @@ class RecordingWriter:
 
 
 def _created(folder: Path, name: str) -> tuple[Path, int]:
-    """A new file for this life of a process, and its descriptor."""
-    for life in itertools.count(1):
-        path = folder / f"{name}{f'-{life}' if life > 1 else ''}{SUFFIX}"
+    """A new file for this incarnation of a process, and its descriptor."""
+    for number in itertools.count(1):
+        path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
         try:
             return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
@@ -123,15 +123,15 @@ def _created(folder: Path, name: str) -> tuple[Path, int]:
 
 
 class Recording:
-    """A recording as it is read; the last entry of a process that was killed may be torn, and is left out.
+    """Reads a recording; omits the last entry if it is incomplete, as that of a killed process may be.
 
     Attributes:
-        path: of the file.
+        path: the file.
         about: the header.
-        torn_bytes: of the torn entry at the end, once all others have been read.
+        torn_bytes: size of an incomplete entry at the end, known after all others have been read.
 
     Raises:
-        InputError: the file cannot be read or is no recording.
+        InputError: the file cannot be read or is not a recording.
     """
 
     def __init__(self, path: Path) -> None:
@@ -151,7 +151,7 @@ class Recording:
             raise InputError(f"{path}: its header is damaged: {error}") from error
 
     def entries(self) -> Iterator[Entry]:
-        """The messages in their order.
+        """The messages in order.
 
         Raises:
             InputError: an entry in the middle is damaged.

@@ -1,4 +1,4 @@
-"""What one end of a channel has taken and refused, by sender, kind and word; no peer can fill it."""
+"""Counts the messages that one end of a channel takes and refuses, in memory that no peer can fill."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spreeze_zmq.plan.keys import BAD_KEYS
 
 log = logging.getLogger("spreeze")
 
-#: Refusals that are counted apart, and senders whose messages are counted; those after them count as one.
+#: Refusals and senders that are counted apart; all later ones are counted together.
 MOST_REFUSALS, MOST_SENDERS = 16, 256
 OTHERS = "others"
-#: Characters that are kept of an example.
+#: Characters kept of an example.
 LONGEST_EXAMPLE = 240
-#: The first refusal of each is logged at once, later ones at most this often.
+#: The first refusal of a kind is logged at once, later ones at most this often.
 LOG_INTERVAL_S = 60.0
 
 
@@ -27,9 +27,9 @@ class Refusal:
     """Messages of one sender and kind that were refused for the same reason.
 
     Attributes:
-        first: of the first one, what came and what was expected.
-        count: of the messages.
-        logged_s: when it was logged last.
+        first: what came and what was expected, in the first message.
+        count: number of messages.
+        logged_s: time of the last log line.
     """
 
     first: str
@@ -38,10 +38,10 @@ class Refusal:
 
 
 class Refusals:
-    """Counts the messages of one end of a channel.
+    """Counts by sender, kind and reason.
 
     Args:
-        place: what logs call this end.
+        place: the name of this end in logs.
     """
 
     def __init__(self, place: str) -> None:
@@ -50,16 +50,13 @@ class Refusals:
         self._refused: dict[tuple[str, str, str], Refusal] = {}
 
     def take(self, sender: str, kind: str) -> None:
-        """Count a message that was taken."""
-        key = (sender, kind)
-        if key not in self._good and len(self._good) >= MOST_SENDERS:
-            key = (OTHERS, kind)
-        self._good[key] += 1
+        """Count a message that this end returns."""
+        self._good[self._counted_as(sender, kind)] += 1
 
-    def refuse(self, error: WireError, sender: str, kind: str, *, taken: bool = False) -> None:
-        """Count a message that was refused, one that was ``taken`` before included, and log why."""
+    def refuse(self, error: WireError, sender: str = "", kind: str = "", *, taken: bool = False) -> None:
+        """Count a refused message and log why; ``taken``: this end has returned it before."""
         if taken:
-            self._good[sender, kind] -= 1
+            self._good[self._counted_as(sender, kind)] -= 1
         key = (sender, kind, error.reason)
         if key not in self._refused and len(self._refused) >= MOST_REFUSALS:
             key = (OTHERS, "", OTHERS)
@@ -74,8 +71,13 @@ class Refusals:
             what = f"a {kind or 'message'} of {sender or 'an unknown sender'}"
             log.warning("%s: refused %s (%d so far): %s", self._place, what, refusal.count, error)
 
+    def _counted_as(self, sender: str, kind: str) -> tuple[str, str]:
+        """The key of a message's counter; shared by all senders after the first ``MOST_SENDERS``."""
+        key = (sender, kind)
+        return key if key in self._good or len(self._good) < MOST_SENDERS else (OTHERS, kind)
+
     def rows(self) -> list[dict[str, Any]]:
-        """For the report of the process; ``good`` counts what was taken of the same sender and kind."""
+        """The refusals for a report; ``good`` is the number of taken messages of the same sender and kind."""
         return [
             {
                 "sender": sender,

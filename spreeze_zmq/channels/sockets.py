@@ -1,35 +1,33 @@
-"""One end of a channel: a ZeroMQ socket with every option written out, and its counts."""
+"""One end of a channel: a ZeroMQ socket with every option written out."""
 
 from __future__ import annotations
 
 import errno
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zmq
 
-from spreeze_zmq.channels.context import own
+from spreeze_zmq.channels.context import this_thread
 from spreeze_zmq.channels.curve import Handshakes
-from spreeze_zmq.channels.folder import Claim, ipc_endpoint
+from spreeze_zmq.channels.folder import Claim
 from spreeze_zmq.channels.kernel_buffer import KernelBuffer
 from spreeze_zmq.channels.refusals import Refusals
 from spreeze_zmq.errors import ChannelError, WireError
-from spreeze_zmq.plan.endpoints import is_loopback
+from spreeze_zmq.plan.endpoints import ipc_endpoint, is_loopback
 from spreeze_zmq.plan.keys import Keys
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
 
-#: Frames of at least this size are sent without a copy. Below it a copy costs less than the notification
-#: from ZeroMQ's own thread that it no longer needs the array.
+#: Frames of at least this size are sent without a copy. A smaller copy costs less than the notification from
+#: ZeroMQ's thread that it no longer needs the array.
 ZERO_COPY_BYTES = 128 * 1024
 
-#: Messages that are refused before the process sees to its other work.
+#: Most messages that one call refuses, so that a flood of them cannot stop a process.
 MOST_REFUSED_AT_ONCE = 1000
-#: Kinds whose arrays may be large, and the largest frame of a channel that carries none of them.
+#: Kinds whose arrays may be large, and the largest frame of a channel without such kinds.
 LARGE_KINDS = frozenset({"rollout", "policy", "critic"})
 SMALL_FRAME_BYTES = 1 << 20
 
@@ -37,38 +35,28 @@ _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
 _RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
 _HANDSHAKE_MS = 5000
 _BACKLOG = 1024
-_SNDMORE = int(zmq.SNDMORE)  # the enum's own member costs a conversion at each use
-
-
-@dataclass
-class Counts:
-    """Messages and bytes that passed one end of a channel, and refused messages by reason."""
-
-    messages: int = 0
-    bytes: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+_SNDMORE = int(zmq.SNDMORE)  # the enum member costs a conversion at each use
 
 
 class Channel:
     """One end of a channel. It belongs to the thread that opened it.
 
     Args:
-        endpoint: ``ipc://PATH`` or ``tcp://HOST:PORT``, with ``keys`` where it is beyond loopback.
-        sender: name of this process, stamped on every message that it sends.
-        incarnation: which life of that process, stamped likewise.
+        endpoint: ``ipc://PATH`` or ``tcp://HOST:PORT``, which needs ``keys`` beyond loopback.
+        sender: name of this process, written into every message that it sends.
+        incarnation: number of this start of the process, written into them likewise.
         bind: this end binds the endpoint; else it connects, retrying until the other end exists.
         kinds: the kinds of message that the channel carries; empty for all.
         high_water_mark: messages queued at this end for, or from, each peer.
         socket_buffer_bytes: the kernel's buffer of each connection (SNDBUF, RCVBUF); 0 for the system's own.
-        linger_s: how long queued messages may take to leave after ``close``; for a receiving end always 0.
-        keys: encrypt and authenticate with these; of tcp endpoints.
+        linger_s: how long queued messages may take to leave after ``close``; always 0 for a receiving end.
+        keys: of a tcp endpoint, to encrypt and authenticate with.
 
     Attributes:
-        counts: messages and bytes that passed, and refusals.
-        refusals: the same by sender, for reports.
-        on_refused: called with what a message that could not be read claims of itself.
-        endpoint: as given; when a bound tcp port was left to the system (``:*``), the port that it chose.
-        record: called with whether a message is sent, and its frames; None where nothing is recorded.
+        refusals: the refused messages, for reports.
+        on_refused: called with the unverified origin and fields of a message that cannot be read.
+        endpoint: as given, with the port that the system chose for ``:*``.
+        record: called with whether a message was sent, and its frames; None to record nothing.
 
     Raises:
         ChannelError: the endpoint is taken, too long, of another transport or beyond loopback without keys.
@@ -92,29 +80,23 @@ class Channel:
         self.sender = sender
         self.incarnation = incarnation
         self.kinds = frozenset(kinds)
-        self.counts = Counts()
         self.record: Callable[[bool, Sequence[Buffer]], None] | None = None
         self.on_refused: Callable[[Message], None] = lambda claims: None
         self.refusals = Refusals(endpoint)
         path = _checked(endpoint, keys)
         self._claim = Claim.take(path) if bind and path is not None else None
-        self.socket: zmq.Socket[bytes] = own.context.socket(self._type)
-        # The backend's own ``send``: pyzmq's wrapper takes as long again to check options that are not used.
+        self.socket: zmq.Socket[bytes] = this_thread.context.socket(self._type)
+        # The backend's ``send``: checks of unused options in pyzmq's wrapper would double its time.
         self._send_frame: Callable[[Buffer, int, bool], Any] = super(  # type: ignore[misc]
             zmq.Socket, self.socket
         ).send
         self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
         self._handshakes: Handshakes | None = None
         if keys is not None:
-            self._handshakes = Handshakes(
-                self.socket,
-                keys,
-                bind=bind,
-                endpoint=endpoint,
-                refuse=lambda error: self.refuse(error, "", "", taken=False),
-            )
+            refuse = self.refusals.refuse
+            self._handshakes = Handshakes(self.socket, keys, bind=bind, endpoint=endpoint, refuse=refuse)
             if bind:
-                own.accept(keys)
+                this_thread.accept(keys)
         self._kernel_buffer: KernelBuffer | None = None
         if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
             self._kernel_buffer = KernelBuffer(self.socket, path, socket_buffer_bytes)
@@ -152,45 +134,37 @@ class Channel:
         socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT
         socket.copy_threshold = ZERO_COPY_BYTES
 
-    def refuse(self, error: WireError, sender: str, kind: str, *, taken: bool = True) -> None:
-        """Count a message that cannot be used, and log why, at a limited rate.
-
-        Args:
-            error: why.
-            sender: of the message, or whom it claims to come from; empty where that cannot be read.
-            kind: likewise.
-            taken: this end has returned it before.
-        """
-        self.counts.refused[error.reason] += 1
-        self.refusals.refuse(error, sender, kind, taken=taken)
+    def refuse(self, error: WireError, sender: str, kind: str) -> None:
+        """Count a message that this end has returned and that cannot be used; log why, at a limited rate."""
+        self.refusals.refuse(error, sender, kind, taken=True)
 
     def attend(self) -> str:
-        """Note the handshakes that have failed since the last call; the poller does it at each wait.
+        """Count the handshakes that have failed since the last call, as ``poll`` does after each wait.
 
         Returns:
-            Why this end will never be let in by the other one; empty while it may.
+            Why the other end will never accept this one; empty while it may.
         """
         if self._handshakes is None:
             return ""
         self._handshakes.serve()
-        return self._handshakes.hopeless
+        return self._handshakes.why_refused
 
     def close(self) -> None:
         """Close the socket; queued messages still leave within ``linger_s``.
 
         ZeroMQ removes the file of a bound socket later, in its own thread. The endpoint therefore stays
-        claimed until ``terminate``: otherwise ZeroMQ could remove the file of the next process to bind it.
+        claimed until ``terminate``; otherwise ZeroMQ could remove the file of the next process that binds it.
         """
         for watch in (self._kernel_buffer, self._handshakes):
             if watch is not None:
                 watch.close()
         self.socket.close()
         if self._claim is not None:
-            own.claims_of_closed.append(self._claim)
+            this_thread.claims_of_closed.append(self._claim)
             self._claim = None
 
     def _encode(self, message: Message, sequence: int) -> list[Buffer]:
-        """The frames of ``message`` with this end's stamp; its large arrays become read-only."""
+        """The frames of ``message`` with this end as its origin; its large arrays become read-only."""
         if self.kinds and message.kind not in self.kinds:
             raise WireError("wrong_kind", f"a {message.kind} message does not travel on {self.endpoint}")
         frames = encode_from(message, self.sender, self.incarnation, sequence)
@@ -206,34 +180,28 @@ class Channel:
             self.socket.sndtimeo = self.socket.rcvtimeo = self._timeout_ms = timeout_ms
 
     def _send(self, frames: list[Buffer]) -> bool:
-        """Send; False if no queue has room, which only the first frame can find."""
-        send, num_bytes, left = self._send_frame, 0, len(frames)
+        """Send; False if no queue has room, which only the first frame can show."""
+        send, left = self._send_frame, len(frames)
         try:
             for frame in frames:
                 left -= 1
-                size = len(frame)
-                num_bytes += size
-                send(frame, _SNDMORE if left else 0, size < ZERO_COPY_BYTES)
+                send(frame, _SNDMORE if left else 0, len(frame) < ZERO_COPY_BYTES)
         except zmq.Again:
             return False
-        self.counts.messages += 1
-        self.counts.bytes += num_bytes
         if self.record is not None:
             self.record(True, frames)
         return True
 
     def forward(self, frames: list[Buffer]) -> bool:
-        """Send the frames of a message of somebody else, unchecked; False if no queue has room."""
+        """Send the frames of another process's message, unchecked; False if no queue has room."""
         self._wait_at_most(0.0)
         return self._send(frames)
 
     def _receive(self) -> Message | None:
-        """The next message that is not refused; None if none waits, or behind a flood of refused ones."""
+        """The next valid message; None if none waits, or after ``MOST_REFUSED_AT_ONCE`` refused ones."""
         for _ in range(MOST_REFUSED_AT_ONCE):
             if (frames := self._receive_frames()) is None:
                 return None
-            self.counts.messages += 1
-            self.counts.bytes += sum(map(len, frames))
             if self.record is not None:
                 self.record(False, frames)
             try:
@@ -242,7 +210,7 @@ class Channel:
                     raise WireError("wrong_kind", f"a {message.kind} message on {self.endpoint}")
             except WireError as error:
                 claims = claims_of(frames)
-                self.refuse(error, claims.sender, claims.kind, taken=False)
+                self.refusals.refuse(error, claims.sender, claims.kind)
                 self.on_refused(claims)
                 continue
             self.refusals.take(message.sender, message.kind)
@@ -263,11 +231,11 @@ class Channel:
 
 
 def frozen(frame: Buffer) -> Buffer:
-    """``frame`` as memory that nobody writes to while ZeroMQ still reads it.
+    """``frame`` in memory that does not change while ZeroMQ reads it.
 
-    Memory that NumPy owns becomes read-only, with every array that the frame's is a view of: a later write
-    raises ValueError instead of changing a queued message. Writeable memory of another owner (a torch tensor,
-    a mapped file) is copied. Other views of the same memory that were made before stay writable.
+    If NumPy owns the memory, the frame's array and every array that it is a view of become read-only: a later
+    write raises ValueError instead of changing a queued message. Other views made before stay writeable.
+    Writeable memory of another owner (a torch tensor, a mapped file) is copied.
     """
     array: Any = frame.obj if isinstance(frame, memoryview) else None
     if not isinstance(array, np.ndarray):
@@ -283,7 +251,7 @@ def frozen(frame: Buffer) -> Buffer:
 
 
 def _checked(endpoint: str, keys: Keys | None) -> Path | None:
-    """The path of an ipc endpoint; None for a tcp endpoint, which without keys is on loopback."""
+    """The path of an ipc endpoint; None for tcp. Raises ChannelError for tcp beyond loopback without keys."""
     transport, _, address = endpoint.partition("://")
     if transport == "ipc" and address.startswith("/"):
         ipc_endpoint(Path(address))

@@ -41,8 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.resume and arguments.topology is None and arguments.env is None:
             arguments = _parser().parse_args([*_command_of(Path(arguments.resume)), *argv])
         if arguments.list:
-            rows = [(found.name, found.env, found.algorithm, found.about) for found in topology.shipped()]
-            table.show(("topology", "environment", "algorithm", "what it is"), rows)
+            table.show(("topology", "environment", "algorithm", "what it is"), topology.shipped())
             return 0
         plan = _load(arguments)
         if arguments.graph:

@@ -71,7 +71,6 @@ class Component:
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
         self._publishers: list[channels.Publisher] = []
-        self._poller = channels.Poller()
         self._process = psutil.Process()
         self._began_s = time.monotonic() - (time.time() - self._process.create_time())
         self._family = Family(self._process)
@@ -189,7 +188,7 @@ class Component:
         listening = [*readable, *own]
         while True:
             until_s = min(began_s + timeout_s, self._next_report_s)
-            ready: set[Any] = self._poller.wait(listening, writable, timeout_s=max(0.0, until_s - now_s))
+            ready: set[Any] = channels.poll(listening, writable, timeout_s=max(0.0, until_s - now_s))
             if ready:
                 self._serve(ready)
                 ready.difference_update(own)

@@ -147,7 +147,7 @@ class Peers:
         names = {
             e: name for name, e in self.ends.items() if isinstance(e, hears) and name not in self.holding
         }
-        for end in channels.Poller().wait(names, timeout_s=SLICE_S):
+        for end in channels.poll(names, timeout_s=SLICE_S):
             for _ in range(100):
                 if not end.socket.poll(0):
                     break

@@ -33,7 +33,6 @@ class Sampler:
         rollout = replace(random_rollout(peers.plan.environment, STEPS, ENVS), log_prob=log_prob)
         self.rollout = rollout_message(rollout, peers.plan.channels[experience_of(peers.role)].fields)
         self.num_pushed = self.num_in_turn = 0
-        self.poller = channels.Poller()
 
     def next(self, **arrays: Any) -> Message:
         """The next rollout of its stream, with some arrays replaced."""
@@ -49,7 +48,7 @@ class Sampler:
         if not frames:
             most = min(most, self.allowed)
         # without a short wait the sender's queue seems full while its messages are on their way
-        while most and self.poller.wait([], [self.end], timeout_s=0.002):
+        while most and channels.poll([], [self.end], timeout_s=0.002):
             if not self.end.forward(frames or encode(self.next())):
                 return
             self.num_pushed, most = self.num_pushed + 1, most - 1

@@ -6,10 +6,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from spreeze_zmq.errors import InputError, TopologyError
+from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.topology.component_file import ComponentFile, read_component_file
-from spreeze_zmq.topology.mistakes import Mistakes, Places
 
 #: A build that takes longer is announced.
 QUICK_S = 1.0
@@ -28,10 +27,7 @@ def build(folder: Path, say: Callable[[str], None]) -> ComponentFile:
     Raises:
         InputError: its component.toml has mistakes, or the build failed; holds the last line that it said.
     """
-    mistakes = Mistakes(Places(str(folder), {}))
-    file = read_component_file(folder, mistakes)
-    if file is None:
-        raise TopologyError(str(folder), mistakes.found)
+    file = read_component_file(folder)
     if not file.build:
         return file
     building = subprocess.Popen(

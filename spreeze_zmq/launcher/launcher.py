@@ -68,7 +68,6 @@ class Launch:
         self.supervisor, self.doors = self.crew.supervisor, self.crew.doors
         self.status: dict[str, Any] = {}
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
-        self.poller = channels.Poller()
         self.stop_reason, self.last_word, self.gave_up = "", "", False
         self.failures: list[tuple[str, str]] = []
         self.input_fault: tuple[str, str] | None = None
@@ -142,7 +141,7 @@ class Launch:
 
     def pump(self, timeout_s: float) -> None:
         """Handle the broker's messages: show its status, carry out its decisions."""
-        self.poller.wait([self.control], [], timeout_s=timeout_s)
+        channels.poll([self.control], [], timeout_s=timeout_s)
         while (message := self.control.receive()) is not None:
             if message.kind == "status":
                 self.hear_status(message.fields)

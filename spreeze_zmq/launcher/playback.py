@@ -80,7 +80,6 @@ class Playback:
         self.takers = {name: end for name, end in self.ends.items() if hasattr(end, "pull")}
         self.takers |= {name: end for name, end in self.ends.items() if hasattr(end, "receive")}
         self.publishers = [end for end in self.ends.values() if isinstance(end, Publisher)]
-        self.poller = channels.Poller()
 
     def _opened(self, name: str, end: str, incarnation: int) -> Any:
         channel = self.plan.channels[name]
@@ -191,7 +190,7 @@ class Playback:
     ) -> set[Any]:
         """Wait on all sockets, and take what the process has sent."""
         wanted = {name: end for name, end in self.takers.items() if self._wants(name)}
-        ready = self.poller.wait([*wanted.values(), *self.publishers, *also], writable, timeout_s=timeout_s)
+        ready = channels.poll([*wanted.values(), *self.publishers, *also], writable, timeout_s=timeout_s)
         for name, end in wanted.items():
             while self._wants(name) and (message := _taken(end)) is not None:
                 self.outputs.take(name, message)

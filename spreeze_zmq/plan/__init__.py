@@ -1,1 +1,1 @@
-"""What a run is: roles and channels, the resolved plan, typed options, and the fields of its status."""
+"""A run as data: its roles and channels, the resolved plan, and the types of its status."""

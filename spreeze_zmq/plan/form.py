@@ -1,4 +1,4 @@
-"""The form that a plan has in JSON: dataclasses to objects, and back by their annotations."""
+"""Converts a plan to plain JSON values and back, by the annotations of its dataclasses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 
-#: Fields that files of this format may lack, since they have been added to it; these make their values.
+#: Fields that were added to this format, which older files lack, and the functions that make their values.
 _ADDED: dict[str, Callable[[], Any]] = {"recording": dict, "curve": bool, "command": tuple}
 
 
@@ -28,7 +28,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: Any, value: Any, place: str) -> Any:
-    """A value of the annotated type ``kind`` from its JSON, recursively; ``place`` is for messages."""
+    """A value of the annotated type ``kind`` from its JSON, recursively; messages name the ``place``."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
@@ -66,7 +66,7 @@ def _dataclass_of(kind: Any, value: Any, place: str) -> Any:
 
 
 def _key(item: Field[Any]) -> str:
-    """The name of a dataclass's field in files."""
+    """The name of a dataclass field in files."""
     option = item.metadata.get("option")
     return option.name or item.name if option else item.name
 

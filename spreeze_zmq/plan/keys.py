@@ -1,4 +1,4 @@
-"""The CURVE keys of tcp channels: one pair for a user's runs, in a file that nobody else may read."""
+"""The CURVE keys of tcp channels: one pair for all runs of a user, in a file that only the user may read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from spreeze_zmq.errors import InputError
 
-#: The word by which handshakes that failed for the keys are counted among the refusals.
+#: The reason under which handshakes with wrong keys are counted as refusals.
 BAD_KEYS = "bad_keys"
-#: The variable that names another file than the usual one.
+#: The environment variable with the path of another file.
 VARIABLE = "SPREEZE_KEYS"
 #: A key as ZeroMQ writes it: 32 bytes in Z85.
 _Z85 = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
@@ -20,8 +20,8 @@ _Z85 = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 
 @dataclass(frozen=True)
 class Keys:
-    """One pair of keys, each 40 characters of Z85. Every process of a run has the same: a binding end accepts
-    those that prove to hold it, and no other.
+    """One pair of keys, each 40 characters of Z85, which every process of a run has: an end that binds
+    accepts only peers that prove to hold it.
     """
 
     public: str
@@ -43,7 +43,7 @@ def read_keys() -> Keys:
     """The user's keys.
 
     Raises:
-        InputError: there are none, others can read them, or the file holds something else.
+        InputError: there is no file, others can read it, or it does not contain keys.
     """
     path = keys_path()
     try:
@@ -70,7 +70,7 @@ def read_keys() -> Keys:
 
 
 def write_keys(keys: Keys, path: Path | None = None) -> Path:
-    """Write keys with mode 0600, by default as the user's, in place of those before; returns the path.
+    """Write keys with mode 0600, by default to :func:`keys_path`, replacing earlier ones; returns the path.
 
     Raises:
         InputError: the file cannot be written.

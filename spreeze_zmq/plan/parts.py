@@ -1,4 +1,4 @@
-"""The parts of a plan; a field declared by ``option`` is a key of a topology, any other follows from them."""
+"""The parts of a plan: fields declared by ``option`` are keys of a topology, the others follow from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spreeze_zmq.schema import option
 
 @dataclass(frozen=True)
 class StopPlan:
-    """When the run ends by itself: at the first of these; ``None`` is no limit."""
+    """The run ends at the first of these; ``None`` is no limit."""
 
     mean_return: float | None = option(
         None, "stop when fresh episodes of the saved policy have this mean return", name="return"
@@ -30,7 +30,7 @@ class StopPlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What is trained, and until when; ``resume_from`` is a run's folder or checkpoint."""
+    """The task of a run and when it ends; ``resume_from`` is a run's folder or checkpoint."""
 
     env: str = option(help='a Gymnasium id, or "module:Id-v0" or "module:callable"')
     env_kwargs: dict[str, Any] = option(dict, "keyword arguments of the environment")
@@ -49,15 +49,15 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class BalancePlan:
-    """The ratio of consumption to production, and how closely both sides are tied.
+    """The ratio of consumption to production of samples, and the bounds on both sides.
 
-    ``"auto"`` is written in topologies alone: ``topology.dial`` has the values of each mode.
+    Only topologies contain ``"auto"``: ``topology.dial`` has the values of each mode.
 
     Attributes:
         max_policy_lag: ``None`` is no limit.
         publish_every_updates: 0 publishes by the clock.
         pin: ``auto``, ``always`` or ``never``.
-        rollout_transitions: transitions of one rollout; 0 where the sampler's options do not say.
+        rollout_transitions: transitions of one rollout; 0 if they do not follow from the sampler's options.
     """
 
     mode: str = option(
@@ -98,15 +98,15 @@ class BalancePlan:
 
 @dataclass(frozen=True)
 class LearningPlan:
-    """The facts about the run's algorithm that processes need without importing it.
+    """Facts about the run's algorithm that processes need without importing it.
 
     Attributes:
         learners: the roles that train, in the order of ``plan.roles.LEARNERS``.
-        on_policy: train on each round of rollouts for ``epochs``, then discard it; else keep a replay.
+        on_policy: it trains on each round of rollouts for ``epochs``, then discards it; else it has a replay.
         batch_size: transitions per update; 0 until it is measured.
         learning_starts: transitions received before the first update.
         policy_delay: critic updates per policy update.
-        epochs: passes over each round; 0 where the replay ratio decides.
+        epochs: passes over each round; 0 if the replay ratio decides.
     """
 
     learners: tuple[str, ...]
@@ -134,7 +134,7 @@ class ComponentPlan:
         folder: its folder, absolute.
         command: program and arguments; the run file and the process's index are appended.
         launched: the launcher starts it; else it is started by hand.
-        on_demand: it is started when somebody connects to the port that the launcher holds open for it.
+        on_demand: the launcher holds its port open and starts it at the first connection.
         channels: its end of each channel that it uses: ``push``, ``pull``, ``pub`` or ``sub``.
         options: the component's own.
     """
@@ -157,28 +157,31 @@ class ComponentPlan:
     stop_grace_s: float = option(5.0, "from the request to stop until it is killed", type="duration", above=0)
 
     def by_hand(self, run_file: Path) -> str:
-        """The shell's line that starts one more process of this role."""
+        """The shell command that starts one more process of this role."""
         if "/" not in self.use:  # shipped
             return f"{python()} -m spreeze_zmq.components.{self.use} {shlex.quote(str(run_file))}"
         return shlex.join((*self.command, str(run_file)))
 
 
 def python() -> str:
-    """What a shell calls the interpreter that runs this: its name alone where that is the one on the path."""
+    """This interpreter in a shell command: its name alone if the PATH leads to it, else its path."""
     name = Path(sys.executable).name
     return name if shutil.which(name) == sys.executable else shlex.quote(sys.executable)
 
 
 @dataclass(frozen=True)
 class ChannelPlan:
-    """One channel of the run; for the fields not named here see ``plan.roles.ChannelSpec``.
-
-    Keys that a topology leaves out follow from that, and from the endpoint.
+    """One channel of the run: a row of the table in ``plan.roles``, with the topology's options.
 
     Attributes:
-        endpoint: of the process that binds it; ``None`` until the plan is placed.
+        pattern: ``push_pull`` (each message to one peer, blocks at the high-water mark) or ``pub_sub`` (to
+            all, drops at a slow subscriber, repeats the latest message for late joiners).
+        binds: the role whose process binds the endpoint; it has the ``pull`` or ``pub`` end.
+        connects: the roles whose processes connect.
+        kinds: the message kinds on this channel.
+        endpoint: the address that the binding process uses; ``None`` until the plan is placed.
         fields: the arrays of a rollout on an experience channel; empty on every other channel.
-        curve: encrypted and authenticated with the user's keys; always so on tcp beyond loopback.
+        curve: encrypted and authenticated with the user's keys, as tcp beyond loopback always is.
     """
 
     pattern: str

@@ -1,4 +1,4 @@
-"""The plan: a topology with every default filled in; run.json carries it to components in any language."""
+"""The plan: a topology with every default filled in, as run.json carries it to components in any language."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import ChannelError, InputError
-from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.plan.endpoints import ipc_endpoint
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, LearningPlan, RunPlan
 
@@ -27,16 +27,16 @@ class Plan:
         run: what is trained, and until when.
         environment: spaces and limits of ``run.env``, probed.
         algorithm: ``name`` and every option of the algorithm.
-        learning: the facts about the algorithm that processes need.
+        learning: facts about the algorithm.
         balance: the ratio and its bounds.
-        components: by role, in the order of starting.
+        components: by role, in the order in which they start.
         channels: by name.
-        to_measure: keys whose values are measured on this machine; empty in run.json.
+        to_measure: keys whose values are to be measured on this machine; empty in run.json.
         measured: the measured values and their reasons; see ``autoscale.sizing``.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
         recording: role or process to record -> largest size of its recording in 10^6 bytes.
-        command: words of ``spreeze-launch`` that made this plan, with which ``--resume`` makes it again;
-            empty where another program made it.
+        command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if
+            another program made it.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -59,18 +59,16 @@ class Plan:
     socket_dir: str = ""
 
     def placed(self, run_dir: Path, socket_dir: Path) -> Plan:
-        """This plan in its folders; a channel without an endpoint gets an ipc one in ``socket_dir``.
+        """This plan with its folders; a channel without an endpoint gets an ipc one in ``socket_dir``.
 
         Raises:
             ChannelError: an endpoint's path is longer than unix sockets allow.
         """
         socket_dir = socket_dir.absolute()
-        channels = {}
-        for name, channel in self.channels.items():
-            path = socket_dir / name
-            if channel.endpoint is None and len(bytes(path)) > MAX_IPC_BYTES:
-                raise ChannelError(f"{path}: a unix socket's path has at most {MAX_IPC_BYTES} bytes")
-            channels[name] = replace(channel, endpoint=channel.endpoint or f"ipc://{path}")
+        channels = {
+            name: replace(channel, endpoint=channel.endpoint or ipc_endpoint(socket_dir / name))
+            for name, channel in self.channels.items()
+        }
         return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)
 
     def resuming(self, checkpoint: Path) -> Plan:
@@ -86,7 +84,7 @@ class Plan:
         """Inverse of :meth:`to_json`.
 
         Raises:
-            InputError: the text is no plan, or has another format.
+            InputError: the text is not a plan of this format.
         """
         try:
             values = json.loads(text)
@@ -103,7 +101,7 @@ class Plan:
         """Read a run.json.
 
         Raises:
-            InputError: it cannot be read or is no plan.
+            InputError: it cannot be read or is not a plan.
         """
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The status of a run as its broker publishes it: types only, nothing is imported for it."""
+"""The types of the status that the broker publishes; the broker fills it, displays and the page read it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ReplayRatio(TypedDict):
 
 
 class PolicyLag(TypedDict):
-    """Versions by which received rollouts were behind; ``stale`` transitions were dropped for exceeding
-    ``bound``.
+    """Lag of received rollouts in policy versions; ``stale`` transitions exceeded ``bound`` and were
+    dropped.
     """
 
     p50: float
@@ -34,15 +34,20 @@ class Samples(TypedDict):
     in_flight: int
 
 
-class Workers(TypedDict):
-    """All processes of one role: means of the shares (0 to 1), sums of the rest (100 % is one core)."""
+class Usage(TypedDict):
+    """Shares of time (0 to 1), CPU use (100 % is one core), resident memory."""
 
-    count: int
     busy: float
     blocked: float
     starved: float
     cpu_percent: float
     rss_bytes: float
+
+
+class Workers(Usage):
+    """All processes of one role: means of the shares, sums of CPU use and memory."""
+
+    count: int
 
 
 class Episodes(TypedDict):
@@ -58,9 +63,9 @@ class Episodes(TypedDict):
 class EvaluationRow(TypedDict):
     """One evaluation: when it arrived, and the run's env steps when its policy was published.
 
-    ``interval`` is the 95 % interval of the mean return by Student's t, ``num_truncated`` the episodes that
-    the evaluation cut, ``confirmed`` whether the policy was chosen before they were played, ``info`` the
-    means of what the environment said of their last steps.
+    ``interval`` is the 95 % interval of the mean return by Student's t, ``num_truncated`` counts the episodes
+    that the evaluation cut, ``confirmed`` is whether the policy was chosen before they were played, ``info``
+    has the means of the environment's figures for their last steps.
     """
 
     t_s: float
@@ -76,15 +81,15 @@ class EvaluationRow(TypedDict):
 
 
 class Evaluation(TypedDict):
-    """The newest look at a policy, and the policy that is kept."""
+    """The newest evaluation, and that of the best policy so far."""
 
     last: EvaluationRow | None
     best: EvaluationRow | None
 
 
-class LiveProcess(TypedDict):
-    """One living process: whether it is set up, seconds since its last report, what it waits for ("" for
-    nothing), the shares of its time (0 to 1), cores used (100 % is one), resident memory.
+class LiveProcess(Usage):
+    """One living process: whether it is ready, seconds since its last report, what it waits for ("" for
+    nothing).
     """
 
     role: str
@@ -92,17 +97,12 @@ class LiveProcess(TypedDict):
     ready: bool
     silent_s: float
     waiting_for: str
-    busy: float
-    blocked: float
-    starved: float
-    cpu_percent: float
-    rss_bytes: float
 
 
 class RefusalRow(TypedDict):
-    """Messages of one sender and kind that ``taker`` refuses; ``word`` names the rule, ``first`` says what
-    came and what was expected, ``stuck`` that none of the kind got through, ``line`` all of it in words.
-    What could not be read is empty.
+    """Messages of one sender and kind that ``taker`` refuses: ``word`` is the reason, ``first`` what came
+    first and what was expected, ``stuck`` whether all of the kind are refused, ``line`` a sentence with all
+    that. Unreadable entries are empty.
     """
 
     taker: str
@@ -116,8 +116,8 @@ class RefusalRow(TypedDict):
 
 
 class WentBack(TypedDict):
-    """A learner whose loss or weights were not finite after so many ``updates``, ``t_s`` seconds after the
-    run's start, and that went back to a checkpoint; ``why`` is its own line.
+    """A learner that returned to a checkpoint, ``t_s`` seconds after the run's start, because its loss or
+    weights were not finite after ``updates``; ``why`` is the learner's message.
     """
 
     t_s: float
@@ -129,8 +129,8 @@ class WentBack(TypedDict):
 
 
 class Efficiency(TypedDict):
-    """The matrix products and convolutions of all updates, beside what the learners' GPUs, or all cores of
-    the machine, could multiply meanwhile; ``share`` of it.
+    """Matrix products and convolutions of all updates, and the limit of the learners' GPUs, or of all cores,
+    for them; ``share`` is their ratio.
     """
 
     flops_per_s: float
@@ -160,8 +160,8 @@ class Figures(TypedDict):
     policy_lag: PolicyLag
     #: By learner: seconds between two publications, their share of the updates' time, bytes.
     publication: Mapping[str, Mapping[str, float]]
-    #: By process: what its core or GPU could multiply, FLOP/s; share of time that updates take on a GPU,
-    #: memory held, memory free.
+    #: By process: FLOP/s that its core or GPU reaches, share of time that updates take on a GPU, memory held,
+    #: memory free.
     devices: Mapping[str, Mapping[str, float]]
 
 
@@ -183,9 +183,9 @@ class Status(Figures):
     processes: dict[str, LiveProcess]
     #: The learners' newest losses and other momentary figures.
     gauges: Mapping[str, float]
-    #: Of late; None before it is known.
+    #: Over the last seconds; None before it is known.
     efficiency: Efficiency | None
     balance: Balance
     refusals: list[RefusalRow]
-    #: The last few.
+    #: The latest ones.
     went_back: list[WentBack]

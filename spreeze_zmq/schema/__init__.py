@@ -1,4 +1,4 @@
-"""The declaration of options: what each accepts, its default and its meaning."""
+"""Declares options: the values that each accepts, its default and its meaning."""
 
 from spreeze_zmq.schema.option import TYPES, Option, Unfit, option, options_of, show
 from spreeze_zmq.schema.values import check

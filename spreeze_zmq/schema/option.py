@@ -1,6 +1,6 @@
-"""What an option accepts, declared once: as a field of a frozen dataclass, by :func:`option`.
+"""Declares an option once, as a field of a frozen dataclass by :func:`option`.
 
-A topology is validated, a run.json written and ``spreeze options`` printed from these fields.
+These fields validate a topology, name the keys of run.json and are what ``spreeze options`` prints.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from spreeze_zmq.errors import InputError
 
-#: Type names and the phrase that messages use for each; component.toml may write any but ``count``.
+#: Type names and the phrase for each in messages; component.toml may use any but ``count``.
 TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -32,8 +32,7 @@ TYPES = {
     "any": "a value",
 }
 
-
-#: Components in any language must be able to hold a whole number: 64 bits.
+#: Largest whole number: components in any language must be able to hold it.
 LARGEST_INT = 2**63 - 1
 
 
@@ -54,16 +53,17 @@ class Option:
         type: one of ``TYPES``.
         default: the value of a key that is not written; not checked, so it may be ``None``.
         help: one line for people.
-        minimum: inclusive lower bound; for ``ints``, of each element; for ``strs``, of the length.
+        minimum: inclusive lower bound, of each element of a list of numbers, of the length of ``strs``.
         above: exclusive lower bound.
         maximum: inclusive upper bound.
         choices: the only texts or numbers allowed.
         words: texts accepted besides values of ``type``, such as ``"auto"``.
         required: the key has no default.
         nullable: the value may be ``None``, which files write as ``"none"``.
-        options: the keys of a ``table``; empty where any key is accepted.
-        follows: the rule by which it is scaled with the batch size; empty where it is not.
-        fixed: another value makes other networks, which no checkpoint of these fits.
+        options: the keys of a ``table``; empty if any key is accepted.
+        follows: how it scales with a measured batch size, ``"sqrt"`` or ``"average"``
+            (:mod:`spreeze_zmq.algorithms.batch_scaling`); empty if it does not.
+        fixed: another value makes other networks, so that no earlier checkpoint fits.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Option:
         return "".join(parts)
 
     def unfit(self, value: Any, hint: str = "") -> Unfit:
-        """The error that says what was expected and what came."""
+        """The error with the accepted values and the given one."""
         return Unfit(f"expected {self.expected}, got {show(value)}", hint)
 
 
@@ -118,21 +118,14 @@ def option(
     follows: str = "",
     fixed: bool = False,
 ) -> Any:
-    """A dataclass field that is an option; one without a default must be given.
+    """A dataclass field that is an option; without a default it is required.
 
     Args:
-        default: its value where the user gives none; a class, such as ``dict``, is called for it.
-        help: one line.
-        name: the key in files, where that is a Python keyword; the field's own name by default.
-        type: one of ``TYPES``, where it does not follow from the annotation.
-        minimum: smallest value allowed, itself included; of each element where the option is a tuple.
-        above: the value must be larger than this.
-        maximum: largest value allowed, itself included.
-        choices: the only words allowed.
-        words: texts allowed besides values of the type, such as ``"auto"``.
-        follows: how it is scaled with a measured batch size: ``"sqrt"`` or ``"average"``
-            (:mod:`spreeze_zmq.algorithms.batch_scaling`); not at all by default.
-        fixed: whether another value makes other networks, which no checkpoint of these fits.
+        default: its default; a class, such as ``dict``, is called for each value.
+        help: one line for people.
+        name: the key in files, if that is a Python keyword; by default the field's name.
+        type: one of ``TYPES``, if it does not follow from the annotation.
+        minimum, above, maximum, choices, words, follows, fixed: as in :class:`Option`.
     """
     declared = Option(
         name,
@@ -157,9 +150,9 @@ def options_of(kind: Any) -> tuple[Option, ...]:
     """The options of a dataclass: its fields that are declared by :func:`option`, in their order.
 
     Raises:
-        InputError: the annotation of one is of no type in ``TYPES``.
+        InputError: an annotation has no counterpart in ``TYPES``.
     """
-    return _options_of(kind)
+    return _options_of(kind)  # mypy takes no ``type[Any]`` where a cached function wants a Hashable
 
 
 @cache
@@ -173,11 +166,11 @@ def _options_of(kind: Any) -> tuple[Option, ...]:
 
 
 def _complete(field: dataclasses.Field[Any], hint: Any) -> Option:
-    """The option of a field, with the name, type and default that it has from the field."""
+    """The declared option with the name, type and default of its field."""
     declared: Option = field.metadata["option"]
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kinds = [member for member in members if member is not NoneType]
-    # The text of a union stands for the words.
+    # A text in a union is one of the words.
     member = next((member for member in kinds if not (declared.words and _is_text(member))), kinds[0])
     kind = declared.type or _type_name(field.name, member)
     nullable = NoneType in members
@@ -193,7 +186,7 @@ def _complete(field: dataclasses.Field[Any], hint: Any) -> Option:
         type=kind,
         default=None if declared.required else list(default) if isinstance(default, tuple) else default,
         choices=declared.choices or (get_args(member) if get_origin(member) is Literal else ()),
-        # A text may be "none" itself.
+        # The text "none" is a value of a str.
         words=("none", *declared.words) if nullable and kind != "str" else declared.words,
         nullable=nullable,
         options=options_of(member) if is_nested else (),
@@ -219,7 +212,7 @@ def _type_name(name: str, kind: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as messages show it: its TOML type is visible, long ones are shortened."""
+    """A value for messages: as TOML writes it, and shortened."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

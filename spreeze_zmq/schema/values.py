@@ -20,10 +20,10 @@ _DEVICE = re.compile(r"cpu|auto|cuda(:\d+)?")
 
 
 def check(option: Option, value: Any) -> Any:
-    """The value in the plan's form; ``None`` for the word ``"none"``.
+    """The value as the plan holds it; ``None`` for the word ``"none"``.
 
     Raises:
-        Unfit: the option does not accept it.
+        Unfit: the option does not accept the value.
     """
     if option.nullable and (value is None or (value == "none" and "none" in option.words)):
         return None
@@ -43,14 +43,14 @@ def _check_bounds(option: Option, value: float, written: Any) -> None:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether it is a finite number of at most 64 bits, which files and other languages can hold."""
+    """Whether the value is a finite number that fits in 64 bits, for other languages."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= LARGEST_INT if isinstance(value, int) else math.isfinite(value)
 
 
 def _number_in(text: str) -> float | None:
-    """The finite number written in a text, if any."""
+    """The finite number that a text spells, if it does."""
     try:
         number = float(text.replace("_", ""))
     except ValueError:
@@ -99,20 +99,16 @@ def _check_str(option: Option, value: Any) -> str:
     return value
 
 
-def _check_ints(option: Option, value: Any) -> list[int]:
+def _check_numbers(option: Option, value: Any) -> list[Any]:
+    """``ints`` or ``floats``, each within the bounds."""
     if not isinstance(value, list | tuple):
-        raise option.unfit(value, f"write [{value}]" if isinstance(value, int) else "")
-    element = Option(option.name, "int", minimum=option.minimum, above=option.above, maximum=option.maximum)
+        raise option.unfit(value, f"write [{value}]" if _is_finite(value) else "")
+    kind = option.type.removesuffix("s")
+    element = Option(option.name, kind, minimum=option.minimum, above=option.above, maximum=option.maximum)
     try:
-        return [_check_int(element, item) for item in value]
+        return [_CHECKS[kind](element, item) for item in value]
     except Unfit as unfit:
         raise option.unfit(value, unfit.hint) from None
-
-
-def _check_floats(option: Option, value: Any) -> list[float]:
-    if not isinstance(value, list | tuple) or not all(_is_finite(item) for item in value):
-        raise option.unfit(value, f"write [{value}]" if _is_finite(value) else "")
-    return [float(item) for item in value]
 
 
 def _check_strs(option: Option, value: Any) -> list[str]:
@@ -126,30 +122,22 @@ def _check_strs(option: Option, value: Any) -> list[str]:
 def _check_table(option: Option, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise option.unfit(value)
-    _check_plain(option, value)
-    return dict(value)
-
-
-def _check_plain(option: Option, value: Any) -> None:
-    """Accept only what JSON can carry to components in any language."""
-    if isinstance(value, Mapping):
-        for item in value.values():
-            _check_plain(option, item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_plain(option, item)
-    elif not isinstance(value, str | bool) and not _is_finite(value):
-        hint = "use finite numbers, texts, lists and tables"
-        raise Unfit(f"holds {show(value)}, which the plan cannot carry", hint)
+    return dict(_check_any(option, value))
 
 
 def _check_any(option: Option, value: Any) -> Any:
-    _check_plain(option, value)
+    """Accept only values that JSON can carry to components in any language."""
+    if isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            _check_any(option, item)
+    elif not isinstance(value, str | bool) and not _is_finite(value):
+        hint = "use finite numbers, texts, lists and tables"
+        raise Unfit(f"holds {show(value)}, which the plan cannot carry", hint)
     return value
 
 
 def _check_count(option: Option, value: Any) -> int | list[int] | str:
-    """``2``, ``[1, 8]`` or ``"auto"``; at least 1, and a range ascends."""
+    """``2``, ``[1, 8]`` or ``"auto"``: at least 1, and a range in ascending order."""
     if value == "auto":
         return "auto"
     ends = list(value) if isinstance(value, list | tuple) else [value]
@@ -190,8 +178,8 @@ _CHECKS: dict[str, Callable[[Option, Any], Any]] = {
     "float": _check_float,
     "bool": _check_bool,
     "str": _check_str,
-    "ints": _check_ints,
-    "floats": _check_floats,
+    "ints": _check_numbers,
+    "floats": _check_numbers,
     "strs": _check_strs,
     "table": _check_table,
     "count": _check_count,

@@ -1,16 +1,16 @@
-"""Hints at what an unknown name may have meant."""
+"""Hints at the name that an unknown one may stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-#: A hint names no more keys than this.
+#: A hint lists at most this many names.
 MOST_NAMES = 20
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """A hint that gives the nearest right name; empty where none is near."""
+    """A hint with the known name nearest to ``word``; empty if none is near."""
     by_folded = {name.casefold(): name for name in names}
     folded = word.casefold()
     found = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
@@ -20,12 +20,12 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 
 def one_of(names: Iterable[str]) -> str:
-    """``"a", "b"``: the names as a message lists them."""
+    """The names as a message lists them: ``"a", "b"``."""
     return ", ".join(f'"{name}"' for name in names)
 
 
 def suggestion(word: str, names: Iterable[str]) -> str:
-    """A hint for an unknown name: the nearest right one, else all of them."""
+    """A hint for an unknown name: the nearest known one, else all of them."""
     names = list(names)
     known = f"known: {', '.join(names)}" if len(names) <= MOST_NAMES else "spreeze options lists all"
     return did_you_mean(word, names) or known

@@ -1,12 +1,11 @@
-"""component.toml: the role, command and options of a component, read before any process starts."""
+"""Reads component.toml: the role, command and options of a component, before any process starts."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.schema import TYPES, Option, Unfit, check, option, options_of
 from spreeze_zmq.topology.lines import lines_of
-from spreeze_zmq.topology.mistakes import Mistakes, Places
 from spreeze_zmq.topology.options import component_options
 from spreeze_zmq.topology.source import parse_toml, read_text, shipped_folder
-from spreeze_zmq.topology.tables import read_table
+from spreeze_zmq.topology.tables import Mistakes, Places, read_table
 
 _OPTION = (
     Option("type", "str", required=True, choices=tuple(name for name in TYPES if name != "count")),
-    Option("default", "any", help="without one the option must be given"),
+    Option("default", "any", help="without a default the option must be given"),
     Option("help", "str", required=True, help="one line for people"),
     Option("minimum", "float"),
     Option("above", "float"),
@@ -38,20 +36,21 @@ class ComponentFile:
     Attributes:
         folder: its folder, absolute.
         command: program and arguments, placeholders filled in.
-        build: what makes the program, likewise; empty where nothing has to be made.
+        build: the command that makes the program, likewise; empty if there is nothing to make.
         options: its own options.
     """
 
     folder: Path
-    role: str = option(help="the job that it does", choices=ROLES)
+    role: str = option(help="its job in the run", choices=ROLES)
     command: tuple[str, ...] = option(help='as in ["python", "{folder}"]', minimum=1)
-    build: tuple[str, ...] = option((), "run before the first process starts; quick where nothing is to do")
-    description: str = option("", "one line of what it does")
-    on_demand: bool = option(False, "start it with the first visitor of its port, options.port")
+    build: tuple[str, ...] = option((), "run before the first process starts; quick if nothing is to be made")
+    description: str = option("", "one line about it")
+    on_demand: bool = option(False, "start it with the first connection to its port, options.port")
     options: tuple[Option, ...] = option(dict, "a table for each option of its own", type="table")
 
 
 _FILE = options_of(ComponentFile)
+_COMMON = {common.name for common in component_options("")}
 
 
 def shipped_components() -> list[str]:
@@ -60,40 +59,31 @@ def shipped_components() -> list[str]:
 
 
 def find_component(use: str, beside: Path) -> Path | None:
-    """The folder that ``use`` names: a shipped component, or a path relative to the folder ``beside``."""
+    """The folder of the component ``use``: a shipped one, or a path relative to the folder ``beside``."""
     if "/" in use or use.startswith((".", "~")):
         folder = Path(os.path.abspath(beside / os.path.expanduser(use)))
         return folder if (folder / "component.toml").is_file() else None
     return shipped_folder("components") / use if use in shipped_components() else None
 
 
-def read_component_file(folder: Path, mistakes: Mistakes) -> ComponentFile | None:
-    """The component of this folder; ``None`` if it has mistakes, which are noted with the file's path."""
+def read_component_file(folder: Path) -> ComponentFile:
+    """The component of a folder.
+
+    Raises:
+        TopologyError: every mistake of the file, placed by its path.
+    """
     path = folder / "component.toml"
-    try:
-        text = read_text(path, str(path))
-        values = parse_toml(text, str(path))
-    except TopologyError as error:
-        mistakes.found += error.mistakes
-        return None
-    own = Mistakes(Places(str(path), lines_of(text)))
-    table = read_table(_FILE, values, (), own, _elsewhere)
-    options = [_read_option(name, declared, own) for name, declared in table["options"].items()]
-    build = _read_command("build", table["build"], folder, own)
-    command = _read_command("command", table["command"] or [], folder, own, is_built=bool(build))
-    _check_names(options, own)
-    mistakes.found += own.found
-    if own.found:
-        return None
-    return ComponentFile(
-        folder,
-        table["role"],
-        command,
-        build,
-        table["description"],
-        table["on_demand"],
-        tuple(filter(None, options)),
-    )
+    text = read_text(path, str(path))
+    values = parse_toml(text, str(path))
+    mistakes = Mistakes(Places(str(path), lines_of(text)))
+    table = read_table(_FILE, values, (), mistakes, _elsewhere)
+    options = [_read_option(name, declared, mistakes) for name, declared in table.pop("options").items()]
+    build = _read_command("build", table.pop("build"), folder, mistakes)
+    command = _read_command("command", table.pop("command") or [], folder, mistakes, is_built=bool(build))
+    if mistakes.found:
+        raise TopologyError(str(path), mistakes.found)
+    found = tuple(option for option in options if option)
+    return ComponentFile(folder, **table, command=command, build=build, options=found)
 
 
 def _elsewhere(name: str) -> str:
@@ -103,8 +93,8 @@ def _elsewhere(name: str) -> str:
 def _read_command(
     key: str, words: list[str], folder: Path, mistakes: Mistakes, *, is_built: bool = False
 ) -> tuple[str, ...]:
-    """The command with ``python`` as this interpreter and ``{folder}`` as the component's folder; what
-    ``is_built`` may not be there yet.
+    """The command with this interpreter for ``python`` and the component's folder for ``{folder}``; files
+    in that folder must exist unless the program ``is_built``.
     """
     command = [word.replace("{folder}", str(folder)) for word in words]
     own = [word for word in command if word.startswith(str(folder)) and not is_built]
@@ -131,15 +121,9 @@ def _read_option(name: str, declared: Any, mistakes: Mistakes) -> Option | None:
     found = Option(name, required="default" not in declared, **values)
     if not found.required:
         try:
-            check(found, found.default)
+            found = replace(found, default=check(found, found.default))
         except Unfit as unfit:
             mistakes.add((*key, "default"), unfit.problem, unfit.hint)
+    if name in _COMMON:
+        mistakes.add(key, "every component has an option of this name already", "choose another name")
     return found
-
-
-def _check_names(options: Iterable[Option | None], mistakes: Mistakes) -> None:
-    common = {each.name for each in component_options("")}
-    for found in options:
-        if found is not None and found.name in common:
-            problem = "every component has an option of this name already"
-            mistakes.add(("options", found.name), problem, "choose another name")

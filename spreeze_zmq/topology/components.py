@@ -1,4 +1,4 @@
-"""The components of a run: finds their programs, checks their options, resolves every "auto"."""
+"""The components of a run: finds their programs, checks their options and resolves every "auto"."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.plan.parts import ComponentPlan, LearningPlan
 from spreeze_zmq.plan.roles import (
     ACTOR_LEARNER,
@@ -17,10 +18,11 @@ from spreeze_zmq.plan.roles import (
     ROLES,
     SAMPLER,
     VISUALIZER,
+    channels_of,
     ends_of,
     roles_of,
 )
-from spreeze_zmq.schema import Option, did_you_mean, one_of, show, suggestion
+from spreeze_zmq.schema import did_you_mean, one_of, show, suggestion
 from spreeze_zmq.topology import resolve
 from spreeze_zmq.topology.component_file import (
     ComponentFile,
@@ -28,12 +30,11 @@ from spreeze_zmq.topology.component_file import (
     read_component_file,
     shipped_components,
 )
-from spreeze_zmq.topology.hints import owner
-from spreeze_zmq.topology.mistakes import Key, Mistakes
 from spreeze_zmq.topology.options import component_options
-from spreeze_zmq.topology.tables import read_table
+from spreeze_zmq.topology.reference import key_hint
+from spreeze_zmq.topology.tables import Key, Mistakes, read_table
 
-#: Roles of one process, and the reason as messages say it.
+#: Roles that have exactly one process, and the reason for messages.
 SINGLE = {
     BROKER: "one broker keeps the books of a run",
     CRITIC_LEARNER: "one trains the critics; a larger algorithm.batch_size trains on more at once",
@@ -45,24 +46,33 @@ SINGLE = {
 
 @dataclass(frozen=True)
 class Declared:
-    """One role as declared in the topology and its component.toml, "auto" unresolved."""
+    """One role as the topology and its component.toml declare it, "auto" unresolved.
 
-    use: str
+    Attributes:
+        common: the options that every component has.
+        options: its own options.
+    """
+
     file: ComponentFile
     common: Mapping[str, Any]
     options: Mapping[str, Any]
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether the program is the shipped one of its role."""
+        return bool(self.common["use"] == self.file.role)
 
 
 def read_components(
     table: Any, learners: Sequence[str], beside: Path, mistakes: Mistakes
 ) -> dict[str, Declared]:
-    """The declaration of each role; one whose program has a mistake is left out.
+    """The declaration of each role, without those whose program has a mistake.
 
     Args:
         table: ``[components]`` as written.
         learners: the roles that train.
         beside: the folder that ``use = "./folder"`` is relative to.
-        mistakes: where to note them.
+        mistakes: takes the mistakes.
     """
     if not isinstance(table, Mapping):
         mistakes.add(("components",), f"expected a table, got {show(table)}", "write [components.ROLE]")
@@ -95,11 +105,21 @@ def _read_component(role: str, table: Any, beside: Path, mistakes: Mistakes) -> 
             table = {name: value for name, value in table.items() if name in known}
         read_table(common, table, key, mistakes)
         return None
-    values = read_table((*common, *file.options), table, key, mistakes, owner)
+    values = read_table((*common, *file.options), table, key, mistakes, key_hint)
     own = {option.name: values.pop(option.name) for option in file.options}
-    _check_count(role, values["count"], key, mistakes)
-    _check_devices(file.options, own, key, mistakes)
-    return Declared(use, file, values, own)
+    if role in SINGLE and values["count"] not in ("auto", 1, [1, 1]):
+        problem = f"expected 1 process of {role}, got {show(values['count'])}"
+        mistakes.add((*key, "count"), problem, SINGLE[role])
+    for name in _devices(file):
+        problem = resolve.device_problem(own[name], resolve.num_cuda_devices(), resolve.torch_has_cuda())
+        if problem:
+            mistakes.add((*key, name), problem, 'write "cpu" or "auto"')
+    return Declared(file, values, own)
+
+
+def _devices(file: ComponentFile) -> list[str]:
+    """The names of the options that are devices."""
+    return [option.name for option in file.options if option.type == "device"]
 
 
 def _read_program(role: str, use: str, beside: Path, key: Key, mistakes: Mistakes) -> ComponentFile | None:
@@ -112,29 +132,16 @@ def _read_program(role: str, use: str, beside: Path, key: Key, mistakes: Mistake
         problem = f"no component.toml in {beside / use}" if is_path else f"no component is called {show(use)}"
         mistakes.add((*key, "use"), problem, f"{near} {listed}".strip())
         return None
-    file = read_component_file(folder, mistakes)
-    if file is not None and file.role != role:
+    try:
+        file = read_component_file(folder)
+    except TopologyError as error:
+        mistakes.found += error.mistakes
+        return None
+    if file.role != role:
         problem = f"{show(use)} has the role {file.role} and not {role}"
         mistakes.add((*key, "use"), problem, f"use it in [components.{file.role}]")
         return None
     return file
-
-
-def _check_count(role: str, count: int | list[int] | str, key: Key, mistakes: Mistakes) -> None:
-    """Note a count that the role does not allow: some have one process."""
-    if role in SINGLE and count not in ("auto", 1, [1, 1]):
-        mistakes.add((*key, "count"), f"expected 1 process of {role}, got {show(count)}", SINGLE[role])
-
-
-def _check_devices(
-    options: tuple[Option, ...], values: Mapping[str, Any], key: Key, mistakes: Mistakes
-) -> None:
-    for option in options:
-        if option.type == "device":
-            device = values[option.name]
-            problem = resolve.device_problem(device, resolve.num_cuda_devices(), resolve.torch_has_cuda())
-            if problem:
-                mistakes.add((*key, option.name), problem, 'write "cpu" or "auto"')
 
 
 def check_without(without: Collection[str], mistakes: Mistakes) -> None:
@@ -149,27 +156,24 @@ def component_plans(
     declared: Mapping[str, Declared], learner_roles: Sequence[str], without: Collection[str], cores: int
 ) -> dict[str, ComponentPlan]:
     """The components with every "auto" resolved for a machine of ``cores`` cores."""
-    learners = len(learner_roles) - 1 + int(declared[CRITIC_LEARNER].common["count"])
-    counts = {
-        role: resolve.resolve_count(role, found.common["count"], cores, learners)
-        for role, found in declared.items()
-    }
+    num_learners, channels = len(learner_roles), channels_of(learner_roles)
+    samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners)
+    num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
     plans: dict[str, ComponentPlan] = {}
     for role, found in declared.items():
-        common = dict(found.common) | {
-            "use": found.use,
-            "count": counts[role],
-            "threads": resolve.resolve_threads(
-                role, found.common["threads"], cores, counts[SAMPLER].initial, learners
-            ),
-        }
+        common, options = dict(found.common), dict(found.options)
+        common["count"] = resolve.resolve_count(role, common["count"], cores, num_learners)
+        threads = common["threads"]
+        common["threads"] = resolve.resolve_threads(role, threads, cores, samplers.initial, num_learners)
+        for name in _devices(found.file):
+            options[name] = resolve.resolve_device(role, options[name], num_devices)
         plans[role] = ComponentPlan(
             folder=str(found.file.folder),
             command=found.file.command,
             launched=role not in without,
             on_demand=found.file.on_demand,
-            channels=ends_of(role, learner_roles),
-            options=_resolved_options(role, found),
+            channels=ends_of(role, channels),
+            options=options,
             **common,
         )
     return plans
@@ -178,8 +182,8 @@ def component_plans(
 def left_open(
     declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], learning: LearningPlan
 ) -> tuple[str, ...]:
-    """The keys to measure: an "auto" batch size, and the learners' "auto" threads where the critic-learner is
-    on the CPU with more than one. The actor-learner's network is alike, so it takes the same number.
+    """The keys to measure: an "auto" batch size, and "auto" threads of the learners if the critic-learner
+    has several on the CPU. The actor-learner has a similar network and takes the same number.
     """
     keys = [] if learning.batch_size else ["algorithm.batch_size"]
     open_roles = [
@@ -193,12 +197,3 @@ def left_open(
     if CRITIC_LEARNER in open_roles:
         keys += [f"components.{role}.threads" for role in open_roles]
     return tuple(keys)
-
-
-def _resolved_options(role: str, found: Declared) -> dict[str, Any]:
-    """First values of the component's own options."""
-    devices = {option.name for option in found.file.options if option.type == "device"}
-    return {
-        name: resolve.resolve_device(role, value, resolve.usable_devices()) if name in devices else value
-        for name, value in found.options.items()
-    }

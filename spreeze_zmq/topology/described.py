@@ -1,23 +1,42 @@
-"""An environment that no Python program makes: the topology says what it observes and how it acts."""
+"""An environment that no Python program makes: the topology describes its observations and actions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
-from spreeze_zmq.topology.mistakes import Mistakes
-from spreeze_zmq.topology.options import DESCRIBED
+from spreeze_zmq.schema import option, options_of
+from spreeze_zmq.topology.tables import Mistakes
 
 if TYPE_CHECKING:
     from spreeze_zmq.topology.components import Declared
 
 
+@dataclass(frozen=True)
+class DescribedEnvironment:
+    """The keys of ``[run]`` that describe an environment."""
+
+    obs_shape: tuple[int, ...] | None = option(
+        None, "describes an environment that no Python program makes", minimum=1
+    )
+    obs_dtype: str | None = option(None, "with obs_shape; float32 by default", choices=("float32", "uint8"))
+    action_low: tuple[float, ...] | None = option(
+        None, "with obs_shape: the lower bounds of a box of actions"
+    )
+    action_high: tuple[float, ...] | None = option(None, "with obs_shape: the upper bounds")
+    action_sizes: tuple[int, ...] | None = option(
+        None, "with obs_shape: the choices of each discrete action", minimum=2
+    )
+    max_episode_steps: int | None = option(None, "with obs_shape: its time limit; none by default", minimum=1)
+
+
 def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | None:
-    """The environment of ``[run]`` with ``obs_shape``; None where its keys contradict each other."""
+    """The environment of a ``[run]`` with ``obs_shape``; None if its keys contradict each other."""
     before, sizes = len(mistakes.found), run["action_sizes"]
     low, high = run["action_low"], run["action_high"]
     if not run["obs_shape"]:
@@ -52,15 +71,15 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
 def check_described(
     run: Mapping[str, Any], declared: Mapping[str, Declared], without: Collection[str], mistakes: Mistakes
 ) -> None:
-    """Note what a described environment cannot have."""
+    """Note the keys that a described environment cannot have, and its keys in a run that has another."""
     if run["obs_shape"] is None:
-        for key in (option.name for option in DESCRIBED):
+        for key in (each.name for each in options_of(DescribedEnvironment)):
             if run[key] is not None:
                 hint = "set it in run.env_kwargs" if key == "max_episode_steps" else "leave it out"
                 problem = "describes an environment that no Python program makes, together with run.obs_shape"
                 mistakes.add(("run", key), problem, hint)
         return
-    shipped = {role for role in (SAMPLER, EVALUATOR) if role in declared and declared[role].use == role}
+    shipped = {role for role in (SAMPLER, EVALUATOR) if role in declared and declared[role].is_shipped}
     if SAMPLER in shipped - set(without):
         problem = f"the shipped sampler cannot make {run['env']}, which run.obs_shape describes"
         mistakes.add(("components", SAMPLER, "use"), problem, 'give one that can: use = "./my_sampler"')

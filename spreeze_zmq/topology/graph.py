@@ -1,4 +1,4 @@
-"""The text that ``--graph`` prints: processes, and the channels between them."""
+"""The text that ``--graph`` prints: the processes and the channels between them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PATTERNS = {"push_pull": "PUSH/PULL", "pub_sub": "PUB/SUB"}
 
 
 def graph(plan: Plan) -> str:
-    """Processes and channels of a plan as text: who binds, who connects, in which direction messages flow."""
+    """The processes and channels of a plan as text, with the roles at both ends."""
     width = max(map(len, plan.components))
     counts = {role: _count(component.count) for role, component in plan.components.items()}
     wide = max(map(len, counts.values()))
     lines = [f"{plan.name}: {plan.run.algorithm} on {plan.run.env}", "", "processes"]
     for role, component in plan.components.items():
         lines.append(f"  {role:{width}}  {counts[role]:{wide}}  {_process(component)}")
-    lines += ["", "channels: who binds stands first; <== takes from, --> publishes to"]
+    lines += ["", "channels, the binding role first: <== receives from, --> publishes to"]
     for name, channel in plan.channels.items():
         lines += ["", f"  {name}"]
         lines += [f"    {line}" for line in _channel(name, channel)]

@@ -6,7 +6,7 @@ import re
 import tomllib
 from typing import Any
 
-from spreeze_zmq.topology.mistakes import Key
+from spreeze_zmq.topology.tables import Key
 
 _NAME = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 _KEY = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> dict[Key, int]:
-    """Line number, from 1, of each table header and key outside inline tables; the text is valid TOML."""
+    """Line number, from 1, of each table header and key outside inline tables of a valid TOML text."""
     lines: dict[Key, int] = {}
     table: Key = ()
     position, line = 0, 1
@@ -36,7 +36,8 @@ def lines_of(text: str) -> dict[Key, int]:
             _note(lines, table, line)
         elif pair:
             _note(lines, table + split_key(pair[1]), line)
-        end = _statement_end(text, (header or pair).end() if header or pair else position)  # type: ignore[union-attr]
+        statement = header or pair
+        end = _statement_end(text, statement.end() if statement else position)
         line += text.count("\n", position, end)
         position = end
     return lines
@@ -46,7 +47,7 @@ def split_key(text: str) -> Key:
     """``a."b.c".d`` as ``("a", "b.c", "d")``.
 
     Raises:
-        tomllib.TOMLDecodeError: the text is no TOML key.
+        tomllib.TOMLDecodeError: the text is not a TOML key.
     """
     if "\n" in text:
         raise tomllib.TOMLDecodeError("a key stands on one line")
@@ -61,7 +62,7 @@ def split_key(text: str) -> Key:
 
 
 def _note(lines: dict[Key, int], key: Key, line: int) -> None:
-    """Note a key and the tables that it opens, where they have no line yet."""
+    """Note the line of a key and of the tables above it, unless they have one."""
     for length in range(1, len(key) + 1):
         lines.setdefault(key[:length], line)
 

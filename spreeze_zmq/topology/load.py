@@ -1,4 +1,4 @@
-"""``load``: a topology file and overrides become a plan, or one error that lists all their mistakes."""
+"""``load`` turns a topology file and overrides into a plan, or raises one error with all their mistakes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from spreeze_zmq.schema import did_you_mean, one_of, options_of, show, suggestio
 from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.described import check_described, described
 from spreeze_zmq.topology.dial import resolve_balance
-from spreeze_zmq.topology.hints import owner, whole_name
-from spreeze_zmq.topology.mistakes import Mistakes
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES
+from spreeze_zmq.topology.reference import key_hint, table_hint
 from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.topology.source import Source, read_source
-from spreeze_zmq.topology.tables import read_table
+from spreeze_zmq.topology.tables import Mistakes, read_table
 from spreeze_zmq.topology.wiring import read_channels
 
 if TYPE_CHECKING:
@@ -43,20 +42,20 @@ def load(
     """Read, validate and resolve a topology.
 
     Args:
-        source: a file, or the name of a shipped topology (``"pendulum"``, ``"launch/pendulum.toml"``), or the
+        source: a file, the name of a shipped topology (``"pendulum"``, ``"launch/pendulum.toml"``), or the
             tables themselves: ``{"run": {"env": "Pendulum-v1"}}``.
-        overrides: as in ``"run.seed=2"``; the last one of a key wins; values are TOML or bare words.
+        overrides: as in ``"run.seed=2"``; the last one for a key counts; values are TOML or bare words.
         without: roles that the launcher does not start, because they are started by hand.
-        cores: the cores that "auto" counts and threads divide; by default this machine's.
+        cores: the number of cores for "auto" counts and threads; by default this machine's.
 
     Raises:
-        TopologyError: holds every mistake, each with its place.
+        TopologyError: with every mistake and its place.
     """
     read = read_source(source, overrides)
     mistakes = read.mistakes
     tables = _tables(read)
-    run = read_table(RUN, tables["run"], ("run",), mistakes, owner)
-    written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, owner)
+    run = read_table(RUN, tables["run"], ("run",), mistakes, key_hint)
+    written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, key_hint)
     make_importable(read.path.parent)
     environment = described(run, mistakes) if run["obs_shape"] is not None else _probe(run, mistakes)
     run["algorithm"] = _chosen(run["algorithm"], tables["algorithm"], environment, mistakes)
@@ -94,7 +93,7 @@ def load(
         balance=balance,
         components=components,
         channels=channels,
-        # The number of threads changes the order of sums, so a fixed order takes no measured one.
+        # The number of threads changes the order of sums, so a run in a fixed order measures none.
         to_measure=() if balance.in_order else left_open(declared, components, learning),
     )
 
@@ -108,17 +107,16 @@ def make_importable(folder: Path) -> None:
 def _tables(read: Source) -> dict[str, Any]:
     for name in read.values:
         if name not in TABLES:
-            read.mistakes.add(
-                (name,), "unknown key", whole_name(name) or owner(name) or suggestion(name, TABLES)
-            )
+            hint = table_hint(name) or key_hint(name) or suggestion(name, TABLES)
+            read.mistakes.add((name,), "unknown key", hint)
     return {name: read.values.get(name, {}) for name in TABLES}
 
 
 def _chosen(name: str, table: Any, environment: EnvironmentSpec | None, mistakes: Mistakes) -> str:
-    """The algorithm's name; where it is left open, of the one for the environment's spaces.
+    """The algorithm's name; for "auto" that of the one that suits the environment's spaces, "" if none does.
 
-    Without an environment it is one that has all keys of ``table``, so that its values are checked in the
-    same go; "" where there is none.
+    If the environment has a mistake, "auto" is an algorithm that has all keys of ``table``, so that the
+    mistakes of its values are found too.
     """
     if name != "auto":
         return name
@@ -153,7 +151,7 @@ def _find_algorithm(name: str, mistakes: Mistakes) -> type[Algorithm] | None:
 
 
 def _learners(algorithm: type[Algorithm] | None) -> tuple[str, ...]:
-    """The roles that train; all of them for an unknown algorithm."""
+    """The roles that train; all for an unknown algorithm."""
     if algorithm is None or algorithm.has_policy_loss():
         return LEARNERS
     return (CRITIC_LEARNER,)
@@ -175,11 +173,11 @@ def _learning(algorithm: type[Algorithm], options: TrainingOptions) -> LearningP
 def _read_algorithm(
     algorithm: type[Algorithm] | None, table: Any, name: str, mistakes: Mistakes
 ) -> tuple[dict[str, Any], TrainingOptions | None]:
-    """``[algorithm]`` as a table and as the algorithm's options; None where it has mistakes."""
+    """``[algorithm]`` as a table and as the algorithm's options; None if it has mistakes."""
     if algorithm is None:
         return {}, None
     before = len(mistakes.found)
-    hint = partial(owner, algorithm=name if name in algorithms.names() else "")
+    hint = partial(key_hint, algorithm=name if name in algorithms.names() else "")
     values = read_table(options_of(algorithm.Options), table, ("algorithm",), mistakes, hint)
     if len(mistakes.found) == before:
         try:
@@ -190,7 +188,7 @@ def _read_algorithm(
 
 
 def _run_name(name: str | None, read: Source) -> str:
-    """The name of the run, which must be a plain file name: the run's folder is named after it."""
+    """The name of the run; notes one that cannot begin the name of its folder."""
     if name is not None and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name) is None:
         hint = "use letters, digits, dots, - and _"
         read.mistakes.add(("run", "name"), f"{show(name)} cannot name a folder", hint)
@@ -198,7 +196,7 @@ def _run_name(name: str | None, read: Source) -> str:
 
 
 def _probe(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | None:
-    """Make the environment once, so that a wrong one is found before any process starts."""
+    """Make the environment once, to find its mistakes before any process starts."""
     if run["env"] is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The rules by which "auto" becomes a number or a device of this machine."""
+"""Resolves "auto" to a number of processes or threads, or to a device of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from spreeze_zmq.plan.parts import Count
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 
-#: Upper bound of "auto" samplers on few cores: environments that wait for something need no core.
+#: Upper bound of "auto" samplers on a machine of fewer cores: an environment that waits needs no core.
 MAX_SAMPLERS_ON_FEW_CORES = 8
 
 
@@ -21,7 +21,7 @@ def available_cores() -> int:
 
 
 def resolve_count(role: str, written: int | list[int] | str, cores: int, num_learners: int) -> Count:
-    """Number of processes at the start, and its range: samplers fill the cores that learners leave."""
+    """Number of processes at the start, and its range: samplers get the cores that learners leave."""
     automatic = max(1, cores - num_learners) if role == SAMPLER else 1
     if isinstance(written, int):
         return Count(written, written, written)
@@ -32,14 +32,14 @@ def resolve_count(role: str, written: int | list[int] | str, cores: int, num_lea
 
 
 def resolve_threads(role: str, written: int | str, cores: int, num_samplers: int, num_learners: int) -> int:
-    """Threads of each process: learners share the cores that samplers leave; other roles get one thread."""
+    """Threads of each process: learners share the cores that samplers leave; other roles have one."""
     if isinstance(written, int):
         return written
     return max(1, (cores - num_samplers) // num_learners) if role in LEARNERS else 1
 
 
 def resolve_device(role: str, written: str, num_devices: int) -> str:
-    """A device with its index: "auto" puts the actor-learner on a second GPU where there is one."""
+    """A device with its index: "auto" puts the actor-learner on a second GPU if there is one."""
     if written == "cuda":
         return "cuda:0"
     if written != "auto":
@@ -50,14 +50,14 @@ def resolve_device(role: str, written: str, num_devices: int) -> str:
 
 
 def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
-    """Why this machine cannot use a device; empty where it can."""
+    """Why this machine cannot use a device; empty if it can."""
     if not written.startswith("cuda"):
         return ""
     index = int(written.partition(":")[2] or 0)
+    if index < num_devices and torch_has_cuda:
+        return ""
     if index < num_devices:
-        return (
-            "" if torch_has_cuda else f'"{written}" needs a torch with CUDA, and the one installed has none'
-        )
+        return f'"{written}" needs a torch with CUDA, and the one installed has none'
     amount = f"{num_devices or 'no'} CUDA device{'s' if num_devices != 1 else ''}"
     return f'"{written}" is absent: this machine has {amount}'
 
@@ -67,13 +67,13 @@ def num_cuda_devices() -> int:
     """Number of NVIDIA GPUs that this process may use, counted without importing torch."""
     driven = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
     nodes = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*"))
-    # A container may have fewer nodes than the driver has GPUs; a fresh machine creates them at first use.
+    # A container may have fewer nodes than the driver has GPUs; a new machine creates them at first use.
     present = min(driven, nodes) or max(driven, nodes)
     return num_visible(present, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def num_visible(present: int, listed: str | None) -> int:
-    """GPUs left by CUDA_VISIBLE_DEVICES, ``listed``; its first invalid entry hides all after it."""
+    """Number of GPUs that CUDA_VISIBLE_DEVICES, ``listed``, leaves; an invalid entry hides all after it."""
     if listed is None or present == 0:
         return present
     number = 0
@@ -86,7 +86,7 @@ def num_visible(present: int, listed: str | None) -> int:
 
 @cache
 def torch_has_cuda() -> bool:
-    """Whether the installed torch was built with CUDA; read from its version file, importing it is slow."""
+    """Whether the installed torch was built with CUDA, read from its version file: importing it is slow."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return False
@@ -95,8 +95,3 @@ def torch_has_cuda() -> bool:
     except OSError:
         return True
     return re.search(r"^cuda\b[^=]*=\s*None", text, re.MULTILINE) is None
-
-
-def usable_devices() -> int:
-    """Number of CUDA devices that the installed torch can use."""
-    return num_cuda_devices() if torch_has_cuda() else 0

@@ -1,4 +1,4 @@
-"""Finds and reads a topology file and applies the command line's ``--set`` to it."""
+"""Finds and reads a topology file and applies ``--set`` of the command line to it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ import spreeze_zmq
 from spreeze_zmq.errors import Mistake, TopologyError
 from spreeze_zmq.schema import suggestion
 from spreeze_zmq.topology.lines import lines_of, split_key
-from spreeze_zmq.topology.mistakes import Key, Mistakes, Places, dotted
+from spreeze_zmq.topology.tables import Key, Mistakes, Places, dotted
 
 _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Source:
-    """The values of a topology with overrides applied, unchecked.
+    """A topology as written, with overrides applied; its values are unchecked.
 
     Attributes:
-        path: the file, absolute; of values without a file, ``ENV.toml`` in the current directory.
-        shown: the file's name, or the environment's, in messages.
+        path: the file, absolute; ``ENV.toml`` in the current directory if there is none.
+        shown: the name of the file, or of the environment, in messages.
         values: the nested tables.
-        mistakes: the collector, with the place of each key; it holds malformed overrides already.
+        mistakes: malformed overrides; knows the place of each key.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Source:
 
 @cache
 def shipped_folder(name: str) -> Path:
-    """The folder ``components`` or ``launch`` of a checkout, though another be installed, or of a wheel."""
+    """The folder ``components`` or ``launch`` of the checkout that this module is in, else of the wheel."""
     root = Path(spreeze_zmq.__file__).absolute().parent.parent
     if (root / "setup.cfg").is_file():
         return root / name
@@ -56,38 +56,32 @@ def shipped_topologies() -> list[str]:
     return sorted(path.stem for path in shipped_folder("launch").glob("*.toml"))
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """A topology that comes with the package; ``about`` is the sentence at its head."""
-
-    name: str
-    env: str
-    algorithm: str
-    about: str
-
-
-def shipped() -> list[Shipped]:
-    """The topologies that come with the package, as their files describe themselves."""
+def shipped() -> list[tuple[str, str, str, str]]:
+    """(name, environment, algorithm, description) of each topology that comes with the package; the
+    description is the comment at the head of its file.
+    """
     found = []
     for name in shipped_topologies():
         text = (shipped_folder("launch") / f"{name}.toml").read_text(encoding="utf-8")
         run = tomllib.loads(text)["run"]
         head = takewhile(lambda line: line.startswith("#"), text.splitlines())
         about = " ".join(line.lstrip("# ") for line in head)
-        found.append(Shipped(name, run["env"], run.get("algorithm", "auto"), about))
+        found.append((name, run["env"], run.get("algorithm", "auto"), about))
     return found
 
 
 def read_source(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
-    """Read a topology by path or bare name, or take its tables, and apply the overrides (``"run.seed=2"``).
+    """Read a topology by path or bare name, or copy its tables, and apply the overrides (``"run.seed=2"``).
 
     Raises:
-        TopologyError: the file cannot be read or is no TOML.
+        TopologyError: the file cannot be read or is not TOML.
     """
     lines: Mapping[Key, int] = {}
     if isinstance(source, Mapping):
         values = deepcopy(dict(source))
-        shown = _env_of(values)
+        run = values.get("run")
+        env = run.get("env") if isinstance(run, Mapping) else None
+        shown = env if isinstance(env, str) and env else "topology"
         path = Path(re.sub(r"[^A-Za-z0-9._-]", "_", shown.rpartition(":")[2]) + ".toml")
     else:
         shown = os.fspath(source)
@@ -100,18 +94,11 @@ def read_source(source: str | os.PathLike[str] | Mapping[str, Any], overrides: I
     return Source(path.absolute(), shown, values, mistakes)
 
 
-def _env_of(values: Mapping[str, Any]) -> str:
-    """The environment of a topology's tables, which names a topology that has no file."""
-    run = values.get("run")
-    env = run.get("env") if isinstance(run, Mapping) else None
-    return env if isinstance(env, str) and env else "topology"
-
-
 def read_text(path: Path, shown: str) -> str:
-    """The text of a file, called ``shown`` in messages.
+    """The text of a file; messages call it ``shown``.
 
     Raises:
-        TopologyError: it cannot be read, is no file, is too large or is not UTF-8.
+        TopologyError: it cannot be read, is not a file, is too large or is not UTF-8.
     """
     problem, hint = "", ""
     try:
@@ -134,7 +121,7 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
     """The tables of a TOML text.
 
     Raises:
-        TopologyError: its syntax is wrong; the message has the line.
+        TopologyError: the syntax is wrong; the message names the line.
     """
     try:
         return tomllib.loads(text)
@@ -145,7 +132,7 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
 
 
 def _find(shown: str) -> Path:
-    """The file if it exists, else the shipped topology of that name (``ant`` or ``launch/ant.toml``)."""
+    """The path if it is a file, else the shipped topology of that name (``ant`` or ``launch/ant.toml``)."""
     path = Path(os.path.expanduser(shown))
     try:
         if path.is_file():
@@ -195,7 +182,7 @@ def _apply(values: dict[str, Any], override: str, mistakes: Mistakes) -> Key | N
 
 
 def _value_of(text: str) -> Any:
-    """The value of a TOML literal; a bare word is a text, so that ``run.env=Ant-v5`` needs no quotes."""
+    """The value of a TOML literal; other text is a string, so that ``run.env=Ant-v5`` needs no quotes."""
     try:
         parsed = tomllib.loads(f"value = {text}")
         if "\n" not in text:
@@ -204,22 +191,3 @@ def _value_of(text: str) -> Any:
         if text[0] in "[{\"'":
             raise
     return text
-
-
-def flat_tables(table: Mapping[str, Any], names: Iterable[str]) -> dict[str, tuple[Key, Any]]:
-    """Tables by their names, which may contain dots: ``name -> (key, value)``.
-
-    ``[channels.experience.critic_learner]`` and ``[channels."experience.critic_learner"]`` are the same.
-    """
-    names = list(names)
-    found: dict[str, tuple[Key, Any]] = {}
-    pending: list[tuple[Key, Any]] = [((name,), value) for name, value in table.items()]
-    while pending:
-        key, value = pending.pop(0)
-        name = ".".join(key)
-        is_prefix = any(known.startswith(name + ".") for known in names)
-        if name not in names and is_prefix and isinstance(value, Mapping):
-            pending += [((*key, below), deeper) for below, deeper in value.items()]
-        else:
-            found.setdefault(name, (key, value))
-    return found

@@ -1,23 +1,22 @@
-"""The channels of a run, with the endpoints that the topology gives them; each endpoint is bound once."""
+"""The channels of a run with the endpoints that the topology gives them, each bound by one process."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.endpoints import MAX_IPC_BYTES, is_address, is_loopback
 from spreeze_zmq.plan.keys import read_keys
 from spreeze_zmq.plan.parts import ChannelPlan
-from spreeze_zmq.plan.roles import CHANNELS, ChannelSpec, channels_of, end_of, experience_of, roles_of
+from spreeze_zmq.plan.roles import CHANNELS, channels_of, experience_of
 from spreeze_zmq.schema import Unfit, show, suggestion
-from spreeze_zmq.topology.mistakes import Key, Mistakes
 from spreeze_zmq.topology.options import CHANNEL
-from spreeze_zmq.topology.source import flat_tables
-from spreeze_zmq.topology.tables import read_table
+from spreeze_zmq.topology.tables import Key, Mistakes, read_table
 
-_TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d+)")
+_TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>[0-9]{1,9})")
 _FORMS = '"tcp://127.0.0.1:5555" or "ipc:///absolute/path"'
 
 
@@ -27,57 +26,53 @@ def read_channels(
     rollout_fields: Mapping[str, tuple[str, ...]],
     mistakes: Mistakes,
 ) -> dict[str, ChannelPlan]:
-    """The run's channels; unknown names, bad endpoints and endpoints bound twice are noted.
+    """The run's channels; notes unknown names, bad endpoints and endpoints that are bound twice.
 
     Args:
         table: ``[channels]`` as written.
         learners: the roles that train; the channels follow from them.
-        rollout_fields: by learner, the rollout arrays that it needs.
-        mistakes: where to note them.
+        rollout_fields: the rollout arrays that each learner needs.
+        mistakes: takes the mistakes.
     """
     if not isinstance(table, Mapping):
         mistakes.add(("channels",), f"expected a table, got {show(table)}")
         return {}
     channels = channels_of(learners)
-    experience = {experience_of(learner) for learner in learners}
-    written: dict[str, dict[str, Any]] = {}
+    for learner, fields in rollout_fields.items():
+        name = experience_of(learner)
+        channels[name] = replace(channels[name], fields=fields)
     bound: dict[str, tuple[str, Key]] = {}
-    for name, (key, values) in flat_tables(table, CHANNELS).items():
+    for name, (key, values) in _flat_tables(table, ("channels",)).items():
         if name not in channels:
-            mistakes.add(("channels", *key), "unknown channel", suggestion(name, channels))
+            mistakes.add(key, "unknown channel", suggestion(name, channels))
             continue
-        written[name] = read_table(CHANNEL, values, ("channels", *key), mistakes)
-        if written[name]["endpoint"] is not None:
-            _bind(name, written[name]["endpoint"], ("channels", *key, "endpoint"), bound, mistakes)
-        written[name]["curve"] = _needs_keys(written[name], ("channels", *key), mistakes)
-    return {
-        name: _channel(spec, written.get(name, {}), learners, rollout_fields if name in experience else {})
-        for name, spec in channels.items()
-    }
+        written = read_table(CHANNEL, values, key, mistakes)
+        if written["endpoint"] is not None:
+            _bind(name, written["endpoint"], (*key, "endpoint"), bound, mistakes)
+        written["curve"] = _needs_keys(written, key, mistakes)
+        given = {option: value for option, value in written.items() if value is not None}
+        channels[name] = replace(channels[name], **given)
+    return channels
 
 
-def _channel(
-    spec: ChannelSpec,
-    written: Mapping[str, Any],
-    learners: Sequence[str],
-    rollout_fields: Mapping[str, tuple[str, ...]],
-) -> ChannelPlan:
-    given = {key: value for key, value in written.items() if value is not None}
-    return ChannelPlan(
-        pattern=spec.pattern,
-        endpoint=given.get("endpoint"),
-        binds=spec.binds,
-        connects=tuple(role for role in roles_of(learners) if role != spec.binds and end_of(role, spec)),
-        kinds=spec.kinds,
-        high_water_mark=given.get("high_water_mark", spec.high_water_mark),
-        socket_buffer_bytes=given.get("socket_buffer_bytes", spec.socket_buffer_bytes),
-        fields=rollout_fields.get(spec.binds, ()),
-        curve=given.get("curve", False),
-    )
+def _flat_tables(table: Mapping[str, Any], key: Key) -> dict[str, tuple[Key, Any]]:
+    """Tables by channel name, which may contain dots, as ``name -> (key, value)``.
+
+    ``[channels.experience.critic_learner]`` and ``[channels."experience.critic_learner"]`` are the same.
+    """
+    found: dict[str, tuple[Key, Any]] = {}
+    for word, value in table.items():
+        here = (*key, word)
+        name = ".".join(here[1:])
+        if isinstance(value, Mapping) and any(known.startswith(f"{name}.") for known in CHANNELS):
+            found = {**_flat_tables(value, here), **found}
+        else:
+            found[name] = (here, value)
+    return found
 
 
 def _needs_keys(written: Mapping[str, Any], key: Key, mistakes: Mistakes) -> bool:
-    """Whether a channel is encrypted; notes one that must be and is not, or that has no keys."""
+    """Whether a channel is encrypted; notes a forbidden choice, and keys that are needed and missing."""
     match = _TCP.fullmatch(written["endpoint"] or "")
     beyond = match is not None and is_address(match["host"]) and not is_loopback(match["host"])
     if beyond and written["curve"] is False:
@@ -110,10 +105,10 @@ def _bind(name: str, endpoint: str, key: Key, bound: dict[str, tuple[str, Key]],
 
 
 def check_endpoint(endpoint: str) -> str:
-    """The endpoint in a canonical form, so that equal endpoints compare equal.
+    """The endpoint in a canonical form, in which equal endpoints compare equal.
 
     Raises:
-        Unfit: it is malformed, too long for a unix socket, or of no address that a peer can connect to.
+        Unfit: it is malformed, too long for a unix socket, or no peer can connect to its address.
     """
     if endpoint.startswith("ipc://"):
         return _check_ipc(endpoint)

@@ -1,4 +1,4 @@
-"""What must hold between the fields and arrays of one message, beyond their types and ranks."""
+"""Checks the fields and arrays of one message against each other, once their types and ranks are checked."""
 
 from __future__ import annotations
 
@@ -9,19 +9,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.wire.finite import LARGEST, odd_number
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
+#: The largest number to train on: its squares, summed over a batch, stay within float32.
+LARGEST = 1e15
+
+
+def odd_number(array: NDArray[Any]) -> str:
+    """The first number that is NaN or beyond ``LARGEST``, with its index; empty if there is none.
+
+    One dot product shows that there is none: 0.02 to 0.5 ns a byte for float32, a fifth of ``np.isfinite``.
+    """
+    if array.dtype.kind != "f":
+        return ""
+    flat = array.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.vdot(flat, flat) <= LARGEST**2:
+            return ""
+        odd = ~(np.abs(flat) <= LARGEST)  # NaN compares false
+    if not odd.any():
+        return ""
+    place = int(odd.argmax())
+    index = [int(i) for i in np.unravel_index(place, array.shape)]
+    return f"{flat[place]:.6g} at {index}, expected a finite number of at most {LARGEST:g}"
+
 
 def _expect_shape(place: str, array: NDArray[np.generic] | None, shape: tuple[int, ...]) -> None:
-    """The leading dimensions of ``array``, where there is one, are ``shape``."""
+    """Raise WireError where there is an ``array`` and its leading dimensions are not ``shape``."""
     if array is not None and array.shape[: len(shape)] != shape:
         raise WireError("wrong_shape", f"{place} has shape {array.shape}, expected {shape} to lead it")
 
 
 def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """The shapes agree with T and N, and the final observations with the episodes that ended."""
+    """Shapes must agree with T and N, final observations with the episodes that ended."""
     steps, envs = fields["num_steps"], fields["num_envs"]
     if steps < 1 or envs < 1:
         raise WireError("wrong_shape", f"a rollout of {steps} steps and {envs} environments is empty")
@@ -53,7 +74,7 @@ def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def _check_final_index(index: NDArray[np.generic], steps: int, envs: int, arrays: Arrays) -> None:
-    """``index`` is [K, 2] and names the ended steps, sorted by step and environment."""
+    """``index`` must be [K, 2] and name the ended steps, sorted by step and environment."""
     final_obs, terminated, truncated = (arrays.get(n) for n in ("final_obs", "terminated", "truncated"))
     if index.shape[1] != 2:
         raise WireError("wrong_shape", f"rollout.final_index is {index.shape}, expected [K, 2]")
@@ -78,7 +99,7 @@ def _check_final_index(index: NDArray[np.generic], steps: int, envs: int, arrays
 
 
 def check_policy(fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """Bounds come as a pair of one shape, and so do the observation statistics; all numbers are finite."""
+    """Bounds must be a pair of one shape, as must observation statistics; numbers must be finite."""
     check_weights("policy", arrays, ("parameters", "auxiliary", "observation_mean", "observation_std"))
     for name, value in fields.get("extras", {}).items():
         if not abs(value) <= LARGEST:
@@ -99,13 +120,13 @@ def check_policy(fields: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def check_critic(fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """All parameters are finite."""
+    """All parameters must be finite."""
     check_weights("critic", arrays, ("parameters",))
 
 
 def check_weights(kind: str, arrays: Arrays, names: Iterable[str]) -> None:
-    """Raise WireError where one of these arrays is NaN, infinite or absurdly large: weights of such numbers
-    would be lost for good.
+    """Raise WireError if one of these arrays holds a NaN or a number beyond ``LARGEST``: a learner that took
+    it could not recover.
     """
     for name in names:
         array = arrays.get(name)
@@ -114,7 +135,7 @@ def check_weights(kind: str, arrays: Arrays, names: Iterable[str]) -> None:
 
 
 def check_episodes(fields: Mapping[str, Any], arrays: Arrays) -> None:
-    """As many lengths as returns."""
+    """There must be as many lengths as returns."""
     if arrays["returns"].shape != arrays["lengths"].shape:
         raise WireError(
             "wrong_shape", f"episodes has {len(arrays['returns'])} returns, {len(arrays['lengths'])} lengths"

@@ -1,4 +1,4 @@
-"""What the fields and arrays of a message can be, and the check that they are."""
+"""The types of fields and arrays, and the checks that a message has the ones that its kind requires."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DTYPE_NAMES = (
     *("float16", "float32", "float64", "bool"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 )
-# NumPy has two 64-bit integer types of one name, and takes 1 us to tell a dtype's name: look it up by number.
+# NumPy has two 64-bit integer types of one name, and ``dtype.name`` takes 1 us: look it up by number.
 _NAME_OF_NUM = {np.dtype(code).num: np.dtype(code).name for code in (*DTYPE_NAMES, "q", "Q", "l", "L")}
 
 
 def dtype_name(array: NDArray[Any]) -> str | None:
-    """The name under which the dtype of ``array`` travels, in either byte order; None where it cannot."""
+    """The name of the dtype of ``array`` in headers, in either byte order; None if it cannot travel."""
     return _NAME_OF_NUM.get(array.dtype.num)
 
 
@@ -31,56 +31,61 @@ def dtype_name(array: NDArray[Any]) -> str | None:
 MAX_COUNT = 2**53
 
 
-def _is_count(value: object) -> bool:
+#: The keys of a learner's account of one stream, in transitions.
+RECEIPT = {"first", "last", "received", "refused", "lost"}
+
+Test = Callable[[Any], bool]
+
+
+def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < MAX_COUNT
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
-def _is_numbers(value: object) -> bool:
-    return isinstance(value, dict) and all(_is_number(item) for item in value.values())
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def _is_counts(value: object) -> bool:
-    return isinstance(value, dict) and all(_is_count(item) for item in value.values())
+def _is_map(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
-def _is_streams(value: object) -> bool:
-    """All between ``first`` and ``last`` of each stream is received, refused or lost."""
-    return isinstance(value, dict) and all(
-        _is_counts(item)
-        and item.keys() >= RECEIPT
-        and item["received"] + item["refused"] + item["lost"] == item["last"] - item["first"]
-        for item in value.values()
+def _map_of(is_right: Test) -> Test:
+    return lambda value: isinstance(value, dict) and all(map(is_right, value.values()))
+
+
+def _list_of(is_right: Test) -> Test:
+    return lambda value: isinstance(value, list) and all(map(is_right, value))
+
+
+_is_counts = _map_of(_is_count)
+
+
+def _is_receipt(value: Any) -> bool:
+    """Every transition between ``first`` and ``last`` is received, refused or lost."""
+    return (
+        _is_counts(value)
+        and value.keys() >= RECEIPT
+        and value["received"] + value["refused"] + value["lost"] == value["last"] - value["first"]
     )
 
 
-def _is_maps(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-#: What a learner says of each stream, in transitions.
-RECEIPT = {"first", "last", "received", "refused", "lost"}
-
 #: The types that a field can have. NaN and infinities are numbers: a diverging loss must still be reported.
-FIELD_TYPES: dict[str, Callable[[object], bool]] = {
+FIELD_TYPES: dict[str, Test] = {
     "count": _is_count,
     "number": _is_number,
-    "text": lambda value: isinstance(value, str),
+    "text": _is_text,
     "flag": lambda value: isinstance(value, bool),
-    "names": _is_names,
-    "numbers": _is_numbers,
+    "names": _list_of(_is_text),
+    "numbers": _map_of(_is_number),
     "counts": _is_counts,
-    "streams": _is_streams,
-    "map": lambda value: isinstance(value, dict),
-    "maps": _is_maps,
-    "rows": lambda value: _is_maps(list(value.values())) if isinstance(value, dict) else False,
+    "streams": _map_of(_is_receipt),
+    "map": _is_map,
+    "maps": _list_of(_is_map),
+    "rows": _map_of(_is_map),
     "any": lambda value: True,
 }
 
@@ -108,11 +113,11 @@ class KindSpec:
     """One kind of message.
 
     Attributes:
-        fields: the fields it carries; others are let through unread, so that newer senders can add some.
-        arrays: the arrays it carries; others likewise.
-        retained: a publisher sends the latest message of this kind again to later subscribers.
-        retained_by: fields; the latest message for each of their values is sent again.
-        cross_check: what must hold between its fields and arrays; raises WireError.
+        fields: its fields; unknown ones pass unread, so that newer senders can add some.
+        arrays: its arrays; unknown ones pass likewise.
+        retained: a publisher repeats the latest message of this kind to later subscribers.
+        retained_by: names of fields; the latest message for each combination of their values is repeated.
+        cross_check: raises WireError where its fields and arrays contradict each other.
     """
 
     fields: Mapping[str, FieldSpec] = field(default_factory=dict)
@@ -122,13 +127,13 @@ class KindSpec:
     cross_check: Callable[[Mapping[str, Any], Arrays], None] | None = None
 
     @cached_property
-    def field_checks(self) -> list[tuple[str, Callable[[object], bool], bool]]:
-        """Name, test and whether it is required, of each field."""
+    def field_checks(self) -> list[tuple[str, Test, bool]]:
+        """For each field its name, its test and whether it is required."""
         return [(name, FIELD_TYPES[spec.type], spec.required) for name, spec in self.fields.items()]
 
 
 def check_fields(kind: str, spec: KindSpec, fields: Mapping[str, Any]) -> None:
-    """Raise WireError unless ``fields`` are what a message of ``kind`` must carry."""
+    """Raise WireError unless ``fields`` has every required field, and each known one has its type."""
     for name, is_right, required in spec.field_checks:
         if name in fields:
             if not is_right(fields[name]):
@@ -141,9 +146,7 @@ def check_fields(kind: str, spec: KindSpec, fields: Mapping[str, Any]) -> None:
 
 
 def check_arrays(kind: str, spec: KindSpec, arrays: Mapping[str, tuple[str, int]]) -> None:
-    """Raise WireError unless ``arrays``, each a dtype's name and a rank, are what a message of ``kind`` must
-    carry.
-    """
+    """Raise WireError unless ``arrays``, a dtype name and a rank by array name, are as ``spec`` requires."""
     for name, wanted in spec.arrays.items():
         if name not in arrays:
             if wanted.required:

@@ -1,4 +1,4 @@
-"""Between a message and its frames: a msgpack header, then one raw little-endian frame for each array."""
+"""Encodes a message to its frames and back: a msgpack header, then one raw little-endian frame per array."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Message(NamedTuple):
     Attributes:
         kind: a key of :data:`spreeze_zmq.wire.KINDS`.
         fields: plain values (None, bool, int, float, str, lists and string-keyed dicts of them).
-        arrays: by name; where decoded, read-only views of the frames, which they keep alive.
+        arrays: by name; a decoded message has read-only views of the frames, which they keep alive.
         sender: name of the sending process, such as ``"sampler-0"``; a channel fills it in.
-        incarnation: which life of that process, 1 <= incarnation < 2**53.
-        sequence: counts the messages of this life on this channel from 0.
-        repeat: sent once more for a subscriber that joined late; those that have it skip it.
+        incarnation: numbers the starts of that process, 1 <= incarnation < 2**53.
+        sequence: counts the messages of this incarnation on this channel from 0.
+        repeat: the message was published before; subscribers that have it skip it.
     """
 
     kind: str
@@ -51,17 +51,17 @@ class Message(NamedTuple):
 
 
 def encode(message: Message) -> list[Buffer]:
-    """The frames of ``message``. A C-contiguous little-endian array is not copied: its frame is a view of it.
+    """The frames of ``message``; the frame of a C-contiguous little-endian array is a view of it, not a copy.
 
     Raises:
-        WireError: the message is not of a known kind, lacks what that kind carries, holds an array of a dtype
-            that cannot travel, or is too large; the receiver would refuse it.
+        WireError: a receiver would refuse the message: its kind is unknown, a required field or array is
+            missing, an array has a dtype that cannot travel, or the message is too large.
     """
     return encode_from(message, message.sender, message.incarnation, message.sequence)
 
 
 def encode_from(message: Message, sender: str, incarnation: int, sequence: int) -> list[Buffer]:
-    """The frames of ``message`` with this origin in place of its own; see :func:`encode`."""
+    """As :func:`encode`, with another sender, incarnation and sequence."""
     arrays = message.arrays
     described: list[Described] = []
     frames: list[Buffer] = [b""]
@@ -78,7 +78,7 @@ def encode_from(message: Message, sender: str, incarnation: int, sequence: int) 
 
 
 def _travelling(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
-    """Its dtype's name, and ``array`` itself if its memory is what travels, else a copy that is."""
+    """The name of its dtype, and ``array`` itself or, unless contiguous and little-endian, a copy that is."""
     if not isinstance(array, np.ndarray):
         raise WireError("not_an_array", f"{name!r} is a {type(array).__name__}, expected a numpy array")
     dtype = dtype_name(array)
@@ -87,16 +87,18 @@ def _travelling(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
         raise WireError(reason, f"array {name!r} is {array.dtype}, only {', '.join(DTYPES)} travel")
     if array.flags.c_contiguous and array.dtype == DTYPES[dtype]:
         return dtype, array
-    if array.nbytes > MAX_FRAME_BYTES:  # before it is copied for nothing
+    if array.nbytes > MAX_FRAME_BYTES:  # before copying it
         raise WireError("oversize_frame", f"{name!r} has {array.nbytes} bytes, at most {MAX_FRAME_BYTES}")
     return dtype, array.astype(DTYPES[dtype], order="C")
 
 
 def decode(frames: Sequence[Buffer]) -> Message:
-    """The message in ``frames``, or WireError with a stable ``reason``, whatever the bytes are.
+    """The message in ``frames``; its arrays are read-only views of them.
 
-    The arrays are read-only views of the frames, which stay alive with them; only a frame at an address that
-    does not suit its dtype is copied (ZeroMQ packs small ones tightly).
+    A frame is copied only where its address is not aligned for its dtype (ZeroMQ packs small ones tightly).
+
+    Raises:
+        WireError: for any bytes that are not a valid message, with a stable ``reason``.
     """
     if not frames:
         raise WireError("missing_frames", "a message without a header")
@@ -111,7 +113,7 @@ def decode(frames: Sequence[Buffer]) -> Message:
 
 
 def claims_of(frames: Sequence[Buffer]) -> Message:
-    """What a message that ``decode`` refuses says of its origin and fields: all of it unproven, no arrays."""
+    """The unverified origin and fields of a message that ``decode`` refuses; no arrays."""
     found = claimed(bytes(frames[0])) if frames else {}
     return Message(
         found.get("kind", ""),
@@ -123,7 +125,7 @@ def claims_of(frames: Sequence[Buffer]) -> Message:
 
 
 def _arrays(head: Head, frames: Sequence[Buffer]) -> dict[str, NDArray[Any]]:
-    """One array for each one that the head describes and the frame that belongs to it."""
+    """The arrays that the head describes, as views of their frames."""
     num_frames = len(frames) - 1
     if num_frames < len(head.arrays):
         raise WireError("missing_frames", f"{num_frames} of {len(head.arrays)} array frames came")

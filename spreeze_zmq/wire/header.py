@@ -1,7 +1,7 @@
-"""The header of a message: a head that hardly changes from one to the next, and a tail that always does.
+"""Packs and unpacks the header of a message, a msgpack map, as two halves.
 
-Their entries lie one after the other in one map of MessagePack, so a header is read and written as two: what
-a head says is proven once for each head that comes by, not once for each message.
+The head (kind, sender, arrays) hardly changes between messages; the tail (sequence, fields) always does. The
+head's entries come first in the map, so that a head is checked once and then looked up by its bytes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_FRAME_BYTES = 1 << 30
 MAX_MESSAGE_BYTES = 1 << 31
 MAX_ARRAYS = 64
 MAX_RANK = 8
-#: Entries of one list or map in a header: a forged length must not make the reader reserve memory.
+#: Most entries of one list or map in a header: a forged length must not make the reader allocate memory.
 MAX_ENTRIES = 4096
-#: Characters that are quoted of a name in a refused header.
+#: Longest quotation of a name in a refused header, in characters.
 MAX_CLAIM = 40
-#: Heads that are remembered, and how long one may be.
+#: How many heads are cached, and the longest head that is.
 _HEADS, _HEAD_BYTES = 256, 2048
 
 #: The dtypes that may travel, always little-endian and in C order.
@@ -39,16 +39,16 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
 _HEAD_TYPES = {"protocol": int, "kind": str, "sender": str, "incarnation": int, "arrays": list}
 _TAIL_TYPES = {"sequence": int, "fields": dict}
 _TAIL_BEGINS = msgpack.packb("sequence")
-#: First byte of a map of few entries, but for their number.
+#: First byte of a msgpack map of up to 15 entries, to which their number is added.
 _MAP = 0x80
-#: From the count of a whole header, without or with ``repeat``, to that of its tail.
+#: First byte of a whole header, without or with ``repeat``, to the first byte of its tail as a map.
 _TAIL_COUNTS = {_MAP + len(_HEAD_TYPES) + tail: bytes((_MAP + tail,)) for tail in (2, 3)}
 #: One array as a sender describes it: name, dtype and shape.
 Described = tuple[str, str, tuple[int, ...]]
 
 
 class ArrayHead(NamedTuple):
-    """What the header says of one array; ``num_bytes`` is the length of its frame."""
+    """One array as the header describes it; ``num_bytes`` is the length of its frame."""
 
     name: str
     dtype: np.dtype[np.generic]
@@ -57,7 +57,7 @@ class ArrayHead(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What is the same in all messages of one kind and shape from one life of a process."""
+    """The half that all messages of one kind and shape from one incarnation of a process share."""
 
     kind: str
     sender: str
@@ -67,7 +67,7 @@ class Head(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What differs in each message."""
+    """The half that differs in each message."""
 
     sequence: int
     fields: dict[str, Any]
@@ -77,10 +77,10 @@ class Tail(NamedTuple):
 def pack(
     kind: str, sender: str, incarnation: int, arrays: tuple[Described, ...], tail: Tail
 ) -> tuple[bytes, KindSpec]:
-    """The header's frame, and what a message of its kind must hold.
+    """The header's frame, and the specification of its kind.
 
     Raises:
-        WireError: the receiver would refuse it.
+        WireError: a receiver would refuse it.
     """
     head, spec = _packed_head(kind, sender, incarnation, arrays, tail.repeat)
     check_fields(kind, spec, tail.fields)
@@ -97,7 +97,7 @@ def pack(
 def _packed_head(
     kind: str, sender: str, incarnation: int, arrays: tuple[Described, ...], repeat: bool
 ) -> tuple[bytes, KindSpec]:
-    """The first bytes of a header, up to the end of its head."""
+    """The bytes of a header up to the end of its head."""
     values = (PROTOCOL_VERSION, kind, sender, incarnation, [list(array) for array in arrays])
     entries = dict(zip(_HEAD_TYPES, values, strict=True))
     count = _MAP + len(_HEAD_TYPES) + len(_TAIL_TYPES) + repeat
@@ -113,17 +113,17 @@ def _pack(kind: str, entries: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: object) -> Any:
-    """NumPy's scalars become plain numbers; anything else has no place in a header."""
+    """Convert NumPy scalars, the only other objects that a header takes."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"a {type(value).__name__} cannot travel in a header")
 
 
 def unpack(frame: bytes) -> tuple[Head, Tail]:
-    """What a header says.
+    """Both halves of a header.
 
     Raises:
-        WireError: it breaks a rule.
+        WireError: it breaks a rule of the protocol.
     """
     if len(frame) > MAX_HEADER_BYTES:
         raise WireError("oversize_header", f"{len(frame)} bytes, at most {MAX_HEADER_BYTES}")
@@ -132,7 +132,7 @@ def unpack(frame: bytes) -> tuple[Head, Tail]:
         try:
             return _unpack_halves(frame, end)
         except WireError:
-            pass  # in another order, or broken: the decoder of the whole header says what is wrong
+            pass  # in another order, or broken: parsing the whole header names the mistake
     entries = _unpack(frame)
     if not isinstance(entries, dict):
         raise WireError("header_not_map", f"the header is a {type(entries).__name__}")
@@ -141,8 +141,8 @@ def unpack(frame: bytes) -> tuple[Head, Tail]:
 
 
 def claimed(frame: bytes) -> dict[str, Any]:
-    """What a refused header says for itself, unproven: its entries of the right types, ``sender`` and
-    ``kind`` without unprintable characters; empty where it is no map.
+    """The unverified entries of a refused header that have the right types, ``sender`` and ``kind`` without
+    unprintable characters; empty if the header is not a map.
     """
     try:
         entries = _unpack(frame) if len(frame) <= MAX_HEADER_BYTES else None
@@ -158,13 +158,13 @@ def claimed(frame: bytes) -> dict[str, Any]:
 
 
 def _unpack_halves(frame: bytes, end: int) -> tuple[Head, Tail]:
-    """The same from a header whose first five entries are the head and whose sixth is ``sequence``."""
+    """As :func:`unpack`, for a header whose first five entries are the head, ``end`` bytes long."""
     head = _known_head(frame[1:end])
     count = _TAIL_COUNTS.get(frame[0])
     if count is None:
         raise WireError("bad_header", "not a head and a tail")
     entries = _unpack(count + frame[end:])
-    # No other keys, so none of them can be in the head as well.
+    # Without other keys, none can be in the head as well.
     if len(entries) != len(_TAIL_TYPES) and "repeat" not in entries:
         raise WireError("bad_header", "not a head and a tail")
     return head, _tail(entries, head)
@@ -192,7 +192,7 @@ def _unpack(packed: bytes) -> Any:
         )
     except WireError:
         raise
-    except Exception as error:  # whatever a stranger's bytes make the parser raise is the same refusal
+    except Exception as error:  # untrusted bytes can make the parser raise anything
         reason = "ext_type" if "max_ext_len" in str(error) else "bad_header"
         raise WireError(reason, f"{type(error).__name__}: {error}"[:200]) from error
 
@@ -200,7 +200,7 @@ def _unpack(packed: bytes) -> Any:
 def _unique_map(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     try:
         result = dict(pairs)
-        "".join(result)  # the quickest way to see that every key is a string
+        "".join(result)  # the fastest check that every key is a string
     except TypeError:
         raise WireError("non_string_key", "a map of the header has a key that is not a string") from None
     if len(result) != len(pairs):
@@ -213,7 +213,7 @@ def _refuse_ext(code: int, data: bytes) -> Any:
 
 
 def _head(entries: Mapping[str, Any]) -> Head:
-    """The head among the entries of a header, proven."""
+    """The head in the entries of a header, checked."""
     version = entries.get("protocol")
     if version != PROTOCOL_VERSION and type(version) is int:
         raise WireError("unknown_version", f"protocol {version}, this end speaks {PROTOCOL_VERSION}")
@@ -237,7 +237,7 @@ def _head(entries: Mapping[str, Any]) -> Head:
 
 
 def _tail(entries: Mapping[str, Any], head: Head) -> Tail:
-    """The tail among the entries of a header, proven."""
+    """The tail in the entries of a header, checked."""
     sequence, fields = entries.get("sequence"), entries.get("fields")
     if type(sequence) is not int or type(fields) is not dict:
         _check_types(entries, _TAIL_TYPES)
@@ -258,12 +258,11 @@ def _check_types(entries: Mapping[str, Any], types: Mapping[str, type]) -> None:
 
 
 def _array_head(entry: Any) -> ArrayHead:
-    """One entry of the header's list, as yet unproven by its frame."""
-    if type(entry) is not list or [type(part) for part in entry[:2]] != [str, str] or len(entry) != 3:
+    """One entry of ``arrays`` in the header, checked; its frame is compared with it later."""
+    types = [type(part) for part in entry] if type(entry) is list else []
+    if types not in ([str, str, list], [str, str, tuple]):
         raise WireError("bad_array_entry", f"{entry!r:.60} is not [name, dtype, shape]")
     name, dtype_name, shape = entry
-    if not isinstance(shape, (list, tuple)):
-        raise WireError("bad_array_entry", f"{entry!r:.60} is not [name, dtype, shape]")
     dtype = DTYPES.get(dtype_name)
     if dtype is None:
         reason = "object_dtype" if dtype_name.lstrip("|<>=") in ("O", "object") else "unknown_dtype"

@@ -1,4 +1,4 @@
-"""The kinds of message that travel: what each must carry, checked at the sender and again at the receiver."""
+"""The kinds of message with their fields and arrays; sender and receiver both check against this table."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from spreeze_zmq.wire.consistency import check_critic, check_episodes, check_pol
 from spreeze_zmq.wire.fields import ArraySpec, FieldSpec, KindSpec
 
 
-def _fields(optional: tuple[str, ...] = (), **types: str) -> dict[str, FieldSpec]:
-    return {name: FieldSpec(type_name, name not in optional) for name, type_name in types.items()}
+def _fields(**types: str) -> dict[str, FieldSpec]:
+    """Fields by the names of their types; ``?`` after a type makes its field optional."""
+    return {name: FieldSpec(kind.removesuffix("?"), not kind.endswith("?")) for name, kind in types.items()}
 
 
 _OBS = ("float32", "uint8")
 _ANY_RANK = 8
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
 _REPORT = _fields(
-    ("pushed", "taken", "policy_lag", "publication", "device", "waiting_for", "refused"),
     role="text",
     name="text",
     pid="count",
@@ -25,13 +25,13 @@ _REPORT = _fields(
     clock_s="numbers",
     counters="numbers",
     gauges="numbers",
-    pushed="counts",
-    taken="streams",
-    policy_lag="numbers",
-    publication="numbers",
-    device="numbers",
-    waiting_for="text",
-    refused="maps",
+    pushed="counts?",
+    taken="streams?",
+    policy_lag="numbers?",
+    publication="numbers?",
+    device="numbers?",
+    waiting_for="text?",
+    refused="maps?",
 )
 
 #: Every kind of message, by name. PROTOCOL.md says what each field means and in what unit.
@@ -54,13 +54,12 @@ KINDS: dict[str, KindSpec] = {
     ),
     "policy": KindSpec(
         _fields(
-            ("collect_until",),
             version="count",
             critic_updates="count",
             actor_updates="count",
             description="map",
             extras="numbers",
-            collect_until="counts",
+            collect_until="counts?",
         ),
         {
             "parameters": _PARAMETERS,
@@ -75,12 +74,11 @@ KINDS: dict[str, KindSpec] = {
     ),
     "critic": KindSpec(
         _fields(
-            ("taken", "policy_version"),
             version="count",
             critic_updates="count",
             env_steps="count",
-            taken="counts",
-            policy_version="count",
+            taken="counts?",
+            policy_version="count?",
         ),
         {"parameters": _PARAMETERS},
         retained=True,
@@ -96,40 +94,29 @@ KINDS: dict[str, KindSpec] = {
     ),
     "evaluation": KindSpec(
         _fields(
-            (
-                *("confirmed", "interval_low", "interval_high", "min_length", "max_length"),
-                *("num_truncated", "timed_out", "seed", "info"),
-            ),
             version="count",
             env_steps="count",
             mean_return="number",
             std_return="number",
-            interval_low="number",
-            interval_high="number",
+            interval_low="number?",
+            interval_high="number?",
             min="number",
             max="number",
             mean_length="number",
-            min_length="count",
-            max_length="count",
+            min_length="count?",
+            max_length="count?",
             num_episodes="count",
-            num_truncated="count",
-            timed_out="flag",
-            seed="count",
-            info="numbers",
+            num_truncated="count?",
+            timed_out="flag?",
+            seed="count?",
+            info="numbers?",
             wall_s="number",
-            confirmed="flag",
+            confirmed="flag?",
             best="flag",
         )
     ),
     "failure": KindSpec(
-        _fields(
-            ("updates", "checkpoint"),
-            name="text",
-            summary="text",
-            traceback="text",
-            updates="count",
-            checkpoint="text",
-        )
+        _fields(name="text", summary="text", traceback="text", updates="count?", checkpoint="text?")
     ),
     "part": KindSpec(_fields(folder="text", part="map")),
     "exited": KindSpec(_fields(name="text", how="text", restarting="flag")),
@@ -138,14 +125,13 @@ KINDS: dict[str, KindSpec] = {
     "stopping": KindSpec(_fields(roles="names")),
     "status": KindSpec(
         _fields(
-            ("state", "t_s", "env_steps", "episodes", "processes", "refusals", "went_back"),
-            state="text",
-            t_s="number",
-            env_steps="count",
-            episodes="map",
-            processes="rows",
-            refusals="maps",
-            went_back="maps",
+            state="text?",
+            t_s="number?",
+            env_steps="count?",
+            episodes="map?",
+            processes="rows?",
+            refusals="maps?",
+            went_back="maps?",
         ),
         retained=True,
     ),
@@ -153,10 +139,10 @@ KINDS: dict[str, KindSpec] = {
         _fields(topic="text", t_s="number", about="map"), retained=True, retained_by=("topic",)
     ),
     "stop": KindSpec(_fields(roles="names", reason="text"), retained=True),
-    "checkpoint": KindSpec(_fields(("env_steps",), folder="text", env_steps="count")),
+    "checkpoint": KindSpec(_fields(folder="text", env_steps="count?")),
     "scale": KindSpec(_fields(role="text", count="count", reason="text")),
     "set": KindSpec(
-        _fields(("reason",), role="text", option="text", value="any", reason="text"),
+        _fields(role="text", option="text", value="any", reason="text?"),
         retained=True,
         retained_by=("role", "option"),
     ),

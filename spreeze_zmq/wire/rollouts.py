@@ -1,4 +1,4 @@
-"""Between a rollout and the message that carries it."""
+"""Converts a rollout to the message that carries it, and back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from spreeze_zmq.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.wire.frames import Message
 
 
-def rollout_message(rollout: Rollout, names: Iterable[str] = ARRAY_FIELDS) -> Message:
-    """A message with the arrays of ``rollout`` that are among ``names``, in travelling order, none copied."""
+def rollout_message(rollout: Rollout, names: Iterable[str] | None = None) -> Message:
+    """A message with the arrays of ``rollout`` in ``names``, by default all; none is copied."""
     return Message(
         kind="rollout",
         fields={
@@ -27,10 +27,10 @@ def rollout_message(rollout: Rollout, names: Iterable[str] = ARRAY_FIELDS) -> Me
 
 
 def rollout_from(message: Message) -> Rollout:
-    """The rollout in a message that ``decode`` gave, which has checked its shapes against ``T`` and ``N``.
+    """The rollout in a message from ``decode``, which has checked its shapes against ``T`` and ``N``.
 
     Raises:
-        WireError: the message is of another kind.
+        WireError: the message has another kind.
     """
     if message.kind != "rollout":
         raise WireError("wrong_kind", f"a {message.kind} message where a rollout was expected")

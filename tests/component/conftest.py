@@ -54,7 +54,7 @@ class Peers:
         while time.monotonic() < until_s:
             meanwhile()
             publishers = [p for p in self.open.values() if isinstance(p, channels.Publisher)]
-            channels.Poller().wait([peer, *publishers], timeout_s=0.05)
+            channels.poll([peer, *publishers], timeout_s=0.05)
             while (message := take()) is not None:
                 self.seen.append(message)
                 if kind in (None, message.kind):

@@ -192,7 +192,7 @@ def test_what_it_says_it_pushed_is_what_arrives(peers, policy):
             ended += int((message.arrays["terminated"] | message.arrays["truncated"]).sum())
 
     def take():
-        while ready := channels.Poller().wait(ends, timeout_s=0.02):
+        while ready := channels.poll(ends, timeout_s=0.02):
             for end in ready:
                 note(ends[end], end.pull())
 

@@ -15,8 +15,8 @@ import torch
 from golden_messages import MESSAGES, REFUSED
 
 from spreeze_zmq import algorithms, channels, envs, topology, wire
-from spreeze_zmq.channels import Poller
-from spreeze_zmq.plan.roles import CHANNELS
+from spreeze_zmq.channels import poll
+from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.heads import HEADS
 from spreeze_zmq.policy.layers import KINDS as LAYERS
@@ -90,10 +90,14 @@ def test_every_channel_stands_in_the_table_as_it_is(name):
     """Who binds, who connects, which kinds travel, and the high-water mark."""
     spec = CHANNELS[name]
     cells = next(cells for cells in rows(TEXT) if cells[0] == f"`{name}`")
-    binder_end = {"pull": "PULL", "pub": "XPUB"}[spec.binder_end]
+    binder_end = {"push_pull": "PULL", "pub_sub": "XPUB"}[spec.pattern]
     assert cells[1] == f"{spec.binds} ({binder_end})"
-    connects = "everybody else, and the launcher" if spec.connects == ("*",) else ", ".join(spec.connects)
-    assert cells[2] == f"{connects} ({'PUSH' if spec.pattern == 'push_pull' else 'SUB'})"
+    connects, _, end = cells[2].rpartition(" ")
+    if connects == "everybody else, and the launcher":
+        assert {spec.binds, *spec.connects} == set(ROLES)
+    else:
+        assert set(connects.split(", ")) == set(spec.connects)
+    assert end == {"push_pull": "(PUSH)", "pub_sub": "(SUB)"}[spec.pattern]
     assert cells[3] == ", ".join(spec.kinds)
     assert int(cells[4]) == spec.high_water_mark
 
@@ -214,7 +218,7 @@ class Peers:
         """The next message that is wanted; publishers are served meanwhile."""
         until_s = time.monotonic() + DEADLINE_S
         while time.monotonic() < until_s:
-            Poller().wait(self.ends.values(), timeout_s=0.1)
+            poll(self.ends.values(), timeout_s=0.1)
             while (message := self.ends[channel].pull()) is not None:
                 if wanted(message):
                     return message
@@ -268,7 +272,7 @@ def test_the_strangers_sampler_takes_part_in_a_run(peers, tmp_path):
         while (message := peers.ends[experience[0]].pull(0.3)) is not None:
             last = message.fields["produced"]
         assert bye.fields["pushed"]["critic_learner"] == last
-        assert not any(end.counts.refused for end in peers.ends.values())
+        assert not any(end.refusals.rows() for end in peers.ends.values())
     finally:
         process.kill()
         process.wait()
@@ -308,7 +312,7 @@ def test_the_strangers_sampler_plays_discrete_actions(tmp_path, version):
         probabilities = np.array([0.25, 0.75] if version else [0.5, 0.5])
         np.testing.assert_allclose(rollout.log_prob, np.log(probabilities)[rollout.action], atol=1e-6)
         assert set(rollout.action.ravel().tolist()) == {0, 1}
-        assert not any(end.counts.refused for end in peers.ends.values())
+        assert not any(end.refusals.rows() for end in peers.ends.values())
     finally:
         process.kill()
         process.wait()
@@ -361,7 +365,7 @@ def test_the_strangers_sampler_stacks_images(tmp_path):
             torch.testing.assert_close(log_prob, made.log_prob, atol=1e-5, rtol=0)
             spread.append(float(log_prob.std()))
         assert min(spread) > 0.1
-        assert not any(end.counts.refused for end in peers.ends.values())
+        assert not any(end.refusals.rows() for end in peers.ends.values())
     finally:
         process.kill()
         process.wait()

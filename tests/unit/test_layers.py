@@ -50,7 +50,7 @@ def imports(path):
 
 
 def layer(name):
-    """Which layer a room lies in."""
+    """The layer of a room."""
     found = [number for number, rooms in enumerate(LAYERS) if name in rooms]
     assert found, f"{name} has no layer: give it one in this test"
     return found[0]

@@ -1,9 +1,11 @@
 """Channels between two ends in one process, over real ipc sockets."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
-from spreeze_zmq.channels import Poller, Publisher, Puller, Pusher, SocketFolder, Subscriber
+from spreeze_zmq.channels import Publisher, Puller, Pusher, SocketFolder, Subscriber, poll
 from spreeze_zmq.wire import Message
 
 TIMEOUT_S = 5.0
@@ -15,7 +17,6 @@ class Bench:
     def __init__(self):
         self.folder = SocketFolder.create("test")
         self.channels = []
-        self.poller = Poller()
 
     def open(self, kind, channel="channel", **options):
         """One end; pullers and publishers bind."""
@@ -39,11 +40,11 @@ class Bench:
 
     def joined(self, publisher):
         """Wait until somebody's subscription has come, and been served."""
-        assert self.poller.wait([publisher], timeout_s=TIMEOUT_S) == {publisher}
+        assert poll([publisher], timeout_s=TIMEOUT_S) == {publisher}
 
     def arrived(self, channel):
         """Wait until something can be read."""
-        assert channel in self.poller.wait([channel], timeout_s=TIMEOUT_S)
+        assert channel in poll([channel], timeout_s=TIMEOUT_S)
 
     def close(self):
         """Leave nothing behind."""
@@ -58,6 +59,14 @@ def bench():
     made = Bench()
     yield made
     made.close()
+
+
+def refused_by(channel):
+    """The number of messages that a channel's end has refused, by reason."""
+    count = Counter()
+    for row in channel.refusals.rows():
+        count[row["word"]] += row["count"]
+    return count
 
 
 def weights(version=1, num_bytes=1024, value=0.0):

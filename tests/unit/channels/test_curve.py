@@ -8,11 +8,11 @@ import stat
 import pytest
 import zmq
 
-from spreeze_zmq.channels import Publisher, Puller, Pusher, Subscriber, make_keys
+from spreeze_zmq.channels import Publisher, Puller, Pusher, Subscriber, make_keys, poll
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.errors import ChannelError, InputError
 from spreeze_zmq.plan.keys import keys_path, read_keys, write_keys
-from tests.unit.channels.conftest import TIMEOUT_S, weights
+from tests.unit.channels.conftest import TIMEOUT_S, refused_by, weights
 
 ANY_PORT = "tcp://127.0.0.1:*"
 
@@ -43,8 +43,8 @@ def test_holders_of_the_keys_talk(bench, keys):
     publisher.publish(weights(4, num_bytes=1 << 20))
     bench.arrived(subscriber)
     assert subscriber.receive().fields["version"] == 4
-    assert not puller.counts.refused
-    assert not subscriber.counts.refused
+    assert not refused_by(puller)
+    assert not refused_by(subscriber)
 
 
 def test_a_stranger_is_refused_and_counted(bench, keys, caplog):
@@ -62,13 +62,13 @@ def test_a_stranger_is_refused_and_counted(bench, keys, caplog):
         socket.connect(puller.endpoint)
         socket.send(b"let me in", zmq.DONTWAIT)
         for _ in range(50):
-            assert bench.poller.wait([puller], timeout_s=0.1) == set()
-            if puller.counts.refused["bad_keys"] > refused:
+            assert poll([puller], timeout_s=0.1) == set()
+            if refused_by(puller)["bad_keys"] > refused:
                 break
-        assert puller.counts.refused["bad_keys"] > refused
+        assert refused_by(puller)["bad_keys"] > refused
         socket.close()
-        bench.poller.wait([puller], timeout_s=0.3)
-        refused = puller.counts.refused["bad_keys"]
+        poll([puller], timeout_s=0.3)
+        refused = refused_by(puller)["bad_keys"]
     context.destroy()
     assert caplog.text.count("refused somebody who does not hold our keys") == 1
     friend = bench.open(Pusher, endpoint=puller.endpoint, keys=keys)
@@ -85,9 +85,9 @@ def test_a_peer_with_wrong_keys_says_so_in_a_line(bench, keys, own_file, caplog,
     peer = bench.open(kind, endpoint=bound.endpoint, keys=keys)
     with caplog.at_level(logging.WARNING):
         for _ in range(50):
-            bench.poller.wait([peer] if kind is Subscriber else [], [peer], timeout_s=0.1)
-            bench.poller.wait([bound], timeout_s=0.01)
-            if peer.counts.refused["bad_keys"] > (2 if with_others else 0):
+            poll([peer] if kind is Subscriber else [], [peer], timeout_s=0.1)
+            poll([bound], timeout_s=0.01)
+            if refused_by(peer)["bad_keys"] > (2 if with_others else 0):
                 break
     lines = [r.getMessage() for r in caplog.records if "does not accept our keys" in r.getMessage()]
     assert len(lines) == 1

@@ -3,7 +3,7 @@
 import os
 import time
 
-from spreeze_zmq.channels import Publisher, Puller, Subscriber
+from spreeze_zmq.channels import Publisher, Puller, Subscriber, poll
 from tests.unit.channels.conftest import TIMEOUT_S, weights
 
 
@@ -12,23 +12,23 @@ def test_only_what_is_ready_is_returned(bench):
     pusher, puller = bench.pair()
     other = bench.open(Puller, "other")
     began_s = time.monotonic()
-    assert bench.poller.wait([puller, other], timeout_s=0.1) == set()
+    assert poll([puller, other], timeout_s=0.1) == set()
     assert 0.09 < time.monotonic() - began_s < 1.0
-    assert bench.poller.wait([puller, other], [pusher], timeout_s=TIMEOUT_S) == {pusher}
+    assert poll([puller, other], [pusher], timeout_s=TIMEOUT_S) == {pusher}
     assert pusher.try_push(weights())
-    assert bench.poller.wait([puller, other], timeout_s=TIMEOUT_S) == {puller}
+    assert poll([puller, other], timeout_s=TIMEOUT_S) == {puller}
 
 
 def test_readiness_lasts_until_everything_is_taken(bench):
-    """Whoever leaves a message behind is told again."""
+    """A message that was left behind makes its channel ready again."""
     pusher, puller = bench.pair()
     for _ in range(2):
         assert pusher.push(weights(), TIMEOUT_S)
     time.sleep(0.1)
     for _ in range(2):
-        assert bench.poller.wait([puller]) == {puller}
+        assert poll([puller]) == {puller}
         assert puller.pull() is not None
-    assert bench.poller.wait([puller]) == set()
+    assert poll([puller]) == set()
 
 
 def test_a_publisher_that_is_waited_on_serves_late_joiners(bench):
@@ -39,7 +39,7 @@ def test_a_publisher_that_is_waited_on_serves_late_joiners(bench):
     deadline_s = time.monotonic() + TIMEOUT_S
     message = None
     while message is None and time.monotonic() < deadline_s:
-        bench.poller.wait([publisher, subscriber], timeout_s=0.1)
+        poll([publisher, subscriber], timeout_s=0.1)
         message = subscriber.newest()
     assert message.fields["version"] == 4
 
@@ -49,6 +49,6 @@ def test_a_file_descriptor_wakes_the_wait(bench):
     puller = bench.open(Puller)
     reading, writing = os.pipe()
     os.write(writing, b"x")
-    assert bench.poller.wait([puller, reading], timeout_s=TIMEOUT_S) == {reading}
+    assert poll([puller, reading], timeout_s=TIMEOUT_S) == {reading}
     os.close(reading)
     os.close(writing)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import zmq
 
-from spreeze_zmq.channels import Poller, Publisher, Subscriber, pub_sub
+from spreeze_zmq.channels import Publisher, Subscriber, poll, pub_sub
 from spreeze_zmq.wire import Message
 from tests.unit.channels.conftest import TIMEOUT_S, weights
 
@@ -76,13 +76,12 @@ def test_a_reader_that_was_away_gets_the_last_message_although_it_was_dropped(be
 
     def publish():
         publisher = Publisher(endpoint, bind=True, sender="peer-0", incarnation=1, high_water_mark=4)
-        poller = Poller()
-        poller.wait([publisher], timeout_s=TIMEOUT_S)
+        poll([publisher], timeout_s=TIMEOUT_S)
         for version in range(last + 1):
             publisher.publish(weights(version, num_bytes))
         published.set()
         while not done.is_set():
-            poller.wait([publisher], timeout_s=0.02)
+            poll([publisher], timeout_s=0.02)
         publisher.close()
 
     endpoint = bench.folder.endpoint("away")
@@ -111,7 +110,7 @@ def news(subscriber, publisher=None):
     while time.monotonic() < until_s:
         if (message := subscriber.newest()) is not None:
             return message
-        Poller().wait([subscriber, *([publisher] if publisher else [])], timeout_s=0.02)
+        poll([subscriber, *([publisher] if publisher else [])], timeout_s=0.02)
     raise AssertionError(f"nothing new in {4 * TIMEOUT_S} s")
 
 
@@ -132,14 +131,14 @@ def test_one_silence_is_one_question(bench, monkeypatch):
     publisher, subscriber = bench.audience()
     publisher.publish(weights(1))
     assert news(subscriber).fields["version"] == 1
-    while not bench.poller.wait([publisher], timeout_s=0.02):
+    while not poll([publisher], timeout_s=0.02):
         assert subscriber.newest() is None
     bench.arrived(subscriber)
     for _ in range(3):
         time.sleep(0.2)
         assert subscriber.newest() is None
     assert subscriber.repeated == 1
-    assert bench.poller.wait([publisher], timeout_s=0.05) == set()
+    assert poll([publisher], timeout_s=0.05) == set()
 
 
 def test_a_setting_that_was_lost_comes_again_though_others_came_after_it(bench):
@@ -152,7 +151,7 @@ def test_a_setting_that_was_lost_comes_again_though_others_came_after_it(bench):
     received = [subscriber.receive().kind]
     while (message := subscriber.receive()) is not None or len(received) < 3:
         received += [message.kind] if message else []
-        bench.poller.wait([publisher, subscriber], timeout_s=0.02)
+        poll([publisher, subscriber], timeout_s=0.02)
     assert received == ["status", "status", "set"]
     assert (subscriber.missed, subscriber.repeated) == (0, 1)
 

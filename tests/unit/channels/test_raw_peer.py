@@ -10,6 +10,7 @@ import pytest
 from spreeze_zmq.channels import Puller
 from spreeze_zmq.channels.sockets import SMALL_FRAME_BYTES
 from spreeze_zmq.wire import MAX_FRAME_BYTES
+from tests.unit.channels.conftest import refused_by
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 4) + b"PUSH"
@@ -60,9 +61,9 @@ def test_a_frame_that_is_too_large_closes_the_connection(tmp_path, kinds, frame_
     other = connected(tmp_path / "report")
     other.sendall(b"\x00\x01\x80")  # a whole message: an empty map
     until_s = time.monotonic() + 10
-    while not puller.counts.refused and time.monotonic() < until_s:
+    while not refused_by(puller) and time.monotonic() < until_s:
         assert puller.pull(0.1) is None
-    assert puller.counts.refused == {"missing_key": 1}
+    assert refused_by(puller) == {"missing_key": 1}
     other.close()
     puller.close()
 
@@ -77,9 +78,9 @@ def test_a_message_of_frames_without_end_takes_the_memory_that_it_sends_until_it
             peer.sendall(b"\x03" + struct.pack(">Q", 1 << 20) + bytes(1 << 20))
         other.sendall(b"\x00\x01\x80")  # a whole message: an empty map
         until_s = time.monotonic() + 10
-        while puller.counts.refused["missing_key"] <= number and time.monotonic() < until_s:
+        while refused_by(puller)["missing_key"] <= number and time.monotonic() < until_s:
             assert puller.pull(0.1) is None
-        assert puller.counts.refused == {"missing_key": number + 1}
+        assert refused_by(puller) == {"missing_key": number + 1}
         taken.append(psutil.Process().memory_info().rss)
         peer.close()
         time.sleep(0.3)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -165,13 +166,8 @@ def test_a_released_claim_is_free(folder):
 
 def test_closing_is_bounded_when_nobody_takes_what_was_sent(folder):
     """Linger is a second, not for ever."""
-    plan = CHANNELS["report"]
-
-    class Placed:
-        endpoint = folder.endpoint("report")
-        kinds, high_water_mark, socket_buffer_bytes, curve = plan.kinds, plan.high_water_mark, 0, False
-
-    pusher = open_channel(Placed, "push", "sampler-0", 1)
+    plan = replace(CHANNELS["report"], endpoint=folder.endpoint("report"))
+    pusher = open_channel(plan, "push", "sampler-0", 1)
     hello = {"role": "sampler", "name": "sampler-0", "pid": 1, "protocol": 1, "host": "here"}
     from spreeze_zmq.wire import Message
 

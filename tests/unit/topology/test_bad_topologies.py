@@ -177,6 +177,10 @@ TOPOLOGIES = {
         ["is no endpoint", "tcp://127.0.0.1"],
     ),
     "port_beyond_all": (RUN + '[channels.policy]\nendpoint = "tcp://127.0.0.1:70000"', ["from 1 to 65535"]),
+    "port_of_many_digits": (
+        RUN + f'[channels.policy]\nendpoint = "tcp://127.0.0.1:{"5" * 5000}"',
+        ["is no endpoint"],
+    ),
     "beyond_this_machine": (
         RUN + '[channels.policy]\nendpoint = "tcp://10.0.0.1:5555"',
         ["CURVE keys are needed"],

@@ -12,7 +12,6 @@ from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.topology import load
 from spreeze_zmq.topology.component_file import read_component_file, shipped_components
-from spreeze_zmq.topology.mistakes import Mistakes
 from spreeze_zmq.topology.source import shipped_folder
 
 GOOD = 'role = "sampler"\ncommand = ["python", "{folder}/run.py", "--fast"]\n'
@@ -47,10 +46,8 @@ def test_another_checkout_on_the_path_brings_its_own_components(tmp_path):
 
 def test_every_role_has_a_shipped_component_of_its_name():
     """A topology that names none of them is complete."""
-    mistakes = Mistakes()
     for role in ROLES:
-        file = read_component_file(shipped_folder("components") / role, mistakes)
-        assert file is not None, mistakes.found
+        file = read_component_file(shipped_folder("components") / role)
         assert file.role == role
         assert file.description
     assert set(shipped_components()) >= set(ROLES)
@@ -68,6 +65,18 @@ def test_a_folder_beside_the_topology_takes_a_role(component, tmp_path):
     assert sampler.channels["policy"] == "sub"
     assert plan.channels["experience.critic_learner"].connects == ("sampler",)
     assert plan.channels["experience.actor_learner"].connects == ("sampler",)
+
+
+def test_a_default_takes_the_form_that_a_written_value_has(component):
+    """Seconds for a duration, a decimal number for a float: a component reads one form only."""
+    declared = {"pause": ("duration", '"500 ms"'), "rate": ("float", "1")}
+    options = "".join(
+        f'[options.{name}]\ntype = "{kind}"\ndefault = {default}\nhelp = "x"\n'
+        for name, (kind, default) in declared.items()
+    )
+    values = component(GOOD + options).components["sampler"].options
+    assert values == {"pause": 0.5, "rate": 1.0}
+    assert type(values["rate"]) is float
 
 
 def test_the_command_may_be_any_program(component):

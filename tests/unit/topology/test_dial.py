@@ -20,7 +20,7 @@ def test_a_mode_stands_for_these_numbers(mode, numbers):
 
 
 def test_numbers_without_the_name_are_the_same_run():
-    """Whoever writes the four keys has lock-step, whatever the mode is called."""
+    """The four keys alone make a lock-step run, in any mode."""
     written = ["max_policy_lag=1", "slack_rollouts=0", "publish_every_updates=round", "in_order=true"]
     named = load("pendulum", ["balance.mode=lockstep", *ROUND])
     spelt = load("pendulum", [*(f"balance.{key}" for key in written), *ROUND])

@@ -31,6 +31,13 @@ def topology(tmp_path):
     return write
 
 
+@pytest.mark.parametrize("count", ["auto", 1, [1, 1]])
+def test_the_critic_learner_takes_every_way_to_write_one(count):
+    """None of them is a mistake, so none may end in a traceback."""
+    plan = load({"run": {"env": "Pendulum-v1"}, "components": {"critic_learner": {"count": count}}})
+    assert plan.components["critic_learner"].count == Count(1, 1, 1)
+
+
 def test_the_shipped_topologies_are_those_promised():
     """One for each of the tasks that the documentation names."""
     assert shipped_topologies() == [
@@ -104,7 +111,7 @@ def test_a_shipped_topology_is_found_from_anywhere(source, tmp_path, monkeypatch
 
 
 def test_a_file_comes_before_a_shipped_name(topology, monkeypatch):
-    """Whoever writes a pendulum.toml of their own gets that one."""
+    """A user's own pendulum.toml comes before the shipped one."""
     own = topology('run.env = "Pendulum-v1"\nrun.seed = 77')
     monkeypatch.chdir(own.parent)
     own.rename("pendulum.toml")

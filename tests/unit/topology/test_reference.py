@@ -9,8 +9,13 @@ import pytest
 from spreeze_zmq import algorithms, topology
 from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.plan.roles import ROLES
-from spreeze_zmq.topology import hints
-from spreeze_zmq.topology.reference import algorithm_table, entries, reference
+from spreeze_zmq.topology.reference import (
+    NAMES_ELSEWHERE,
+    algorithm_table,
+    entries,
+    key_called,
+    reference,
+)
 
 KEYS = {entry["key"] for entry in entries(reference())}
 
@@ -42,11 +47,11 @@ def test_each_listed_default_is_accepted():
 
 def test_another_librarys_name_leads_to_a_key_that_exists():
     """Every entry of the dictionary names a key of ours, and no name is a key already."""
-    for key, (names, _) in hints._NAMES.items():
+    for key, names in NAMES_ELSEWHERE.items():
         assert key in KEYS
         for name in names.split():
             assert not any(entry.endswith(f".{name}") for entry in KEYS), name
-            assert hints.called_here(name) is not None
+            assert key_called(name)
 
 
 @pytest.mark.parametrize(

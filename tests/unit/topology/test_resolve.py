@@ -79,7 +79,7 @@ def test_two_learners_take_two_gpus(role, written, num_devices, expected):
         ("cuda", 1, False, "needs a torch with CUDA"),
     ],
 )
-def test_an_absent_gpu_is_told_before_torch_is_imported(written, num_devices, torch_has_cuda, fragment):
+def test_an_absent_gpu_is_reported_before_torch_is_imported(written, num_devices, torch_has_cuda, fragment):
     """With the number that there is."""
     assert fragment in device_problem(written, num_devices, torch_has_cuda)
 
