@@ -17,6 +17,7 @@ from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.component.weights import Weights
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.plan.roles import POLICY, SAMPLER
 from spreeze_zmq.policy import FrameStack, Policy, usable
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.arena import workers_for
@@ -80,7 +81,7 @@ class Collector:
 
     def places(self) -> NDArray[np.float32]:
         """``[N]``: where each environment stands among those that the run begins with, from 0 to 1."""
-        total = self.component.plan.components["sampler"].count.initial * self.num_envs
+        total = self.component.plan.components[SAMPLER].count.initial * self.num_envs
         mine = self.component.index * self.num_envs + np.arange(self.num_envs)
         return np.clip(mine / max(total - 1, 1), 0.0, 1.0).astype(np.float32)
 
@@ -203,7 +204,8 @@ class Acting:
 
     def __init__(self, component: Component, outlets: list[Outlet]) -> None:
         self.component = component
-        self.weights = Weights(component.open("policy"), in_turn=component.plan.balance.in_order)
+        self.weights = Weights(component.open(POLICY), in_turn=component.plan.balance.in_order)
+        self.publisher = component.plan.channels[POLICY].binds
         self.outlets = outlets
         self.policy: Policy | None = None
         self.collect_until = 0.0
@@ -223,7 +225,7 @@ class Acting:
                 [self.weights.subscriber],
                 timeout_s=1.0,
                 charge="starved",
-                waiting_for=f"{what} from actor_learner ({self.weights.subscriber.endpoint})",
+                waiting_for=f"{what} from {self.publisher} ({self.weights.subscriber.endpoint})",
             )
         return None
 
