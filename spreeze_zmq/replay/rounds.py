@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,12 +181,6 @@ class RoundStore:
         dropped = [rollout for rollout, _ in self._waiting if rollout.policy_version < version]
         self._waiting = [pair for pair in self._waiting if pair[0].policy_version >= version]
         return dropped
-
-    def save(self, folder: Path) -> None:
-        """Nothing: a round does not outlive its policy."""
-
-    def load(self, folder: Path) -> None:
-        """Nothing."""
 
 
 def stacked(rollout: Rollout, stack: int) -> tuple[NDArray[Any], NDArray[Any]]:
