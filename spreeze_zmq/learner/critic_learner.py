@@ -11,7 +11,7 @@ from typing import Any
 from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.intake import Intake
-from spreeze_zmq.learner.lag import CollectionLimits, Staleness
+from spreeze_zmq.learner.lag import CollectionLimits
 from spreeze_zmq.learner.learner import Learner
 from spreeze_zmq.learner.live_batch import LiveBatch
 from spreeze_zmq.learner.setup import keep
@@ -38,8 +38,7 @@ class CriticLearner(Learner):
         super().__init__(component)
         self.limits = CollectionLimits(self.plan)
         self.first_policy = 0
-        self.staleness = Staleness(self.balance.max_policy_lag, self.newest_policy)
-        self.intake = Intake(component, self.options.frame_stack, self.staleness.too_stale)
+        self.intake = Intake(component, self.options.frame_stack, self.too_stale)
         seed = self.plan.run.seed
         self.replay = transition_replay(component.environment, self.options, self.device, seed)
         keep(self.replay)
@@ -72,6 +71,15 @@ class CriticLearner(Learner):
         if self.others is None or self.others.num_taken == 0:
             return None
         return self.first_policy + self.cadence.published if self.others.in_turn else self.others.version
+
+    def too_stale(self, rollout: Rollout) -> str:
+        """Why a rollout is older than ``max_policy_lag`` allows; empty if it is not."""
+        if (bound := self.balance.max_policy_lag) is None:
+            return ""
+        if (newest := self.newest_policy()) is None:
+            return "the newest policy is not known yet"
+        lag = newest - rollout.policy_version
+        return f"{lag} versions behind, max_policy_lag is {bound}" if lag > bound else ""
 
     @property
     def may_update(self) -> bool:
@@ -132,7 +140,7 @@ class CriticLearner(Learner):
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
         self.gate.received += 0 if self.stopping else rollout.num_transitions
         self.receive(rollout.num_transitions)
-        self.staleness.add(rollout)
+        self.lag.add((self.newest_policy() or 0) - rollout.policy_version, rollout.num_transitions)
 
     def receive(self, transitions: int) -> None:
         """Count transitions as received."""
@@ -190,10 +198,6 @@ class CriticLearner(Learner):
         if self.policy is not None:
             counted["policy_version"] = self.policy.versions.newest
         return {**counted, "critic_updates": self.half.num_updates, **self.flops()}
-
-    def policy_lag(self) -> dict[str, float]:
-        """Lag of the received transitions in versions; ``stale`` transitions were dropped."""
-        return {**self.staleness.received.summary(), "stale": self.intake.stale_transitions}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""

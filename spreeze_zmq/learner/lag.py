@@ -1,12 +1,11 @@
-"""Versions of the published policies, the lag of rollouts behind them, and the limits of collection."""
+"""Versions of the published policies, and the limits of collection that follow from them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -78,35 +77,6 @@ class Published:
             if rollout.policy_version > self._newest:
                 return f"policy_version is {rollout.policy_version}, the newest published is {self._newest}"
         return ""
-
-
-class Staleness:
-    """Measures the lag of received rollouts behind the newest policy.
-
-    Args:
-        bound: largest lag in versions; None for no bound.
-        newest: returns the version of the newest policy; None while it is not known.
-
-    Attributes:
-        received: the received transitions by their lag.
-    """
-
-    def __init__(self, bound: int | None, newest: Callable[[], int | None]) -> None:
-        self.received = LagHistogram()
-        self._bound, self._newest = bound, newest
-
-    def too_stale(self, rollout: Rollout) -> str:
-        """Why a rollout is too stale to be received; empty if it is not."""
-        if self._bound is None:
-            return ""
-        if (newest := self._newest()) is None:
-            return "the newest policy is not known yet"
-        lag = newest - rollout.policy_version
-        return f"{lag} versions behind, max_policy_lag is {self._bound}" if lag > self._bound else ""
-
-    def add(self, rollout: Rollout) -> None:
-        """Count the transitions of a received rollout by their lag."""
-        self.received.add((self._newest() or 0) - rollout.policy_version, rollout.num_transitions)
 
 
 class CollectionLimits:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq import algorithms, kept_memory
+from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.device import Work
 from spreeze_zmq.errors import CheckpointError, Diverged, WireError
@@ -46,6 +47,7 @@ class Learner(ABC):
         enough: transitions at which the run ends; infinite without such a limit.
         env_steps: transitions that the run has sampled, as far as this learner knows.
         trained: transitions that updates have trained on.
+        lag: transitions by the lag of their policy on receipt, or on-policy when their round began.
         metrics: metrics of the newest updates, 0-d float32 on the device.
     """
 
@@ -86,6 +88,7 @@ class Learner(ABC):
         self.enough: float = self.plan.run.stop.env_steps or math.inf
         self.env_steps = self.trained = 0
         self.metrics: Mapping[str, Any] = {}
+        self.lag = LagHistogram()
         self._poll_s = 0.0
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)
         component.figures["publication"] = self.cadence.figures
@@ -214,6 +217,10 @@ class Learner(ABC):
         """For reports: floating point operations of all updates so far."""
         role = self.component.role.removesuffix("_learner")
         return {f"{role}_flops": self.trained * self.arithmetic.flops_per_transition}
+
+    def policy_lag(self) -> dict[str, float]:
+        """For reports, of one learner: quantiles of the lag in versions, and the dropped transitions."""
+        return {**self.lag.summary(), "stale": self.intake.stale_transitions}
 
     @abstractmethod
     def counters(self) -> dict[str, float]:

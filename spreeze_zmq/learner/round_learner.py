@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.learner import Learner
@@ -47,7 +46,6 @@ class RoundLearner(Learner):
         num_samplers = plan.components[SAMPLER].count.initial
         self.replay = RoundStore(num_samplers, self.device, self.rewards, options.frame_stack)
         self.reports_experience = self.policy is None or self.others is None
-        self.lag = LagHistogram()
         self.generator = torch.Generator(self.device).manual_seed(plan.run.seed)
         self.rounds = self.values_from = self.trained_version = 0
         self.consumed: dict[str, int] = {}
@@ -239,10 +237,6 @@ class RoundLearner(Learner):
             counted |= {"env_steps": self.env_steps, "trained_transitions": self.trained}
             counted["critic_updates"] = self.half.num_updates
         return counted
-
-    def policy_lag(self) -> dict[str, float]:
-        """Lag of rollouts in versions at the start of their round; ``stale`` transitions were dropped."""
-        return {**self.lag.summary(), "stale": self.intake.stale_transitions}
 
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""
