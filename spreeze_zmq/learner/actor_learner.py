@@ -158,11 +158,6 @@ class ActorLearner(Learner):
 
     # --- what it reports and keeps
 
-    def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report."""
-        counted = {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
-        return {**counted, **self.flops()}
-
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""
         return {"actor_replay_size": len(self.replay), **self.losses()}

@@ -192,13 +192,6 @@ class CriticLearner(Learner):
 
     # --- what it reports and keeps
 
-    def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report."""
-        counted: dict[str, float] = {"env_steps": self.env_steps, "trained_transitions": self.trained}
-        if self.policy is not None:
-            counted["policy_version"] = self.policy.versions.newest
-        return {**counted, "critic_updates": self.half.num_updates, **self.flops()}
-
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""
         return {

@@ -18,7 +18,7 @@ from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Outbox, PolicyOutlet, Record
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, check_memory, prepare_device
 from spreeze_zmq.learner.vault import Vault
-from spreeze_zmq.plan.roles import CRITIC, PART_OF, POLICY, SAMPLER, publisher_of_policy
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY, SAMPLER, publisher_of_policy
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
@@ -222,9 +222,15 @@ class Learner(ABC):
         """For reports, of one learner: quantiles of the lag in versions, and the dropped transitions."""
         return {**self.lag.summary(), "stale": self.intake.stale_transitions}
 
-    @abstractmethod
     def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report."""
+        """Cumulative figures of every report; the critic-learner, even alone, counts the experience."""
+        counted = self.flops()
+        if self.policy is not None:
+            counted["policy_version"] = self.policy.versions.newest
+        if self.component.role == ACTOR_LEARNER:
+            return {**counted, "actor_updates": self.half.num_updates}
+        experience = {"env_steps": self.env_steps, "trained_transitions": self.trained}
+        return {**counted, **experience, "critic_updates": self.half.num_updates}
 
     @abstractmethod
     def gauges(self) -> dict[str, float]:

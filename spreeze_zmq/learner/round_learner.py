@@ -12,7 +12,7 @@ from spreeze_zmq.component import Component
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.learner import Learner
 from spreeze_zmq.learner.publication import PolicyOutlet
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
@@ -45,7 +45,6 @@ class RoundLearner(Learner):
         self.rewards = RewardScale(options.gamma) if options.normalize_rewards else None
         num_samplers = plan.components[SAMPLER].count.initial
         self.replay = RoundStore(num_samplers, self.device, self.rewards, options.frame_stack)
-        self.reports_experience = self.policy is None or self.others is None
         self.generator = torch.Generator(self.device).manual_seed(plan.run.seed)
         self.rounds = self.values_from = self.trained_version = 0
         self.consumed: dict[str, int] = {}
@@ -228,23 +227,12 @@ class RoundLearner(Learner):
 
     # --- what it reports and keeps
 
-    def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report; the critic-learner or a lone learner counts the experience."""
-        counted = self.flops()
-        if self.policy is not None:
-            counted |= {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
-        if self.reports_experience:
-            counted |= {"env_steps": self.env_steps, "trained_transitions": self.trained}
-            counted["critic_updates"] = self.half.num_updates
-        return counted
-
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""
-        figures = self.losses()
-        if self.reports_experience:
-            used = self.env_steps - len(self.replay)
-            figures["replay_ratio"] = self.trained / used if used else 0.0
-        return figures
+        if self.component.role == ACTOR_LEARNER:
+            return self.losses()
+        used = self.env_steps - len(self.replay)
+        return {**self.losses(), "replay_ratio": self.trained / used if used else 0.0}
 
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs; an unfinished round is not saved."""
