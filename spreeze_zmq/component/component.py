@@ -250,8 +250,8 @@ class Component:
     def restore_point(self) -> Checkpoint | None:
         """The checkpoint to restore: this run's last complete one, else the one in ``resume_from``."""
         own = latest(self.folder.checkpoints)
-        for passed_over in own.skipped if own is not None else ():
-            log.warning("checkpoint passed over: %s", passed_over)
+        for skipped in own.skipped if own is not None else ():
+            log.warning("checkpoint skipped: %s", skipped)
         if own is not None or self.plan.run.resume_from is None:
             return own
         return Checkpoint.read(Path(self.plan.run.resume_from))

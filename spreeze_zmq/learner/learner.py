@@ -259,9 +259,7 @@ def learn(component: Component, learner: Learner) -> None:
             learner.restore(state)
         except (KeyError, RuntimeError) as error:
             problem = str(error).strip().splitlines()[0]
-            raise CheckpointError(
-                f"the checkpoint holds other networks than this run's: {problem}"
-            ) from error
+            raise CheckpointError(f"the checkpoint's networks differ from this run's: {problem}") from error
     component.ready()
     learner.publish()
     while component.running:

@@ -90,7 +90,7 @@ class Vault:
 
     def _on_request(self, fields: Mapping[str, Any]) -> None:
         if not re.fullmatch(r"\w[\w.-]*", fields["folder"]):
-            log.warning("no checkpoint: %r is no name of a folder below checkpoints", fields["folder"][:80])
+            log.warning("no checkpoint: %r is no valid folder name", fields["folder"][:80])
             return
         self._request = fields
 

@@ -86,7 +86,7 @@ class PolicyPlayer:
         self._visitors: set[Visitor] = set()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._caption: dict[str, Any] = {"mode": "none", "why": "the environment is being made"}
+        self._caption: dict[str, Any] = {"mode": "none", "why": "the environment is being created"}
         self._studio: Studio | None = None
         self._unseen_s = 0.0
         self._pace = Pace(cpu_share)

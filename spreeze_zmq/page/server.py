@@ -153,7 +153,7 @@ class Server:
         if len(host) != 1 or not _is_own(f"//{host[0]}"):
             return HTTPStatus.FORBIDDEN, "this page is for 127.0.0.1 alone\n"
         if origin and (len(origin) != 1 or origin[0].lower() != f"http://{host[0]}".lower()):
-            return HTTPStatus.FORBIDDEN, "another page asks\n"
+            return HTTPStatus.FORBIDDEN, "requests of other pages are refused\n"
         if not hmac.compare_digest(path.partition("/")[2].partition("/")[0].encode(), self._token.encode()):
             return HTTPStatus.FORBIDDEN, "the address ends in the run's token: take it from the terminal\n"
         return None

@@ -208,7 +208,7 @@ class FrameRing(Ring):
         self._rollouts = deque((end, frame) for end, frame in kept)
         rows = self._frames_of_all()
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._frames.num_added:
-            raise CheckpointError(f"the replay in {folder} has transitions of frames that it has not")
+            raise CheckpointError(f"the replay in {folder} refers to frames that it does not hold")
 
     def keep_in(self, descriptor: int) -> None:
         """As every ring; transitions that have lost a frame are not drawn."""

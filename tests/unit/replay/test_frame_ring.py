@@ -238,7 +238,7 @@ def test_a_saved_replay_with_rows_of_no_frames_is_refused(tmp_path):
     replay.save(tmp_path)
     rows = np.load(tmp_path / "int64.npy")
     np.save(tmp_path / "int64.npy", rows + 1)
-    with pytest.raises(CheckpointError, match="frames that it has not"):
+    with pytest.raises(CheckpointError, match="frames that it does not hold"):
         make_replay(50, 1).load(tmp_path)
 
 
