@@ -46,11 +46,11 @@ def main(component: Component) -> None:
                 continue
             fields = message.fields
             try:
-                server.tell(plain(story.told(fields["topic"], fields["t_s"], fields["about"])))
+                server.send(plain(story.entry_of(fields["topic"], fields["t_s"], fields["about"])))
             except (AttributeError, LookupError, TypeError, ValueError) as error:
                 what = f"{fields['topic']!r:.40} cannot be shown: {type(error).__name__}: {error}"
                 feed.refuse(WireError("bad_entry", what), message.sender, message.kind)
-    server.tell({"topic": "over", "t_s": 0.0, "about": {"reason": component.stop_reason}})
+    server.send({"topic": "over", "t_s": 0.0, "about": {"reason": component.stop_reason}})
     server.close()
 
 

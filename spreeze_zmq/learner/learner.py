@@ -139,10 +139,10 @@ class Learner(ABC):
 
     def sources(self) -> list[Any]:
         """The channels whose next message it can use now."""
-        found: list[Any] = [self.intake.puller] if self.may_pull else []
+        channels: list[Any] = [self.intake.puller] if self.may_pull else []
         if self.others is not None and self.may_load:
-            found.append(self.others.subscriber)
-        return found
+            channels.append(self.others.subscriber)
+        return channels
 
     def take_weights(self) -> None:
         """Load the other half's newest weights, or in order the next version of them."""

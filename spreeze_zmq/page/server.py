@@ -83,7 +83,7 @@ class Server:
         self._thread.start()
         self._started.wait()
 
-    def tell(self, entry: Mapping[str, Any]) -> None:
+    def send(self, entry: Mapping[str, Any]) -> None:
         """Send one entry to every browser; costs nothing without a browser."""
         if self._visitors:
             text = json.dumps(entry)
@@ -167,7 +167,7 @@ class Server:
         path = self.below_token(visitor.request.path)
         try:
             if path == "feed":
-                await self._tell_all(visitor)
+                await self._send_feed(visitor)
             elif path == "agent":
                 await self._agent.show(visitor)
             else:
@@ -175,7 +175,7 @@ class Server:
         except ConnectionClosed:
             pass
 
-    async def _tell_all(self, visitor: ServerConnection) -> None:
+    async def _send_feed(self, visitor: ServerConnection) -> None:
         """Send the entries so far, then every new one."""
         waiting: asyncio.Queue[str | None] = asyncio.Queue()
         self._visitors.add(waiting)

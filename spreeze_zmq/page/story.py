@@ -64,12 +64,10 @@ def limits(plan: Plan) -> dict[str, dict[str, Any]]:
     return {"trained_transitions_per_s": {"value": rate, "source": source}}
 
 
-def told(topic: str, t_s: float, about: Mapping[str, Any]) -> Entry:
-    """One entry as a browser gets it; a status has its point of the curves with it."""
-    entry: Entry = {"topic": topic, "t_s": t_s, "about": dict(about)}
-    if topic == "status":
-        entry["point"] = point(about)
-    return entry
+def entry_of(topic: str, t_s: float, about: Mapping[str, Any]) -> Entry:
+    """One entry as a browser gets it; a status brings its point of the curves with it."""
+    curves = {"point": point(about)} if topic == "status" else {}
+    return {"topic": topic, "t_s": t_s, "about": dict(about), **curves}
 
 
 def point(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,9 +123,9 @@ def _entries(lines: list[bytes]) -> Iterator[Entry]:
 
 def _points(lines: list[bytes]) -> Iterator[Entry]:
     """Points of the curves, and the last status with all its fields."""
-    statuses = list(_entries(_thinned(lines, MAX_POINTS)))
-    for entry in statuses:
-        yield {"topic": "point", "t_s": entry["t_s"], "about": point({**entry["about"], "t_s": entry["t_s"]})}
-    if statuses:
-        last = statuses[-1]
-        yield told("status", last["t_s"], {**last["about"], "t_s": last["t_s"]})
+    entries = _entries(_thinned(lines, MAX_POINTS))
+    statuses = [{**entry["about"], "t_s": entry["t_s"]} for entry in entries]
+    for status in statuses:
+        yield {"topic": "point", "t_s": status["t_s"], "about": point(status)}
+    for status in statuses[-1:]:
+        yield entry_of("status", status["t_s"], status)
