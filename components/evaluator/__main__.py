@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.channels import Subscriber
-from spreeze_zmq.component.acting import prepare_to_act
+from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.plan.roles import SAMPLER

@@ -12,27 +12,30 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Pusher
-from spreeze_zmq.component.acting import prepare_to_act
-from spreeze_zmq.component.component import Component
-from spreeze_zmq.component.life import run
-from spreeze_zmq.component.weights import Weights
+from spreeze_zmq.component import Component, Weights, prepare_to_act, run
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Policy, usable
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.arena import workers_for
 from spreeze_zmq.wire import rollout_message
 
-#: Episodes are reported together this often.
+#: Shortest time between two reports of episodes that have ended.
 EPISODES_INTERVAL_S = 0.5
-#: A puller whose queue is full loses what the kernel holds for it when the pusher hangs up: learners get this
-#: long to drain.
+#: Time for the learners to drain their queues before this process closes its sockets: messages that the
+#: kernel holds for a full queue are lost then.
 SETTLE_S = 0.2
-#: Environments that take longer than this to be stepped or reset one after the other are given workers.
+#: Environments get workers if one step or reset of all of them, one after the other, takes longer than this.
 SLOW_TOGETHER_S = 5.0
 
 
 class Collector:
-    """Steps the environments and turns their steps into rollouts."""
+    """Steps the environments and turns their steps into rollouts.
+
+    Args:
+        component: the sampler.
+        log_prob: whether a learner asks for the actions' log probabilities.
+    """
 
     def __init__(self, component: Component, *, log_prob: bool) -> None:
         spec = component.environment
@@ -42,7 +45,7 @@ class Collector:
         self.num_envs: int = component.options["envs"]
         self.place = self.places()
         seeds = component.seed_sequence()
-        self.envs = self.made(int(seeds.generate_state(1)[0]), self.num_envs, self.num_workers())
+        self.envs = self.make_envs(int(seeds.generate_state(1)[0]), self.num_envs, self.num_workers())
         self.rng = np.random.default_rng(seeds)
         self.obs_dtype = np.dtype(spec.obs_dtype)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
@@ -50,17 +53,18 @@ class Collector:
         self.frames: FrameStack | None = None
         self.returns: list[float] = []
         self.lengths: list[int] = []
+        self.episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
 
     def num_workers(self) -> int:
-        """Processes that step the environments: where it is left open, 0 unless they take long together."""
+        """Processes that step the environments; "auto" is 0 unless one step of all of them is slow."""
         wanted: int | str = self.component.options["workers"]
         if not isinstance(wanted, str):
             return min(wanted, self.num_envs)
-        with closing(self.made(0, 1, 0)) as one:
+        with closing(self.make_envs(0, 1, 0)) as one:
             each_s = SLOW_TOGETHER_S / self.num_envs
             return workers_for(one, self.num_envs, each_s, each_s) if one.backend == "gymnasium" else 0
 
-    def made(self, seed: int, num_envs: int, num_workers: int) -> Any:
+    def make_envs(self, seed: int, num_envs: int, num_workers: int) -> Any:
         """A batch of environments."""
         component, spec = self.component, self.component.environment
         return envs.make(
@@ -79,16 +83,16 @@ class Collector:
         )
 
     def places(self) -> NDArray[np.float32]:
-        """``[N]``: where each environment stands among those that the run begins with, from 0 to 1."""
-        total = self.component.plan.components["sampler"].count.initial * self.num_envs
+        """``[N]``: the place of each environment among all at the start of the run, from 0 to 1."""
+        total = self.component.plan.components[SAMPLER].count.initial * self.num_envs
         mine = self.component.index * self.num_envs + np.arange(self.num_envs)
         return np.clip(mine / max(total - 1, 1), 0.0, 1.0).astype(np.float32)
 
     def act(
         self, policy: Policy, frames: FrameStack
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32] | None]:
-        """The actions ``[N, *action_shape]`` as they were drawn, as the environments are given them, and
-        their log densities ``[N]`` where a learner asks for them.
+        """Actions ``[N, *action_shape]`` as the policy drew them, the actions that the environments take, and
+        the log probabilities ``[N]`` if a learner asks for them.
 
         Raises:
             WireError: the policy cannot act in this environment.
@@ -107,8 +111,9 @@ class Collector:
         return action, policy.env_action(action), log_prob
 
     def collect(self, policy: Policy) -> Rollout:
-        """``num_steps`` steps of every environment; fresh arrays, since ZeroMQ keeps those of the last
-        rollout. Reports go on meanwhile: slow environments are no reason to be silent.
+        """Take ``num_steps`` steps of every environment, and send reports when they are due meanwhile.
+
+        The rollout's arrays are new ones, since ZeroMQ may still be sending those of the last rollout.
 
         Raises:
             WireError: the policy cannot act in this environment.
@@ -144,7 +149,7 @@ class Collector:
         return Rollout(
             sampler=self.component.name,
             incarnation=self.component.incarnation,
-            sequence=0,  # counted by each channel, as the outlets count what is produced
+            sequence=0,  # each channel counts its messages, and each outlet sets ``produced``
             produced=0,
             policy_version=policy.version,
             num_steps=self.num_steps,
@@ -161,20 +166,28 @@ class Collector:
             memory=memory,
         )
 
+    def report_episodes(self) -> None:
+        """Report to the broker which episodes have ended since the last report."""
+        self.episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
+        if self.returns:
+            returns, lengths = np.array(self.returns, np.float32), np.array(self.lengths, np.int32)
+            self.component.report("episodes", {}, {"returns": returns, "lengths": lengths})
+            self.returns, self.lengths = [], []
+
 
 class Outlet:
-    """Pushes rollouts to one learner, only the fields that it asks for, and counts them."""
+    """Pushes rollouts to one learner, with the fields that it asks for, and counts their transitions."""
 
-    def __init__(self, component: Component, channel: str) -> None:
-        self.component = component
+    def __init__(self, component: Component, learner: str) -> None:
+        channel = experience_of(learner)
+        self.component, self.learner = component, learner
         self.pusher: Pusher = component.open(channel)
-        self.learner = component.plan.channels[channel].binds
         self.fields = component.plan.channels[channel].fields
         self.produced = 0
 
     def wait_for_place(self) -> None:
-        """Wait until the learner leaves a place for a rollout, or until told to stop: what is collected
-        before there is one only grows old.
+        """Wait until the learner's queue has room for a rollout or this process is stopped; a rollout that is
+        collected earlier only grows stale.
         """
         while self.component.running:
             if self.component.poll(
@@ -186,9 +199,7 @@ class Outlet:
                 return
 
     def push(self, rollout: Rollout) -> None:
-        """Wait for a place as long as it takes; one that is told to stop meanwhile leaves the rollout
-        unproduced.
-        """
+        """Push a rollout as soon as there is room. After a stop the rollout is dropped and not counted."""
         produced = self.produced + rollout.num_transitions
         message = rollout_message(replace(rollout, produced=produced), self.fields)
         while not self.pusher.try_push(message):
@@ -199,19 +210,20 @@ class Outlet:
 
 
 class Acting:
-    """The policy that acts: the newest that there is, or in lock-step each version in its turn."""
+    """The policy that acts: the newest one, or in order each version in turn."""
 
     def __init__(self, component: Component, outlets: list[Outlet]) -> None:
         self.component = component
-        self.weights = Weights(component.open("policy"), in_turn=component.plan.balance.in_order)
+        self.weights = Weights(component.open(POLICY), in_turn=component.plan.balance.in_order)
+        self.publisher = component.plan.channels[POLICY].binds
         self.outlets = outlets
         self.policy: Policy | None = None
         self.collect_until = 0.0
 
     def next(self) -> Policy | None:
-        """The policy for the next rollout, waited for as long as it takes; None when told to stop first.
+        """The policy for the next rollout; waits for a new one while the present one is used up.
 
-        Samples of the present one would be too old on arrival once it has been used as far as it says.
+        Returns None if this process is stopped first.
         """
         while self.component.running:
             if not (self.weights.in_turn and self.fresh):
@@ -223,20 +235,22 @@ class Acting:
                 [self.weights.subscriber],
                 timeout_s=1.0,
                 charge="starved",
-                waiting_for=f"{what} from actor_learner ({self.weights.subscriber.endpoint})",
+                waiting_for=f"{what} from {self.publisher} ({self.weights.subscriber.endpoint})",
             )
         return None
 
     @property
     def fresh(self) -> bool:
-        """Whether another rollout may begin under the present policy."""
+        """Whether another rollout may begin under the present policy; past ``collect_until`` it would be too
+        stale on arrival.
+        """
         return self.policy is not None and max(o.produced for o in self.outlets) < self.collect_until
 
     def adopt(self) -> None:
-        """Take up the policy that is next, where there is one.
+        """Take the next policy, if one has arrived.
 
         Raises:
-            InputError: it cannot be used; nor could those after it, which come of the same algorithm.
+            InputError: the policy cannot be used; nor can later ones, which come from the same algorithm.
         """
         if (message := self.weights.take()) is not None:
             with usable(message.fields["version"]):
@@ -247,14 +261,13 @@ class Acting:
 
 
 def main(component: Component) -> None:
-    """Wait for a place at every learner, collect under the newest policy, push, report what ended."""
-    outlets = [Outlet(component, channel) for channel in component.channels_named("experience.")]
+    """Wait for room at every learner, collect under the newest policy, push, report ended episodes."""
+    outlets = [Outlet(component, learner) for learner in component.plan.learning.learners]
     component.figures["pushed"] = lambda: {outlet.learner: outlet.produced for outlet in outlets}
     acting = Acting(component, outlets)
     collector = Collector(component, log_prob=any("log_prob" in outlet.fields for outlet in outlets))
     prepare_to_act(component)
     component.ready()
-    episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
     while component.running:
         for outlet in outlets:
             outlet.wait_for_place()
@@ -265,23 +278,11 @@ def main(component: Component) -> None:
         for outlet in outlets:
             outlet.push(rollout)
         component.poll()
-        if collector.returns and time.monotonic() >= episodes_due_s:
-            report_episodes(component, collector)
-            episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
-    if collector.returns:
-        report_episodes(component, collector)
+        if time.monotonic() >= collector.episodes_due_s:
+            collector.report_episodes()
+    collector.report_episodes()
     component.poll(timeout_s=SETTLE_S, draining=True)
     collector.envs.close()
-
-
-def report_episodes(component: Component, collector: Collector) -> None:
-    """Tell the broker which episodes have ended since the last time."""
-    arrays = {
-        "returns": np.array(collector.returns, np.float32),
-        "lengths": np.array(collector.lengths, np.int32),
-    }
-    component.report("episodes", {}, arrays)
-    collector.returns, collector.lengths = [], []
 
 
 if __name__ == "__main__":

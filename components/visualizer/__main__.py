@@ -1,21 +1,21 @@
-"""Visualizer: shows the run and its newest policy at work on a web page; it only looks."""
+"""Visualizer: shows the run and its newest policy at work on a web page; it changes nothing in the run."""
 
 import sys
 from pathlib import Path
 
 from spreeze_zmq.channels import Subscriber
-from spreeze_zmq.component.component import Component
-from spreeze_zmq.component.life import run
+from spreeze_zmq.component import Component, run
 from spreeze_zmq.errors import InputError, WireError
 from spreeze_zmq.metrics import plain
 from spreeze_zmq.page import address, story
+from spreeze_zmq.plan.roles import FEED
 
 
 def main(component: Component) -> None:
-    """Serve the page, and pass on to it what the broker publishes."""
+    """Serve the page and forward to it what the broker publishes."""
     try:
         from spreeze_zmq.page.agent import PolicyPlayer
-        from spreeze_zmq.page.policies import LivePolicies
+        from spreeze_zmq.page.policies import live_policies
         from spreeze_zmq.page.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"the page needs the package {error.name}: pip install {error.name}") from None
@@ -26,7 +26,7 @@ def main(component: Component) -> None:
     plan, folder = component.plan, component.folder
     agent = PolicyPlayer(
         plan.environment,
-        lambda: LivePolicies(plan, component.name),
+        lambda: live_policies(plan, component.name),
         folder.logs,
         Path(plan.socket_dir),
         why_not="" if component.options["show_agent"] else "components.visualizer.show_agent is false",
@@ -36,7 +36,7 @@ def main(component: Component) -> None:
     server = Server(
         listener, token, lambda: [story.run_entry(plan, live=True), *story.journal(folder)], agent
     )
-    feed: Subscriber = component.open("feed")
+    feed: Subscriber = component.open(FEED)
     server.start()
     component.ready()
     while component.running:
@@ -46,11 +46,11 @@ def main(component: Component) -> None:
                 continue
             fields = message.fields
             try:
-                server.tell(plain(story.told(fields["topic"], fields["t_s"], fields["about"])))
+                server.send(plain(story.entry_of(fields["topic"], fields["t_s"], fields["about"])))
             except (AttributeError, LookupError, TypeError, ValueError) as error:
                 what = f"{fields['topic']!r:.40} cannot be shown: {type(error).__name__}: {error}"
                 feed.refuse(WireError("bad_entry", what), message.sender, message.kind)
-    server.tell({"topic": "over", "t_s": 0.0, "about": {"reason": component.stop_reason}})
+    server.send({"topic": "over", "t_s": 0.0, "about": {"reason": component.stop_reason}})
     server.close()
 
 

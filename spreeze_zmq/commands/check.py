@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.learner.memory import check_memory
+from spreeze_zmq.learner.setup import check_memory
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address."""
     from spreeze_zmq.page.agent import PolicyPlayer
-    from spreeze_zmq.page.policies import GivenPolicy
+    from spreeze_zmq.page.policies import given_policy
     from spreeze_zmq.page.server import Server
     from spreeze_zmq.page.story import journal, run_entry
 
@@ -47,7 +47,7 @@ def main(arguments: argparse.Namespace) -> int:
     except InputError as error:  # the curves can be shown without a policy
         why_not = str(error)
     with tempfile.TemporaryDirectory(prefix="spreeze-view-") as sockets:
-        agent = PolicyPlayer(spec, lambda: GivenPolicy(policy), folder.logs, Path(sockets), why_not=why_not)
+        agent = PolicyPlayer(spec, lambda: given_policy(policy), folder.logs, Path(sockets), why_not=why_not)
         server = Server(listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent)
         server.start()
         print(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)

@@ -1,7 +1,7 @@
-"""What every component is built on: join the run, connect, poll, report, stop."""
+"""The base of every component's process: it joins the run, connects, polls, reports and stops."""
 
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.component.weights import Weights
+from spreeze_zmq.component.weights import Weights, prepare_to_act
 
-__all__ = ["Component", "Weights", "run"]
+__all__ = ["Component", "Weights", "prepare_to_act", "run"]

@@ -1,4 +1,4 @@
-"""Base of every component: join the run, connect, poll, handle control messages, report, stop."""
+"""The base of every component: joins the run, connects, polls, handles control messages, reports, stops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("spreeze")
 
 
 class Component:
-    """One process of the run: its plan, its channels, its figures, and whether it should go on.
+    """One process of the run: its plan, its channels, its figures, and whether it should stop.
 
     Attributes:
         role: its role in the topology.
@@ -47,8 +47,8 @@ class Component:
         figures: field of a report -> function that computes it when the report is sent; ``counters``,
             ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``, ``device`` (see PROTOCOL.md).
         hear_own: receives the broker's reports about itself; every other role sends its reports.
-        waits: where its time goes.
-        stop_reason: why it should stop; empty while it should go on.
+        waits: the clocks of its time, and its current wait.
+        stop_reason: why it should stop; empty while it should not.
         stopping_roles: roles that the broker has stopped.
     """
 
@@ -95,12 +95,8 @@ class Component:
                 self._publishers.append(opened)
         return self._channels[channel]
 
-    def channels_named(self, prefix: str) -> list[str]:
-        """The channels of this process whose name begins with ``prefix``."""
-        return [name for name in self.plan.components[self.role].channels if name.startswith(prefix)]
-
     def seed_sequence(self) -> np.random.SeedSequence:
-        """Seeds from the run's seed, this process's name and ``resume_from``, so that all of them differ."""
+        """Seeds from the run's seed, this process's name and ``resume_from``, so that no two are equal."""
         own = f"{self.name} {self.plan.run.resume_from or ''}"
         return np.random.SeedSequence([self.plan.run.seed, zlib.crc32(own.encode())])
 
@@ -109,7 +105,7 @@ class Component:
         self._handlers[kind] = handler
 
     def report(self, kind: str, fields: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> None:
-        """Send one message to the broker; if the queue is full it is dropped and counted."""
+        """Send one message to the broker; if the queue is full, drop and count it."""
         message = Message(kind, dict(fields), dict(arrays or {}), self.name, self.incarnation)
         if self._outbox is None:
             self.hear_own(message)
@@ -124,7 +120,7 @@ class Component:
 
     @property
     def running(self) -> bool:
-        """Whether no reason to stop has come."""
+        """Whether nothing has asked this process to stop."""
         return not self.stop_reason
 
     @property
@@ -134,11 +130,11 @@ class Component:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds that this process and those that it started have used."""
+        """CPU seconds used by this process and its child processes."""
         return self._family.cpu_s()
 
     def stop(self, reason: str) -> None:
-        """Make ``running`` False; the first reason counts."""
+        """Make ``running`` False; the first reason is kept."""
         self.stop_reason = self.stop_reason or reason
 
     def ready(self) -> None:
@@ -170,14 +166,14 @@ class Component:
         waiting_for: str = "",
         draining: bool = False,
     ) -> set[Any]:
-        """Wait on this process's channels; handle control messages and send reports in the meantime.
+        """Wait on this process's channels; meanwhile handle control messages and send reports.
 
         Args:
             readable: channels to wait on for a message.
             writable: pushers to wait on for room.
             timeout_s: longest wait; 0 does not wait.
             charge: clock that the wait is charged to.
-            waiting_for: which peer owes what; logged and reported when the wait is long.
+            waiting_for: which message is due from which peer; logged and reported when the wait is long.
             draining: wait although ``running`` is False.
 
         Returns:
@@ -203,18 +199,19 @@ class Component:
         return ready
 
     def breathe(self) -> None:
-        """Serve control and reports if a report is due; cheap enough to call often within long work. Called
-        as a process gets ready, it keeps that from being late.
+        """Handle control messages and send a report if one is due; cheap enough to call often in long work.
+
+        Each call before :meth:`ready` also counts as a step of the start, which extends the start's deadline.
         """
         self._preparations += not self._is_ready
         if time.monotonic() >= self._next_report_s:
             self.poll()
 
     def send_report(self) -> None:
-        """Send this process's figures; they are cumulative, so that a lost report loses nothing.
+        """Send this process's figures, which are cumulative, so that a lost report loses nothing.
 
         Raises:
-            InputError: the keys of this process are not those of the other end of a channel.
+            InputError: the keys of this process differ from those at the other end of a channel.
         """
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
         for channel in self._channels.values():
@@ -243,7 +240,7 @@ class Component:
         }
 
     def close(self, reason: str) -> None:
-        """Send ``bye`` and close every channel; queued messages have their linger time to leave."""
+        """Send ``bye`` and close every channel; queued messages are sent within the linger time."""
         self.report("bye", {**self.own_report(), "reason": reason})
         for channel in self._channels.values():
             channel.close()
@@ -252,8 +249,8 @@ class Component:
     def restore_point(self) -> Checkpoint | None:
         """The checkpoint to restore: this run's last complete one, else the one in ``resume_from``."""
         own = latest(self.folder.checkpoints)
-        for passed_over in own.skipped if own is not None else ():
-            log.warning("checkpoint passed over: %s", passed_over)
+        for skipped in own.skipped if own is not None else ():
+            log.warning("checkpoint skipped: %s", skipped)
         if own is not None or self.plan.run.resume_from is None:
             return own
         return Checkpoint.read(Path(self.plan.run.resume_from))
@@ -264,7 +261,7 @@ class Component:
                 publisher.serve()
         if self._control is not None and self._control in ready:
             while (message := self._control.receive()) is not None:
-                if message.incarnation != self._broker:  # one that was started again has not heard our hello
+                if message.incarnation != self._broker:  # a restarted broker has not received our hello
                     if self._broker is not None and self._is_ready:
                         self._say_hello()
                     self._broker = message.incarnation
@@ -279,7 +276,7 @@ class Component:
             self.stop(fields["reason"])
 
     def _owed(self) -> str:
-        """What this process waits for, in words."""
+        """What this process waits for, in words; empty if for nothing."""
         if self._preparations and not self._is_ready:
             return f"its own start, of which {self._preparations} steps are done"
         return self.waits.owed

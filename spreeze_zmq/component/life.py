@@ -40,7 +40,7 @@ def run(role: str, main: Callable[[Component], None]) -> int:
 
 
 def log_to(stream: TextIO) -> None:
-    """Have every line of the log, with its time, written to ``stream``."""
+    """Write every line of the log to ``stream``, with its time."""
     logging.basicConfig(
         level=os.environ.get("SPREEZE_LOG", "INFO"),
         format="%(asctime)s %(levelname)s %(message)s",
@@ -51,12 +51,12 @@ def log_to(stream: TextIO) -> None:
 def live(
     role: str, main: Callable[[Component], None], arguments: list[str], joined: Callable[[Component], None]
 ) -> int:
-    """One component's life in this thread: join the run, call ``main``, leave; returns the exit code.
+    """Run one component in this thread: join the run, call ``main``, leave; returns the exit code.
 
     Args:
-        role: of the component.
+        role: the component's role.
         main: its work.
-        arguments: of the command line, ``RUN [INDEX]``.
+        arguments: the command line, ``RUN [INDEX]``.
         joined: called with the component before ``main``.
     """
     component: Component | None = None
@@ -77,7 +77,7 @@ def live(
             if component is not None:
                 component.close(f"failed: {type(error).__name__}: {error}")
         finally:
-            if isinstance(error, SpreezeError):  # its line is what the user can mend, so it comes last
+            if isinstance(error, SpreezeError):  # this line says what the user can mend, so it comes last
                 print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
         return error.exit_code if isinstance(error, SpreezeError) else 1
     return 0

@@ -1,4 +1,4 @@
-"""The name of a process: ``ROLE-INDEX``, of which a run has each one once."""
+"""The name of a process, ``ROLE-INDEX``, which is unique in a run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from spreeze_zmq.plan.plan import Plan
 
 
 def claim_name(role: str, index: int | None, plan: Plan) -> tuple[int, channels.Claim]:
-    """Lock ``ROLE-INDEX`` for the life of this process; without an index the first one that is free and that
-    the launcher will not want for a process of its own.
+    """Lock ``ROLE-INDEX`` for the life of this process; returns the index and the lock.
+
+    Without an index, take the first free one that the launcher does not use for its own processes.
 
     Raises:
         InputError: the run is over.

@@ -1,4 +1,4 @@
-"""Begins the recording of one process."""
+"""Starts the recording of one process's messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spreeze_zmq.run.folder import RunFolder
 
 
 def limit_of(plan: Plan, role: str, index: int) -> float | None:
-    """Largest size of a process's recording in 10^6 bytes; None where it is not to be recorded."""
+    """Largest size of a process's recording in 10^6 bytes; None if the process is not recorded."""
     return plan.recording.get(f"{role}-{index}", plan.recording.get(role))
 
 
@@ -21,11 +21,11 @@ def begin_recording(
     """A new recording of the process ``ROLE-INDEX`` in the run's folder.
 
     Args:
-        plan: goes into the header.
-        role: of the process.
-        index: of the process.
-        incarnation: of the process.
-        limit_mb: its largest size in 10^6 bytes.
+        plan: the run's plan, stored in the header.
+        role: role of the process.
+        index: index of the process.
+        incarnation: incarnation of the process.
+        limit_mb: largest size of the recording in 10^6 bytes.
         mirrored: the caller is not the process but its peer.
 
     Raises:

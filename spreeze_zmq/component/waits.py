@@ -1,4 +1,4 @@
-"""Where a process's time goes, and what it waits for."""
+"""Measures how a process spends its time, and notes what it waits for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Literal
 
-#: A wait longer than this is said in reports, and later in the log.
+#: A wait is reported after ``REPORTED_WAIT_S`` and logged after ``PATIENCE_S``.
 REPORTED_WAIT_S, PATIENCE_S = 1.0, 5.0
 
 log = logging.getLogger("spreeze")
@@ -15,11 +15,11 @@ Charge = Literal["blocked", "starved", "idle"]
 
 
 class Waits:
-    """The clocks of one process, of which one runs at any time.
+    """The clocks of one process; exactly one of them runs at any time.
 
     Attributes:
-        clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take), ``starved`` (a peer does not
-            give), ``idle``.
+        clock_s: seconds spent ``busy``, ``blocked`` (a peer does not take messages), ``starved`` (a peer does
+            not send any) and ``idle``.
     """
 
     def __init__(self, name: str) -> None:
@@ -29,18 +29,18 @@ class Waits:
         self._for, self._since_s, self._complained = "", 0.0, False
 
     def begin(self) -> float:
-        """A wait begins; returns the time of the monotonic clock."""
+        """Start a wait; returns the time of the monotonic clock."""
         began_s = time.monotonic()
         self.clock_s["busy"] += began_s - self._awake_s
         return began_s
 
     def end(self, began_s: float, now_s: float, charge: Charge) -> None:
-        """A wait ends; it is charged to this clock."""
+        """End a wait and charge it to the clock ``charge``."""
         self.clock_s[charge] += now_s - began_s
         self._awake_s = now_s
 
     def note(self, waiting_for: str, began_s: float) -> None:
-        """Note what is waited for, since ``began_s`` if it is new; empty for nothing."""
+        """Note what this process waits for; empty for nothing. A new wait counts from ``began_s``."""
         if waiting_for != self._for:
             if self._complained:
                 log.info("no longer waiting for %s", self._for)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+
 from spreeze_zmq.channels import Subscriber
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.wire import Message
 
@@ -11,13 +14,13 @@ class Weights:
     """The policies or critics of one channel.
 
     Args:
-        subscriber: the channel's end.
-        in_turn: take every version, leaving later ones in the queue; else skip to the newest. The queue
+        subscriber: this process's end of the channel.
+        in_turn: take every version and leave later ones in the queue; else skip to the newest. The queue
             cannot overflow in turn: the publisher's next version depends on what this reader does first.
 
     Attributes:
-        version: of the weights taken last; -1 before the first.
-        num_taken: versions taken so far.
+        version: version of the weights taken last; -1 before the first.
+        num_taken: number of versions taken.
     """
 
     def __init__(self, subscriber: Subscriber, *, in_turn: bool) -> None:
@@ -27,12 +30,12 @@ class Weights:
         self.num_taken = 0
 
     def refuse(self, message: Message, error: WireError) -> None:
-        """Pass over weights that were taken and do not fit."""
+        """Discard and count weights that were taken but do not fit."""
         self.num_taken -= 1
         self.subscriber.refuse(error, message.sender, message.kind)
 
     def take(self) -> Message | None:
-        """The next weights; None if none have come.
+        """The next weights; None if none have arrived.
 
         Raises:
             ChannelError: in turn, a version was lost.
@@ -49,3 +52,13 @@ class Weights:
         self.version = version
         self.num_taken += 1
         return message
+
+
+def prepare_to_act(component: Component) -> None:
+    """Import torch now if the run's policies need it: those with convolutions or memory, and those of a
+    user's algorithm. The import may take longer than a process may be silent once it is ready.
+    """
+    plan = component.plan
+    remembers = any("memory" in channel.fields for channel in plan.channels.values())
+    if plan.environment.obs_dtype == "uint8" or remembers or ":" in plan.run.algorithm:
+        importlib.import_module("spreeze_zmq.policy.torch_network")

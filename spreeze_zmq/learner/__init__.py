@@ -1,27 +1,18 @@
-"""What the learner processes share: receiving rollouts, publishing, checkpoints, and the loop."""
+"""The learners: they receive rollouts, train one half of an algorithm, publish its weights and save it."""
 
+from spreeze_zmq.learner.actor_learner import ActorLearner
 from spreeze_zmq.learner.arithmetic import flops_per_transition
-from spreeze_zmq.learner.intake import Intake
-from spreeze_zmq.learner.lag import CollectionLimits, Staleness
+from spreeze_zmq.learner.critic_learner import CriticLearner
 from spreeze_zmq.learner.learner import Learner, learn
-from spreeze_zmq.learner.live_batch import LiveBatch
-from spreeze_zmq.learner.memory import keep
-from spreeze_zmq.learner.policy_outlet import PolicyOutlet
-from spreeze_zmq.learner.publication import Outbox
-from spreeze_zmq.learner.rounds import RoundLearner
+from spreeze_zmq.learner.round_learner import RoundLearner
 from spreeze_zmq.learner.setup import algorithm_of
 
 __all__ = [
-    "CollectionLimits",
-    "Intake",
+    "ActorLearner",
+    "CriticLearner",
     "Learner",
-    "LiveBatch",
-    "Outbox",
-    "PolicyOutlet",
     "RoundLearner",
-    "Staleness",
     "algorithm_of",
     "flops_per_transition",
-    "keep",
     "learn",
 ]

@@ -1,4 +1,4 @@
-"""The arithmetic of a learner: what its updates multiply, and what its device could."""
+"""Counts the floating point operations of a learner's updates and measures its device's limit."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from spreeze_zmq.replay import Minibatches
 
 log = logging.getLogger("spreeze")
 
-#: The arithmetic of an update grows with its batch; it is counted at this one.
+#: Batch size of the update that is counted; operations grow in proportion to it.
 COUNTED_BATCH = 32
 
 
 class Arithmetic(NamedTuple):
-    """Of a learner.
+    """The arithmetic of a learner's updates, and its device's limit.
 
     Attributes:
-        flops_per_transition: as the function of that name; 0 where it could not be counted.
-        limit_flops_per_s: what one core multiplies in a second, or the learner's GPU.
+        flops_per_transition: result of :func:`flops_per_transition`; 0 if it could not be counted.
+        limit_flops_per_s: largest measured rate of matrix products, of one CPU core or of the GPU.
     """
 
     flops_per_transition: float
@@ -36,7 +36,7 @@ class Arithmetic(NamedTuple):
 def arithmetic_of(
     half: Any, part: str, kind: type[Algorithm], options: Any, spec: EnvironmentSpec, device: str
 ) -> Arithmetic:
-    """Count and measure, for some hundredths of a second; the half is afterwards as it was."""
+    """Count an update and measure the device, in some hundredths of a second; the half stays as it was."""
     dtype = dtypes_of(options.precision, torch.device(device), kind.auto_bf16)[-1]
     with torch.random.fork_rng(devices=[]):
         limit = nn.most_flops_per_s(device, dtype)
@@ -45,7 +45,7 @@ def arithmetic_of(
                 options = dataclasses.replace(options, precision="fp32")
                 half = algorithms.make(part, kind, options, spec, "cpu", 1)
             return Arithmetic(flops_per_transition(half, part, kind, options, spec), limit)
-        except Exception as error:  # whatever an algorithm of the user's makes of random numbers
+        except Exception as error:  # a user's algorithm may fail on random numbers
             log.info("the arithmetic of an update is not counted: %s: %s", type(error).__name__, error)
             return Arithmetic(0.0, limit)
 
@@ -53,37 +53,36 @@ def arithmetic_of(
 def flops_per_transition(
     half: Any, part: str, kind: type[Algorithm], options: Any, spec: EnvironmentSpec
 ) -> float:
-    """Floating point operations of the matrix products and convolutions of an update, for each transition of
-    its batch; the half is afterwards as it was.
+    """Floating point operations of an update's matrix products and convolutions per transition of its batch;
+    on-policy, with a share of the preparation of a round. The half stays as it was.
 
     Args:
-        half: of the algorithm, on the CPU.
-        part: that it trains.
+        half: a half of the algorithm on the CPU.
+        part: the part that it trains, ``"critic"`` or ``"policy"``.
         kind: the algorithm.
         options: its options.
-        spec: of the environment.
+        spec: the environment.
     """
     state = half.state_dict()
     try:
         if not kind.on_policy():
             batch = random_batch_of(kind.fields_of(part), spec, options, COUNTED_BATCH, "cpu")
-            return _counted(half, batch) / COUNTED_BATCH
-        made = random_round(
+            return _update_flops(half, batch) / COUNTED_BATCH
+        rollouts = random_round(
             spec, COUNTED_BATCH * NUM_ENVS, "cpu", options.frame_stack, kind.memory_size(options)
         )
-        once = nn.CountedProducts()
-        with once:
-            fields = half.prepare(made)
+        preparation = nn.CountedProducts()
+        with preparation:
+            fields = half.prepare(rollouts)
         batch = next(Minibatches(fields, 1, COUNTED_BATCH).drawn(torch.Generator()))
-        ahead: float = once.flops / made.reward.numel() / options.epochs
-        counted: float = _counted(half, batch) / batch["log_prob"].numel()
-        return ahead + counted
+        per_epoch: float = preparation.flops / rollouts.reward.numel() / options.epochs
+        return per_epoch + _update_flops(half, batch) / batch["log_prob"].numel()
     finally:
         half.load_state_dict(state)
 
 
-def _counted(half: Any, batch: Any) -> int:
-    counted = nn.CountedProducts()
-    with counted:
+def _update_flops(half: Any, batch: Any) -> int:
+    products = nn.CountedProducts()
+    with products:
         half.update(batch)
-    return counted.flops
+    return products.flops

@@ -1,4 +1,4 @@
-"""Transitions that nobody collected, for learners that are measured before or without samplers."""
+"""Random rollouts, batches and rounds, to measure learners without samplers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ NUM_ENVS = 16
 def random_rollout(
     env: EnvironmentSpec, num_steps: int = 16, num_envs: int = NUM_ENVS, frame_stack: int = 1
 ) -> Rollout:
-    """``num_steps`` steps of ``num_envs`` environments, by default as many as samplers send, in which no
-    episode ends, for networks that take ``frame_stack`` observations at once; the same in every call.
+    """A rollout of ``num_steps`` random steps in which no episode ends; the same in every call.
+
+    Its size is by default that of a sampler's rollouts. Networks take ``frame_stack`` observations at once.
     """
     rng, steps, before = np.random.default_rng(1), (num_steps, num_envs), frame_stack - 1
     shape = (before + num_steps + 1, num_envs, *env.obs_shape)
@@ -49,7 +50,7 @@ def random_rollout(
 def random_batch_of(
     fields: tuple[str, ...], spec: EnvironmentSpec, options: Any, batch_size: int, device: str
 ) -> Any:
-    """What a learner that asks for these rollout arrays draws: observations or a ``Batch``."""
+    """A random batch of a learner whose rollouts have these ``fields``: observations or a ``Batch``."""
     rows, stack = math.ceil(batch_size / NUM_ENVS), options.frame_stack
     kept = (rows + stack) * NUM_ENVS
     small = dataclasses.replace(options, replay_capacity=kept, learning_starts=1)
@@ -61,7 +62,7 @@ def random_batch_of(
 def random_round(
     spec: EnvironmentSpec, transitions: int, device: str, frame_stack: int = 1, memory_size: int = 0
 ) -> Round:
-    """A round in which no episode ends, by a policy whose every action had the same probability."""
+    """A random round in which no episode ends and every action has log probability -1."""
     rollout = random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS, frame_stack)
     log_prob = np.full((rollout.num_steps, NUM_ENVS), -1.0, np.float32)
     store = RoundStore(1, device, stack=frame_stack)

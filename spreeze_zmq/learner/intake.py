@@ -1,4 +1,4 @@
-"""Receives rollouts from an experience channel: checks and counts them, and can put them in a fixed order."""
+"""Receives rollouts from an experience channel: checks, counts and, in a run in order, sorts them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spreeze_zmq.channels import Puller
-from spreeze_zmq.component.component import Component
+from spreeze_zmq.component import Component
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.learner.lag import Published
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
@@ -18,8 +18,8 @@ from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.account import MOST_AT_ONCE, Receipts
 from spreeze_zmq.wire import MAX_COUNT, Message, odd_number, rollout_from
 
-#: A stopping learner has drained its channel when nothing has come for this long. If samplers go on sending,
-#: it stops receiving after this share of its ``stop_grace_s``.
+#: A stopping learner has drained its channel when nothing has arrived for ``QUIET_S``. If samplers go on
+#: sending, it stops receiving after ``GRACE_SHARE`` of its ``stop_grace_s``.
 QUIET_S, GRACE_SHARE = 0.1, 0.8
 
 
@@ -28,15 +28,15 @@ class Intake:
 
     Args:
         component: the learner.
-        frame_stack: observations that the networks see at once.
+        frame_stack: observations that the networks take at once.
+        too_stale: says why a rollout is too old to be used; empty if it is not.
+        unfit: says why the learner cannot keep a rollout that fits the environment; empty if it can.
         memory_size: numbers that the policy keeps from step to step.
-        too_stale: why a rollout is too old to be used; empty if it is not.
-        unfit: why the learner cannot keep a rollout that fits the environment; empty if it can.
 
     Attributes:
-        puller: the channel's end.
+        puller: the learner's end of the channel.
         fields: the arrays of a rollout that the learner needs.
-        receipts: the learner's side of the account.
+        receipts: the learner's side of the account of samples.
         stale_transitions: transitions refused as too stale.
     """
 
@@ -59,11 +59,11 @@ class Intake:
         self.receipts = Receipts()
         self.stale_transitions = 0
         sampler = component.plan.components[SAMPLER]
-        #: Word of a refusal, and what finds the reason for it; the first that does decides.
-        self._objections = (
+        #: Code of each refusal and the check that gives its reason; the first reason decides.
+        self._checks = (
             ("unordered", self.receipts.disorder),
             ("misfit", self._misfit),
-            ("not_finite", self._odd),
+            ("not_finite", self._not_finite),
             ("unknown_policy", self.published.unknown),
             ("stale", self.too_stale),
         )
@@ -72,21 +72,21 @@ class Intake:
 
     @property
     def ready(self) -> bool:
-        """Whether the next rollout has already been pulled, so that the channel must not be waited for."""
+        """Whether the next rollout has already been pulled, so that no wait on the channel is needed."""
         return self._turns is not None and self._turns.ready
 
     def take(self) -> Rollout | None:
-        """The next rollout; None if none waits, or if it is refused as unfit or too stale."""
+        """The next rollout; None if none has arrived, or if it is refused."""
         rollout = self._pull() if self._turns is None else self._pull_in_turn(self._turns)
         return rollout if rollout is not None and self._accept(rollout) else None
 
     def fetch(self) -> None:
-        """In order: pull all waiting rollouts into memory, so that samplers do not wait for this learner."""
+        """In order: pull all rollouts that have arrived, so that samplers do not wait for this learner."""
         while self._turns is not None and (rollout := self._pull()) is not None:
             self._put(self._turns, rollout)
 
     def drain(self) -> Iterator[Rollout]:
-        """All rollouts still under way after the samplers have stopped, in order of arrival."""
+        """The rollouts still in flight after the samplers have stopped, in order of arrival."""
         if self._turns is not None:
             left, self._turns = self._turns.left(), None
             yield from filter(self._accept, left)
@@ -99,12 +99,12 @@ class Intake:
                 return
 
     def drop(self, rollout: Rollout) -> None:
-        """Count a rollout as refused for its age after it has been taken."""
+        """Count a rollout that has been taken as refused for its age after all."""
         self.receipts.drop(rollout)
         self.stale_transitions += rollout.num_transitions
 
     def taken(self) -> dict[str, int]:
-        """Stream -> position up to which its rollouts have been taken."""
+        """Stream -> position up to which its rollouts have been received or refused."""
         return {stream: receipt["last"] for stream, receipt in self.receipts.to_dict().items()}
 
     def _pull(self) -> Rollout | None:
@@ -116,7 +116,7 @@ class Intake:
         return None
 
     def _on_unread(self, claims: Message) -> None:
-        """Enter a rollout that could not be decoded in the account, by what it claims to be."""
+        """Enter a rollout that could not be decoded in the account, as its header describes it."""
         counts = [claims.fields.get(name) for name in ("num_steps", "num_envs", "produced")]
         steps, envs, produced = (count if type(count) is int and count > 0 else 0 for count in counts)
         if claims.kind != "rollout" or not 0 < steps * envs <= MOST_AT_ONCE:
@@ -143,16 +143,16 @@ class Intake:
             self._refuse(rollout, error)
 
     def _accept(self, rollout: Rollout) -> bool:
-        """Whether a rollout is used; either way it is entered in the account."""
-        for word, why in self._objections:
-            if problem := why(rollout):
-                self._refuse(rollout, WireError(word, problem))
+        """Whether a rollout passes all checks; either way it is entered in the account."""
+        for code, check in self._checks:
+            if problem := check(rollout):
+                self._refuse(rollout, WireError(code, problem))
                 return False
         self.receipts.take(rollout)
         return True
 
     def _refuse(self, rollout: Rollout, error: WireError) -> None:
-        """Count a rollout as refused: where it is in order at its own place, else as the next one."""
+        """Count a rollout as refused: in its own place if it follows its stream, else as the next one."""
         if self.receipts.disorder(rollout):
             self.receipts.refuse(rollout.stream, rollout.sequence, rollout.num_transitions, sure=True)
         else:
@@ -161,8 +161,8 @@ class Intake:
             self.stale_transitions += rollout.num_transitions
         self.puller.refuse(error, rollout.sampler, "rollout")
 
-    def _odd(self, rollout: Rollout) -> str:
-        """The first number that must not be learned from; empty where there is none."""
+    def _not_finite(self, rollout: Rollout) -> str:
+        """The first number that must not be learned from; empty if there is none."""
         for name in self.fields:
             if odd := odd_number(getattr(rollout, name)):
                 return f"rollout.{name} holds {odd}"
@@ -173,7 +173,7 @@ class Intake:
         return self._wrong_shape(rollout) or self._wrong_action(rollout) or self.unfit(rollout)
 
     def _wrong_action(self, rollout: Rollout) -> str:
-        """Why actions are not those of the environment."""
+        """Why actions are not the environment's; empty if they are."""
         env, action = self.component.environment, rollout.action
         if action is None:
             return ""
@@ -185,7 +185,7 @@ class Intake:
         return ""
 
     def _wrong_shape(self, rollout: Rollout) -> str:
-        """Why an array is missing or of another shape or dtype."""
+        """Which array is missing or has a wrong shape or dtype; empty if none."""
         env = self.component.environment
         expected = {name: (lead, env.obs_shape) for name, lead in (("obs", 2), ("final_obs", 1))}
         expected |= {"history": (2, env.obs_shape), "action": (2, env.action_shape)}
@@ -205,8 +205,8 @@ class Intake:
 
 
 class Turns:
-    """Puts rollouts in a fixed order: the first of sampler-0, of sampler-1, ..., the second of sampler-0, and
-    so on. The limits of collection bound the number of rollouts that wait here.
+    """Puts rollouts in a fixed order: the first of sampler-0, the first of sampler-1, ..., the second of
+    sampler-0, and so on. The limits of collection bound the number of rollouts that wait here.
     """
 
     def __init__(self, num_samplers: int) -> None:
@@ -220,7 +220,7 @@ class Turns:
 
     @property
     def ready(self) -> bool:
-        """Whether the next rollout of the order has come."""
+        """Whether the next rollout of the order has arrived."""
         return bool(self._queue)
 
     def put(self, rollout: Rollout) -> None:
@@ -242,5 +242,5 @@ class Turns:
         return rollout
 
     def left(self) -> list[Rollout]:
-        """All rollouts that still wait."""
+        """All rollouts that have not been taken."""
         return [rollout for queue in self._waiting.values() for rollout in queue]

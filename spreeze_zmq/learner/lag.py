@@ -1,12 +1,11 @@
-"""Versions of the published policies, the age of rollouts in them, and how far samplers may collect."""
+"""Versions of the published policies, and the limits of collection that follow from them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.topology import dial
@@ -19,52 +18,52 @@ class Versions:
     """The version of the newest policy, across restarts of the process that publishes it.
 
     A rollout names its policy by this number alone, and may arrive after the process that made the policy has
-    died. A restarted process that counted on from its checkpoint would reuse numbers that rollouts under way
-    carry, and their age would be unknown. The last number is therefore kept in a file, which survives a kill.
+    died. A restarted process that counted from its checkpoint would reuse the numbers of rollouts in flight,
+    and their lag would be unknown. The last number is therefore kept in a file, which survives a kill.
 
     Args:
-        path: of the file, in a folder that exists as long as the run.
+        path: the file, in a folder that exists as long as the run.
         begin: version of the first policy of the run.
 
     Attributes:
-        newest: version of the policy published last, or to be published first.
+        newest: version of the policy published last; before that, of the first one to publish.
         first: the first version of this process.
         first_life: whether no earlier process has published in this run.
     """
 
     def __init__(self, path: Path, begin: int = 0) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        given = int.from_bytes(os.pread(self._descriptor, 8, 0), "little")
-        self.first_life = given == 0
+        last = int.from_bytes(os.pread(self._descriptor, 8, 0), "little")
+        self.first_life = last == 0
         # Version 0 stands for random actions and may be published again; no other version may.
-        self.newest = self.first = given + 1 if given else begin
-        self._keep()
+        self.newest = self.first = last + 1 if last else begin
+        self._write()
 
     @property
     def since_first(self) -> int:
-        """Number of new versions of this process after its first."""
+        """Number of versions of this process after its first."""
         return self.newest - self.first
 
     def restore(self, version: int) -> None:
         """Continue from a checkpoint's ``version``, or from a later one that has been published since."""
         self.newest = self.first = max(self.newest, version)
-        self._keep()
+        self._write()
 
     def advance(self) -> None:
         """Give the next policy a new version."""
         self.newest += 1
-        self._keep()
+        self._write()
 
-    def _keep(self) -> None:
+    def _write(self) -> None:
         os.pwrite(self._descriptor, self.newest.to_bytes(8, "little"), 0)
 
 
 class Published:
-    """Reads which policies have been published, from the file of :class:`Versions`.
+    """Reads the newest published version from the file of :class:`Versions`.
 
     Args:
-        sockets: the run's folder of sockets, where that file is; on another machine it is not, and any
-            version is believed.
+        sockets: the run's folder of sockets, which holds that file; on another machine the file is missing,
+            and every version is accepted.
     """
 
     def __init__(self, sockets: Path) -> None:
@@ -72,7 +71,7 @@ class Published:
         self._newest = 0
 
     def unknown(self, rollout: Rollout) -> str:
-        """Why no policy of a rollout's version can have acted; empty if one can."""
+        """Why a rollout's policy version cannot exist yet; empty if it can."""
         if rollout.policy_version > self._newest and self._path.exists():
             self._newest = int.from_bytes(self._path.read_bytes()[:8], "little")
             if rollout.policy_version > self._newest:
@@ -80,46 +79,17 @@ class Published:
         return ""
 
 
-class Staleness:
-    """Measures the lag of received rollouts behind the newest policy.
-
-    Args:
-        bound: largest lag in versions; None for no bound.
-        newest: the version of the newest policy; None while none is known.
-
-    Attributes:
-        received: transitions received, by their lag.
-    """
-
-    def __init__(self, bound: int | None, newest: Callable[[], int | None]) -> None:
-        self.received = LagHistogram()
-        self._bound, self._newest = bound, newest
-
-    def too_stale(self, rollout: Rollout) -> str:
-        """Why a rollout is dropped when it is received; empty if it is fresh enough."""
-        if self._bound is None:
-            return ""
-        if (newest := self._newest()) is None:
-            return "the newest policy is not known yet"
-        lag = newest - rollout.policy_version
-        return f"{lag} versions behind, max_policy_lag is {self._bound}" if lag > self._bound else ""
-
-    def add(self, rollout: Rollout) -> None:
-        """Count the transitions of a received rollout by their lag."""
-        self.received.add((self._newest() or 0) - rollout.policy_version, rollout.num_transitions)
-
-
 class CollectionLimits:
-    """Keeps samplers within ``max_policy_lag`` by count.
+    """Limits of collection that keep samplers within ``max_policy_lag``.
 
     In order, a limit follows from the version of the policy. Otherwise a sampler may be ``Schedule.share``
-    transitions ahead of the position up to which the critic-learner has taken its stream; such limits have to
-    be published again when a share is used up, since the sampler waits at its limit.
+    transitions ahead of the position up to which the critic-learner has taken its stream; such limits must be
+    published again when a share is used up, since the sampler waits at its limit.
 
     Attributes:
-        schedule: the counted course of the run; None if nothing limits collection.
+        schedule: the schedule of a run by count; None if nothing limits collection.
         by_position: whether limits follow from the positions taken.
-        published: stream -> position taken, as last published; None if the samplers may not have received it.
+        published: stream -> position taken, as last published; None if samplers may not have received it.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -132,7 +102,7 @@ class CollectionLimits:
 
         Args:
             taken: stream -> position up to which the critic-learner has taken it.
-            version: new policy versions of this process after its first.
+            version: number of policy versions of this process after its first.
         """
         if self.schedule is None:
             return None

@@ -1,4 +1,4 @@
-"""The batch of a learner, which the broker may move while the run lives where the topology leaves it open."""
+"""The batch size of a learner, which the broker may change during the run where the topology says "auto"."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from typing import Any
 
 from spreeze_zmq.algorithms.interface import Half
 from spreeze_zmq.autoscale import sizing
-from spreeze_zmq.component.component import Component
+from spreeze_zmq.component import Component
 
 log = logging.getLogger("spreeze")
 
 
 class LiveBatch:
-    """How many transitions an update takes, and the rates that follow from it.
+    """The number of transitions in an update, and the learning rates that follow from it.
 
     Args:
         component: the learner.
-        half: whose rates follow; ``learning_rate`` and ``tau`` are scaled from what the topology states.
+        half: its ``learning_rate`` and ``tau`` are scaled from the values in the topology.
 
     Attributes:
-        size: of the batches now.
-        wanted: what the broker has requested last; the learner adopts it between two updates.
-        learning_rate: that of the present size.
+        size: the batch size in use.
+        wanted: the size that the broker requested last; the learner adopts it between two updates.
+        learning_rate: the learning rate at ``size``.
     """
 
     def __init__(self, component: Component, half: Half) -> None:
         self.plan = component.plan
         self.half = half
         self.role = component.role
-        self.most = self.plan.learning.batch_size
-        self.size = self.wanted = self.plan.learning.batch_size
+        self.size = self.wanted = self.most = self.plan.learning.batch_size
         self.learning_rate = float(self.plan.algorithm["learning_rate"])
         if "batch_size" in self.plan.measured:
             component.on("set", self._on_set)
@@ -45,13 +44,13 @@ class LiveBatch:
         ):
             self.wanted = value
 
-    def adopt(self, size: int) -> bool:
-        """Go on with batches of ``size``; whether they were of another size before."""
-        if size == self.size:
+    def adopt(self) -> bool:
+        """Use the wanted size and scale the rates to it; returns whether the size has changed."""
+        if self.wanted == self.size:
             return False
-        scaling = sizing.scaling_of(self.plan, size)
+        scaling = sizing.scaling_of(self.plan, self.wanted)
         rates = {name: option["scaled"] for name, option in scaling["options"].items()}
         self.half.set_rates(rates)
-        log.info("batch size %d -> %d; %s", self.size, size, sizing.scaling_line(scaling))
-        self.size, self.learning_rate = size, rates["learning_rate"]
+        log.info("batch size %d -> %d; %s", self.size, self.wanted, sizing.scaling_line(scaling))
+        self.size, self.learning_rate = self.wanted, rates["learning_rate"]
         return True

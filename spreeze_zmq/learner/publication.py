@@ -1,4 +1,4 @@
-"""When a learner publishes its weights, how they leave the device, and the record of each publication."""
+"""Publishes a learner's weights: when it is due, how they leave the device, and the record of the losses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spreeze_zmq.algorithms.interface import ActingHalf
 from spreeze_zmq.channels import Publisher
+from spreeze_zmq.component import Component
 from spreeze_zmq.device import Download
 from spreeze_zmq.errors import Diverged, WireError
+from spreeze_zmq.learner.lag import VERSION_FILE, Versions
+from spreeze_zmq.plan.roles import POLICY
 from spreeze_zmq.wire import Message
 
-#: Share of the time of its updates that a learner spends on publications.
+#: Largest share of the time of its updates that a learner spends on publications.
 PUBLISH_COST = 0.02
-#: Seconds of updates whose unspent publication time can be saved up for an expensive publication.
+#: Seconds of updates whose unspent publication time can be saved for an expensive publication.
 CREDIT_HORIZON_S = 10.0
 #: Publications that the reported interval is averaged over.
 INTERVALS_SHOWN = 16
@@ -30,16 +34,16 @@ INTERVALS_SHOWN = 16
 class Cadence:
     """Decides when the next publication is due: by time and cost, or by the count of updates.
 
-    By time, publications are at least ``interval_s`` apart, and further if they would take more than a share
-    ``cost`` of the time spent on updates: updates earn the time that publications spend.
+    By time, publications are at least ``interval_s`` apart, and further apart if they would otherwise take
+    more than a share ``cost`` of the time of updates: updates earn the time that publications spend.
 
     Args:
-        interval_s: least time between two publications, if ``every`` is 0.
+        interval_s: shortest time between two publications, if ``every`` is 0.
         every: critic updates between two publications; 0 to publish by time.
         cost: largest share of the time of updates, if ``every`` is 0.
         clock: wall time in seconds.
-        work_clock: seconds of work of updates and publications. On a CPU the time of this thread: subscribers
-            that a publication wakes may take its core, and their work is not its cost.
+        work_clock: work time of updates and publications in seconds. On a CPU the CPU time of this thread: a
+            subscriber that a publication wakes may take this core, and its work is no cost of publication.
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class Cadence:
         self._num_bytes = 0
 
     def due(self, updates: int) -> bool:
-        """Whether a publication is due after ``updates`` critic updates; True once for each."""
+        """Whether a publication is due after ``updates`` critic updates; True once per publication."""
         if self.every:
             crossed = updates // self.every
             self.published, crossed = max(crossed, self.published), crossed - self.published
@@ -79,7 +83,7 @@ class Cadence:
 
     @contextmanager
     def updating(self) -> Iterator[None]:
-        """Account the enclosed time as an update's; it earns time for publications."""
+        """Charge the enclosed time to an update; it earns time for publications."""
         began_s = self._work_clock()
         yield
         spent_s = self._work_clock() - began_s
@@ -88,7 +92,7 @@ class Cadence:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Account the enclosed time as a publication's, or a part of one's; free before the first update."""
+        """Charge the enclosed time to a publication; free before the first update."""
         began_s = self._work_clock()
         yield
         if self._updating_s:
@@ -117,9 +121,9 @@ class Outbox:
     """Copies weights off the device and publishes the copy when it has arrived.
 
     Args:
-        publisher: of the channel.
-        cadence: accounts the cost.
-        device: of the weights, by torch's name; on a CPU they are published at once.
+        publisher: the channel's end.
+        cadence: measures the cost of publications.
+        device: torch's name of the device that holds the weights; from a CPU they are published at once.
     """
 
     def __init__(self, publisher: Publisher, cadence: Cadence, device: str) -> None:
@@ -131,12 +135,12 @@ class Outbox:
     def put(
         self, weights: torch.Tensor, make: Callable[[NDArray[np.float32]], Message], *, wait: bool
     ) -> None:
-        """Begin to publish; counted publications are finished before this returns.
+        """Start a publication; publications by count are finished before this returns.
 
         Args:
-            weights: flat ``[P]``, on the device.
+            weights: flat float32 ``[P]`` on the device.
             make: builds the message from a copy of the weights on the host.
-            wait: finish before this returns in any case.
+            wait: finish the publication before this returns in any case.
         """
         self.serve(wait=True)
         with self._cadence.publishing():
@@ -145,13 +149,13 @@ class Outbox:
         self.serve(wait=wait or self._cadence.every > 0)
 
     def serve(self, *, wait: bool = False) -> bool:
-        """Publish the weights if they have arrived; ``wait`` for them.
+        """Publish the weights once their copy has arrived; ``wait`` waits for the copy.
 
         Returns:
-            Whether no weights are under way any more.
+            Whether no copy is pending any more.
 
         Raises:
-            Diverged: a number among them is not finite.
+            Diverged: a weight is not finite.
         """
         if self._make is None:
             return True
@@ -171,8 +175,67 @@ class Outbox:
         return True
 
 
+class PolicyOutlet:
+    """Publishes the policy with its version, its description and the limits of collection.
+
+    Args:
+        component: the learner.
+        half: holds the policy.
+        cadence: measures the cost of publications.
+        device: the device of the half.
+        first_version: version of the run's first policy; 0 stands for uniformly random actions.
+
+    Attributes:
+        versions: versions of the published policies.
+        outbox: copies the weights off the device.
+        published: whether this process has published a policy.
+    """
+
+    def __init__(
+        self, component: Component, half: ActingHalf, cadence: Cadence, device: str, first_version: int = 0
+    ) -> None:
+        self.half = half
+        self.versions = Versions(Path(component.plan.socket_dir, VERSION_FILE), first_version)
+        self.outbox = Outbox(component.open(POLICY), cadence, device)
+        self.published = False
+
+    def publish(
+        self,
+        *,
+        critic_updates: int,
+        env_steps: int,
+        collect_until: Mapping[str, int] | None,
+        wait: bool,
+    ) -> None:
+        """Publish the current weights under the newest version.
+
+        Args:
+            critic_updates: critic updates that the policy has followed.
+            env_steps: transitions sampled so far.
+            collect_until: stream -> position up to which its sampler may begin rollouts under this version;
+                ``"*"`` for every stream that is not named. None sets no limit.
+            wait: finish the publication before this returns.
+        """
+        self.half.env_steps = env_steps
+        fields: dict[str, Any] = {
+            "version": self.versions.newest,
+            "critic_updates": critic_updates,
+            "actor_updates": self.half.num_updates,
+            "description": self.half.description(),
+        }
+        if collect_until is not None:
+            fields["collect_until"] = dict(collect_until)
+
+        def message(weights: Any) -> Message:
+            fields["extras"] = {**self.half.extras(weights), "env_steps": env_steps}
+            return Message("policy", fields, self.half.policy_arrays(weights))
+
+        self.outbox.put(self.half.weights, message, wait=wait)
+        self.published = True
+
+
 class Record:
-    """Writes one line of JSON for each counted publication, with the losses at that count but no time: two
+    """Writes one line of JSON per publication by count: the losses at that count, and no time, so that two
     runs in lock-step write the same bytes. Publications by the clock are not recorded.
     """
 

@@ -1,21 +1,28 @@
-"""Reads a learner's algorithm, device and publication cadence from the plan."""
+"""Prepares a learner's process: algorithm, device, publication cadence, and memory for the replay."""
 
 from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from spreeze_zmq import algorithms
+from spreeze_zmq import algorithms, kept_memory
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.autoscale import sizing
-from spreeze_zmq.component.component import Component
+from spreeze_zmq.component import Component
+from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import experience_of
+from spreeze_zmq.replay import MEMORY_SHARE, ObservationReplay, Replay, free_bytes, replay_of
 
 log = logging.getLogger("spreeze")
+
+#: Transitions of the small replay by which the size of one transition is measured.
+SAMPLE = 1 << 10
 
 
 def algorithm_of(plan: Plan) -> tuple[type[Algorithm], Any]:
@@ -41,8 +48,54 @@ def prepare_device(component: Component) -> str:
 
 
 def cadence_of(component: Component) -> Cadence:
-    """The cadence by which the plan has this learner publish."""
+    """The cadence at which the plan has this learner publish."""
     own, every = component.options, component.plan.balance.publish_every_updates
     # This thread computes updates on a CPU and waits for those on a GPU.
     work_clock = time.thread_time if own["device"] == "cpu" else time.monotonic
     return Cadence(own["publish_interval_s"], every, own["publish_cost"], work_clock=work_clock)
+
+
+def replay_bytes(plan: Plan) -> dict[str, int]:
+    """Learner -> bytes of its full replay; 0 for on-policy rounds, which are discarded after training."""
+    if plan.learning.on_policy:
+        return dict.fromkeys(plan.learning.learners, 0)
+    _, options = algorithm_of(plan)
+    small = replace(options, replay_capacity=SAMPLE, learning_starts=1)
+    sizes = {}
+    for role in plan.learning.learners:
+        fields = plan.channels[experience_of(role)].fields
+        # A table that nobody has written to takes no memory yet.
+        sample = replay_of(fields, plan.environment, small, "cpu", 0)
+        sizes[role] = int(options.replay_capacity / SAMPLE * sample.ring.memory_bytes)
+    return sizes
+
+
+def check_memory(plan: Plan) -> dict[str, int]:
+    """The result of :func:`replay_bytes`, after a check of the replays on this machine's CPU.
+
+    Raises:
+        InputError: the replays together exceed the free memory; names the capacity that fits.
+    """
+    sizes = replay_bytes(plan)
+    on_cpu = {role for role in sizes if plan.components[role].options.get("device", "cpu") == "cpu"}
+    total, free = sum(sizes[role] for role in on_cpu), free_bytes(torch.device("cpu"))
+    if total > MEMORY_SHARE * free:
+        capacity = int(plan.algorithm["replay_capacity"] * MEMORY_SHARE * free / total)
+        raise InputError(
+            f"the replays of {' and '.join(sorted(on_cpu))} take {total / 1e9:.1f} GB together, "
+            f"{free / 1e9:.1f} GB are free: lower algorithm.replay_capacity to at most {capacity:,}"
+        )
+    return sizes
+
+
+def keep(replay: Replay | ObservationReplay) -> None:
+    """Hold a replay in the launcher's memory, if the launcher gives any, so that it survives a crash of the
+    learner; transitions that the learner's previous process left there are taken over.
+    """
+    descriptor = kept_memory.inherited()
+    if descriptor is not None:
+        replay.keep_in(descriptor)
+    if len(replay):
+        log.info(
+            "the replay is back: %s transitions outlived the process before this one", f"{len(replay):,}"
+        )

@@ -1,4 +1,4 @@
-"""A learner's part of each checkpoint: written when the broker asks, restored at the start."""
+"""A learner's part of each checkpoint: written at the broker's request, restored at the start."""
 
 from __future__ import annotations
 
@@ -10,32 +10,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from spreeze_zmq.component.component import Component
+from spreeze_zmq.component import Component
 from spreeze_zmq.errors import CheckpointError, Diverged
+from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
 from spreeze_zmq.run.checkpoint import Checkpoint, write_part
 
 log = logging.getLogger("spreeze")
 
-
-#: How often a learner goes back to a checkpoint before its divergence ends the run.
+#: Times that a learner returns to a checkpoint; its next divergence ends the run.
 MOST_RETURNS = 3
-
-
-class SavedReplay(Protocol):
-    """A replay that can be saved."""
-
-    def __len__(self) -> int:
-        """What it holds."""
-
-    def save(self, folder: Path) -> None:
-        """Write everything into a folder."""
-
-    def load(self, folder: Path) -> None:
-        """Restore from the files of ``save``."""
 
 
 class Vault:
@@ -43,9 +30,10 @@ class Vault:
 
     Args:
         component: the learner.
-        state: returns what ``torch.save`` writes and ``torch.load(weights_only=True)`` reads.
-        replay: saved too if the topology asks for it (``save_replay``).
-        settled: whether the learner has done all updates that the run's samples allow. In a run in order, the
+        state: returns the state, of types that ``torch.load(weights_only=True)`` reads.
+        replay: saved too if the topology asks for it (``save_replay``); rounds never are, since they do not
+            outlive their policy.
+        settled: whether the learner has done all updates that the run's samples allow. In order, the
             checkpoint at the last sample waits for that, so that every such run is saved at the same update.
     """
 
@@ -53,38 +41,41 @@ class Vault:
         self,
         component: Component,
         state: Callable[[], dict[str, Any]],
-        replay: SavedReplay,
+        replay: Replay | ObservationReplay | RoundStore,
         settled: Callable[[], bool],
     ) -> None:
         self.component = component
         self.state = state
-        self.replay = replay if component.plan.run.save_replay else None
+        self.replay: Replay | ObservationReplay | None = None
+        if component.plan.run.save_replay and not isinstance(replay, RoundStore):
+            self.replay = replay
         self.state_file = f"{component.role}.pt"
         self.replay_prefix = f"{component.role}-replay-"
         self.settled = settled
         self.returns = 0
-        self._asked: Mapping[str, Any] | None = None
+        self._request: Mapping[str, Any] | None = None
         component.on("checkpoint", self._on_request)
 
     def serve(self) -> None:
-        """Write the checkpoint that was requested last, if there is one and it need not wait.
+        """Write the checkpoint that was requested last, if there is a request and it need not wait.
 
         Raises:
-            Diverged: a number in it is not finite; it is written once the learner has gone back.
+            Diverged: a number in the state is not finite; the request stays, for after the learner's return
+                to a checkpoint.
         """
-        if self._asked is not None and (not self._is_last(self._asked) or self.settled()):
+        if self._request is not None and (not self._is_last(self._request) or self.settled()):
             state = self.state()
-            if odd := not_finite(state):
-                raise Diverged("checkpoint", f"{odd} is not finite; a lower learning_rate may help")
-            asked, self._asked = self._asked, None
-            self._save(asked["folder"], state)
+            if place := not_finite(state):
+                raise Diverged("checkpoint", f"{place} is not finite; a lower learning_rate may help")
+            request, self._request = self._request, None
+            self._save(request["folder"], state)
 
     def last_good(self, error: Diverged, updates: int) -> dict[str, Any]:
-        """The state of the last checkpoint, to go back to after ``error``; reports that.
+        """The state of the last checkpoint, to return to after ``error``; reports the return.
 
         Raises:
-            Diverged: ``error``, where there is no checkpoint, after ``MOST_RETURNS`` such returns, and in a
-                run in a fixed order, which must not depend on when a checkpoint was written.
+            Diverged: ``error`` itself, if there is no checkpoint, after ``MOST_RETURNS`` returns, and in a
+                run in order, which must not depend on when a checkpoint was written.
         """
         checkpoint = self.component.restore_point()
         if checkpoint is None or self.returns >= MOST_RETURNS or self.component.plan.balance.in_order:
@@ -92,21 +83,22 @@ class Vault:
         self.returns += 1
         name = checkpoint.path.name
         times = f"{self.returns} of {MOST_RETURNS} times"
-        said = f"{error}: after {updates:,} updates back to checkpoint {name} ({times})"
-        log.warning("%s", said)
-        self.component.report_failure(said, "", updates=updates, checkpoint=name)
+        summary = f"{error}: after {updates:,} updates back to checkpoint {name} ({times})"
+        log.warning("%s", summary)
+        self.component.report_failure(summary, "", updates=updates, checkpoint=name)
         return self._read(checkpoint)
 
     def _on_request(self, fields: Mapping[str, Any]) -> None:
         if not re.fullmatch(r"\w[\w.-]*", fields["folder"]):
-            log.warning("no checkpoint: %r is no name of a folder below checkpoints", fields["folder"][:80])
+            log.warning("no checkpoint: %r is no valid folder name", fields["folder"][:80])
             return
-        self._asked = fields
+        self._request = fields
 
-    def _is_last(self, asked: Mapping[str, Any]) -> bool:
+    def _is_last(self, request: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint is the one at the last sample of a run in order."""
         plan = self.component.plan
         enough = plan.run.stop.env_steps
-        return plan.balance.in_order and enough is not None and asked.get("env_steps", 0) >= enough
+        return plan.balance.in_order and enough is not None and request.get("env_steps", 0) >= enough
 
     def _save(self, name: str, state: Mapping[str, Any]) -> None:
         folder = self.component.folder.checkpoints / name
@@ -122,10 +114,10 @@ class Vault:
         self.component.report("part", {"folder": name, "part": part})
 
     def restore(self) -> dict[str, Any] | None:
-        """The saved state, after the replay has been restored if it was saved; None for a fresh start.
+        """Restore the replay if it was saved, and return the saved state; None for a fresh start.
 
         Raises:
-            CheckpointError: the checkpoint's part cannot be read.
+            CheckpointError: this learner's part of the checkpoint cannot be read.
         """
         checkpoint = self.component.restore_point()
         if checkpoint is None:
@@ -162,9 +154,9 @@ def _write_state(state: Mapping[str, Any], path: Path) -> None:
 
 
 def not_finite(state: Any, place: str = "state") -> str:
-    """The place of the first tensor or number in a state that is not finite; empty where all are."""
+    """The place of the first tensor or number in a state that is not finite; empty if all are finite."""
     if isinstance(state, torch.Tensor):
         return "" if not state.is_floating_point() or bool(torch.isfinite(state).all()) else place
     if isinstance(state, Mapping):
-        return next((odd for name, item in state.items() if (odd := not_finite(item, f"{place}.{name}"))), "")
+        return next((bad for name, item in state.items() if (bad := not_finite(item, f"{place}.{name}"))), "")
     return place if isinstance(state, float) and not math.isfinite(state) else ""

@@ -1,4 +1,4 @@
-"""The web page of a run: what it shows of a live run or of a run's folder, and the server that shows it.
+"""The web page of a run, live or finished: its content, the agent at work, and the server.
 
-Nothing here is imported, and no port is read, before somebody opens the page.
+Only the modules ``address`` and ``stage`` are imported before a browser opens the page.
 """

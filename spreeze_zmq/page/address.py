@@ -1,7 +1,7 @@
-"""The page's address: a port of this machine and a token, settled before anybody looks.
+"""The page's address: a local port and a secret token, chosen when the run starts.
 
-The launcher opens the port and keeps it open; the process that serves the page begins with the first visitor
-and takes the port over. A visitor who comes while that process starts, or restarts, waits and is not refused.
+The launcher opens the port and keeps it open; the process that serves the page starts with the first visitor
+and inherits the port. A visitor who connects while that process starts or restarts waits and is not refused.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def open_port(port: int) -> socket.socket:
 
 
 def is_wanted(listener: socket.socket) -> bool:
-    """Whether somebody has connected and is not served yet."""
+    """Whether a browser has connected and is not served yet."""
     return bool(select.select([listener], [], [], 0)[0])
 
 
 def new_token() -> str:
-    """Random words that nobody guesses."""
+    """A secret token of 128 random bits."""
     return secrets.token_urlsafe(16)
 
 
@@ -56,7 +56,7 @@ def url(listener: socket.socket, token: str) -> str:
 
 
 def publish(folder: RunFolder, listener: socket.socket) -> str:
-    """Write the address with a new token into the run's folder, readable by the user alone; returns it."""
+    """Write the address with a new token to the run's folder, readable by the user only; returns it."""
     address = url(listener, new_token())
     path = folder.page_address
     path.unlink(missing_ok=True)
@@ -66,22 +66,22 @@ def publish(folder: RunFolder, listener: socket.socket) -> str:
 
 
 def of_live_run(folder: RunFolder) -> str | None:
-    """The address of a run's page that can be opened now; None where the run is over."""
+    """The address of a run's page; None if the run is over."""
     if not folder.page_address.exists():
         return None
     address = folder.page_address.read_text().strip()
     try:
         socket.create_connection((HOST, urlsplit(address).port or 0), timeout=1.0).close()
-    except OSError:  # the launcher was killed, and nobody has removed the file
+    except OSError:  # the launcher was killed and has not removed the file
         return None
     return address
 
 
 def token_of(path: Path) -> str:
-    """The token in the address that stands in a file.
+    """The token of the address in a file.
 
     Raises:
-        InputError: there is no such file.
+        InputError: the file cannot be read.
     """
     try:
         return path.read_text().strip().rstrip("/").rpartition("/")[2]
@@ -90,6 +90,6 @@ def token_of(path: Path) -> str:
 
 
 def inherited() -> socket.socket | None:
-    """The open port that the launcher has passed on; None for a process that was started by hand."""
+    """The open port inherited from the launcher; None for a process that was started by hand."""
     written = os.environ.get(LISTENER_VARIABLE)
     return socket.socket(fileno=int(written)) if written else None

@@ -1,7 +1,6 @@
-"""The agent at work: one environment played with the newest policy, in the time that it takes in the world.
+"""Plays one environment with the newest policy in real time and sends the pictures to browsers.
 
-Everything begins with the first browser that looks and ends with the last one: the environment, the
-subscription to policies, the thread that steps.
+The environment, the subscription to policies and the thread that plays exist only while a browser watches.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("spreeze")
 
-#: Most pictures a second, and most states of a MuJoCo model, which are interpolated between two steps.
+#: Largest rates of pictures, and of a MuJoCo model's states, which are interpolated between two steps.
 PICTURES_PER_S, STATES_PER_S = 30.0, 60.0
 JPEG_QUALITY = 82
-#: How long the last moment of an episode stays, and how long the stage is kept without a visitor.
+#: Pause at the end of an episode, and time that the environment is kept without a visitor.
 PAUSE_S, KEPT_S = 0.6, 3.0
-#: Seconds between two looks for a newer policy, and between two captions.
+#: Seconds between two checks for a newer policy, and between two captions.
 NEW_POLICY_S, CAPTION_S = 1.0, 0.25
 
 
 class Visitor:
-    """What one browser has not been sent yet: the newest picture and the newest caption."""
+    """The newest picture and caption that one browser has not been sent yet."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -51,7 +50,7 @@ class Visitor:
         self.waiting: dict[str, str | bytes] = {}
 
     def offer(self, kind: str, content: str | bytes) -> None:
-        """Replace what waits of this kind; called in any thread."""
+        """Replace the waiting content of this kind; may be called in any thread."""
         self.loop.call_soon_threadsafe(self._take, kind, content)
 
     def _take(self, kind: str, content: str | bytes) -> None:
@@ -60,15 +59,15 @@ class Visitor:
 
 
 class PolicyPlayer:
-    """Plays while somebody looks.
+    """Plays episodes while a browser watches.
 
     Args:
         spec: the environment.
         open_policies: opens the source of policies; called in the thread that plays.
-        logs: where MuJoCo's viewer may write its log.
+        logs: folder for the log of MuJoCo's viewer.
         sockets: a folder that only the user can enter, for that viewer's socket.
         why_not: the reason to show no agent; empty to show it.
-        cpu_share: of the machine's cores that this process may use while no core is idle.
+        cpu_share: share of the machine's cores that this process may use while no core is idle.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class PolicyPlayer:
         self._visitors: set[Visitor] = set()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._caption: dict[str, Any] = {"mode": "none", "why": "the environment is being made"}
+        self._caption: dict[str, Any] = {"mode": "none", "why": "the environment is being created"}
         self._studio: Studio | None = None
         self._unseen_s = 0.0
         self._pace = Pace(cpu_share)
@@ -115,11 +114,11 @@ class PolicyPlayer:
             self._visitors.discard(mine)
 
     async def fetch(self, path: str) -> Response | None:
-        """A file of MuJoCo's viewer."""
+        """A file of MuJoCo's viewer; None if it is not running."""
         return None if self._studio is None else await self._studio.fetch(path)
 
     async def connect(self, path: str, visitor: ServerConnection) -> None:
-        """A stream of MuJoCo's viewer."""
+        """Serve a WebSocket of MuJoCo's viewer."""
         if self._studio is not None:
             await self._studio.connect(path, visitor)
 
@@ -149,11 +148,11 @@ class PolicyPlayer:
             ended_well = True
         except SpreezeError as error:
             self._say(mode="none", why=str(error))
-        except Exception as error:  # what is shown may fail; the page and the run go on
+        except Exception as error:  # the user's environment may fail; the page and the run go on
             log.exception("the agent cannot be shown")
             self._say(mode="none", why=f"the agent cannot be shown: {' '.join(str(error).split())[:300]}")
         self._thread = None
-        if ended_well and self._visitors:  # somebody has come while it ended
+        if ended_well and self._visitors:  # a visitor has arrived while it ended
             self._begin()
 
     def _prepare(self, stage: Stage) -> None:
@@ -169,7 +168,7 @@ class PolicyPlayer:
             self._say(mode="none", why=stage.why_not)
 
     def _play(self, stage: Stage, policies: Policies) -> None:
-        """Episode after episode, until nobody looks."""
+        """Play episode after episode until nobody watches."""
         policy = self._first(policies)
         seed = 0
         while policy is not None and self._is_watched():
@@ -177,17 +176,17 @@ class PolicyPlayer:
             seed += 1
 
     def _first(self, policies: Policies) -> Policy | None:
-        """The first policy; None when nobody looks any more."""
+        """Wait for the first policy; returns None when nobody watches any more."""
         self._say(waiting="waits for the first policy")
         while self._is_watched():
-            if (policy := policies.newest()) is not None:
+            if (policy := next(policies)) is not None:
                 self._say(waiting="")
                 return policy
             time.sleep(0.05)
         return None
 
     def _episode(self, stage: Stage, policy: Policy, policies: Policies, seed: int) -> Policy:
-        """One episode by the newest policy, at random before the first as samplers do; returns the policy."""
+        """Play one episode with the newest policy, version 0 at random as samplers do; returns the policy."""
         obs, _ = stage.env.reset(seed=seed)
         frames, rng = policy.frame_stack(), np.random.default_rng(seed)
         frames.begin(obs)
@@ -196,7 +195,7 @@ class PolicyPlayer:
         while not over and self._is_watched():
             now_s = time.monotonic()
             if now_s - looked_s > NEW_POLICY_S:
-                looked_s, policy = now_s, policies.newest() or policy
+                looked_s, policy = now_s, next(policies) or policy
             before = None if stage.qpos is None else stage.qpos()
             if policy.version == 0:
                 action, _ = policy.act(frames.seen, rng, memory=frames.memory)
@@ -217,13 +216,13 @@ class PolicyPlayer:
                     **{"return": total},
                 )
             due_s = max(due_s, now_s - 0.25) + stage.step_s
-            if not over:  # the environment has begun the next episode already
+            if not over:  # else the environment has already begun the next episode
                 self._show(stage, before, due_s)
         self._wait(time.monotonic() + PAUSE_S)
         return policy
 
     def _show(self, stage: Stage, before: NDArray[np.float64] | None, until_s: float) -> None:
-        """Show one step, which is over at ``until_s``."""
+        """Show one step, which ends at ``until_s``."""
         if self._studio is not None and stage.qpos is not None and before is not None:
             self._studio.move(before, stage.qpos(), stage.step_s, until_s, self._pace.per_s(STATES_PER_S))
             return
@@ -234,7 +233,7 @@ class PolicyPlayer:
         self._wait(until_s)
 
     def _picture_is_due(self, stage: Stage) -> bool:
-        """Whether this step is shown, where there are more steps than pictures."""
+        """Whether this step gets a picture: environments may step more often than pictures are sent."""
         self._unseen_s += stage.step_s
         if self._unseen_s < 0.999 / self._pace.per_s(PICTURES_PER_S):
             return False
@@ -245,7 +244,7 @@ class PolicyPlayer:
         time.sleep(max(0.0, until_s - time.monotonic()))
 
     def _is_watched(self) -> bool:
-        """Whether somebody looks, or has just left."""
+        """Whether a browser watches, or returns within ``KEPT_S``."""
         until_s = time.monotonic() + KEPT_S
         while not self._visitors:
             if time.monotonic() > until_s:

@@ -1,4 +1,4 @@
-"""How often the agent is shown: often where a core is idle, else as its share of the machine allows."""
+"""The rate of the agent's pictures: high while a core is idle, else as its share of the machine allows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import psutil
 
-#: Seconds between two looks at the machine.
+#: Seconds between two measurements of the machine's load.
 LOOK_S = 1.0
-#: Idle cores from which on nobody is disturbed.
+#: With at least this many idle cores, pictures slow nothing down.
 ENOUGH_IDLE = 0.5
-#: The least pictures a second: fewer are no movement.
+#: Lowest rate of pictures, 1/s: fewer do not look like movement.
 LEAST_PER_S = 4.0
 
 
@@ -25,10 +25,10 @@ class Pace:
     """Adjusts the rate of pictures to what they cost.
 
     Args:
-        share: of the machine's cores that this process may use while none is idle.
-        idle: idle cores since its last call.
-        cpu: CPU seconds of this process.
-        clock: monotonic seconds.
+        share: share of the machine's cores that this process may use while no core is idle.
+        idle: returns the idle cores since its last call.
+        cpu: returns the CPU seconds of this process.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Pace:
         self._looked_s, self._used_s = clock(), cpu()
 
     def per_s(self, most: float) -> float:
-        """Pictures a second, ``most`` where the machine has cores to spare."""
+        """Pictures a second; ``most`` while the machine has idle cores."""
         if self._clock() - self._looked_s >= LOOK_S:
             self._look(LEAST_PER_S / most)
         return max(LEAST_PER_S, most * self._scale)
@@ -55,8 +55,7 @@ class Pace:
         self._looked_s, self._used_s = now_s, used_s
         if self._idle() >= ENOUGH_IDLE:
             self._scale = 1.0
-        elif (
-            used > 0
-        ):  # half way to what was too much or too little: other work of this process counts as well
+        elif used > 0:
+            # The square root goes half the way: this process's other work counts in ``used`` too.
             self._scale *= min(2.0, (self._cores / used) ** 0.5)
         self._scale = min(1.0, max(least, self._scale))

@@ -1,9 +1,9 @@
-"""Serves the page: its files, the feed and the agent's pictures, below a token on a port of this machine.
+"""Serves the page: its files, the feed and the agent's pictures, below a secret token on a local port.
 
-Two things keep strangers out. Every path begins with the token, which stands in a file of the run's folder
-that the user alone can read. And the names in ``Host`` and ``Origin`` must be this machine's, so that no
-other web page can make the user's browser ask. Files are read once, from the package: no path of a request
-reaches the disk, and nothing that is sent here is a command.
+Two checks keep strangers out. Every path must begin with the token, which only the user can read in a file of
+the run's folder. And the names in ``Host`` and ``Origin`` must be this machine's, so that no other web page
+can use the user's browser. Files are read once, from the package: no path of a request reaches the disk, and
+nothing that a browser sends is a command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.server import Server as WebSocketServer
@@ -27,9 +27,11 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from spreeze_zmq.page.agent import PolicyPlayer
+
 log = logging.getLogger("spreeze")
 
-#: What this machine calls itself.
+#: Names by which a browser may address this machine.
 OWN_NAMES = ("127.0.0.1", "localhost", "::1")
 HEADERS = {
     "Cache-Control": "no-store",
@@ -42,21 +44,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-#: Entries that wait for one slow browser; it is told to come again rather than to fall behind.
+#: Entries queued for one slow browser; beyond that its connection is closed, and it connects again.
 MAX_WAITING = 2000
-
-
-class Agent(Protocol):
-    """Shows the agent at work to any number of browsers."""
-
-    async def show(self, visitor: ServerConnection) -> None:
-        """Send pictures until the browser leaves."""
-
-    async def fetch(self, path: str) -> Response | None:
-        """A file of the agent's own viewer, by its path below ``viewer/``."""
-
-    async def connect(self, path: str, visitor: ServerConnection) -> None:
-        """A WebSocket of the agent's own viewer, by its path below ``viewer/``."""
 
 
 class Server:
@@ -65,7 +54,7 @@ class Server:
     Args:
         listener: the open port.
         token: the first part of every path.
-        story: everything that a new browser is shown, oldest first; may take a while, runs in another thread.
+        story: returns the entries for a new browser, oldest first; may be slow, runs in another thread.
         agent: shows the agent at work.
     """
 
@@ -74,7 +63,7 @@ class Server:
         listener: socket.socket,
         token: str,
         story: Callable[[], Iterable[Mapping[str, Any]]],
-        agent: Agent,
+        agent: PolicyPlayer,
     ) -> None:
         self._listener, self._token, self._story, self._agent = listener, token, story, agent
         self._files = _own_files()
@@ -86,22 +75,22 @@ class Server:
 
     @property
     def num_visitors(self) -> int:
-        """How many browsers look at the run."""
+        """Number of browsers that show the run."""
         return len(self._visitors)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve, in a thread."""
         self._thread.start()
         self._started.wait()
 
-    def tell(self, entry: Mapping[str, Any]) -> None:
-        """Send one entry to every browser; free while nobody looks."""
+    def send(self, entry: Mapping[str, Any]) -> None:
+        """Send one entry to every browser; costs nothing without a browser."""
         if self._visitors:
             text = json.dumps(entry)
             self._loop.call_soon_threadsafe(self._spread, text)
 
     def close(self) -> None:
-        """End every connection, each after what waits for it, and the thread."""
+        """Send what is queued, close every connection and end the thread."""
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(1.0)
 
@@ -141,7 +130,7 @@ class Server:
                 queue.put_nowait(None)
 
     async def _answer(self, visitor: ServerConnection, request: Request) -> Response | None:
-        """Refuse strangers, answer requests for files; None goes on to a WebSocket."""
+        """Refuse strangers and answer requests for files; None lets a WebSocket begin."""
         if (why := self.refusal(request.path, request.headers)) is not None:
             return _response(*why)
         path = self.below_token(request.path)
@@ -159,12 +148,12 @@ class Server:
         return _response(HTTPStatus.OK, content, kind)
 
     def refusal(self, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
-        """Status and words for a request that must not be answered; None for one that may."""
+        """Status and text to refuse a request with; None if it may be answered."""
         host, origin = headers.get_all("Host"), headers.get_all("Origin")
         if len(host) != 1 or not _is_own(f"//{host[0]}"):
             return HTTPStatus.FORBIDDEN, "this page is for 127.0.0.1 alone\n"
         if origin and (len(origin) != 1 or origin[0].lower() != f"http://{host[0]}".lower()):
-            return HTTPStatus.FORBIDDEN, "another page asks\n"
+            return HTTPStatus.FORBIDDEN, "requests of other pages are refused\n"
         if not hmac.compare_digest(path.partition("/")[2].partition("/")[0].encode(), self._token.encode()):
             return HTTPStatus.FORBIDDEN, "the address ends in the run's token: take it from the terminal\n"
         return None
@@ -178,7 +167,7 @@ class Server:
         path = self.below_token(visitor.request.path)
         try:
             if path == "feed":
-                await self._tell_all(visitor)
+                await self._send_feed(visitor)
             elif path == "agent":
                 await self._agent.show(visitor)
             else:
@@ -186,8 +175,8 @@ class Server:
         except ConnectionClosed:
             pass
 
-    async def _tell_all(self, visitor: ServerConnection) -> None:
-        """Send what came before, then every new entry."""
+    async def _send_feed(self, visitor: ServerConnection) -> None:
+        """Send the entries so far, then every new one."""
         waiting: asyncio.Queue[str | None] = asyncio.Queue()
         self._visitors.add(waiting)
         gone = asyncio.ensure_future(visitor.wait_closed())
@@ -232,14 +221,14 @@ def _response(status: HTTPStatus, content: str | bytes = b"", kind: str = "text/
 
 
 def _add_headers(visitor: ServerConnection, request: Request, response: Response) -> None:
-    """A page that is isolated takes no stream without these."""
+    """Add the headers without which an isolated page accepts no WebSocket."""
     for name in ("Cross-Origin-Embedder-Policy", "Cross-Origin-Resource-Policy"):
         if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
             response.headers[name] = HEADERS[name]
 
 
 def _quiet() -> logging.Logger:
-    """The library's own log: a browser that leaves in the middle of something is nothing to report."""
+    """A silent log for the library: browsers may leave at any time."""
     quiet = logging.getLogger("spreeze.page")
     quiet.setLevel(logging.CRITICAL)
     return quiet

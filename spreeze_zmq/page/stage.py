@@ -1,4 +1,4 @@
-"""One environment to look at: how it is stepped, and what can be shown of it."""
+"""One environment to show: its steps, and its pictures or its MuJoCo model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.frames import has_channels_last
 
-#: Steps a second of an environment that does not say how fast it goes.
+#: Steps a second of an environment that does not define its rate.
 DEFAULT_STEPS_PER_S = 30.0
 
 
@@ -22,13 +22,13 @@ class Stage:
     """A batch of one environment, and its picture.
 
     Attributes:
-        env: as ``envs.make`` gives it.
-        step_s: seconds that one step stands for.
-        draw: returns the present picture ``[height, width, 3]`` uint8; None where there is none.
+        env: the batch from ``envs.make``.
+        step_s: simulated seconds of one step.
+        draw: returns the current picture ``[height, width, 3]`` uint8; None if there are no pictures.
         model: the MjModel of a MuJoCo environment, which the browser draws itself; else None.
         qpos: returns the positions ``[nq]`` of that model.
-        why_not: why there is nothing to see; empty where there is.
-        obs: the newest observation, kept by who steps.
+        why_not: why nothing can be shown; empty if something can.
+        obs: the newest observation, set by the caller of ``step``.
     """
 
     env: Any
@@ -41,7 +41,7 @@ class Stage:
 
 
 def open_stage(spec: EnvironmentSpec) -> Stage:
-    """The stage of an environment: MuJoCo's own state, else pictures, else images that it observes.
+    """The stage of an environment: shows its MuJoCo state, else its pictures, else images that it observes.
 
     Raises:
         SpreezeError: the environment cannot be made.
@@ -67,7 +67,7 @@ def _with_pictures(spec: EnvironmentSpec) -> Stage:
         first = env.render()[0]
         if np.ndim(first) != 3:
             raise ValueError(f"render() gave {type(first).__name__} and no picture")
-    except Exception as error:  # an environment's own code may raise anything: then curves alone are shown
+    except Exception as error:  # a user's environment may raise anything
         return _with_observations(spec, " ".join(str(error).split())[:200] or type(error).__name__)
     per_s = float(env.metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
     return Stage(env, 1.0 / per_s, draw=lambda: np.asarray(env.render()[0], np.uint8))
@@ -84,7 +84,7 @@ def _with_observations(spec: EnvironmentSpec, why_not: str) -> Stage:
 
 
 def picture_of(obs: NDArray[Any] | None) -> NDArray[np.uint8]:
-    """An observed image, channels first or last, as ``[height, width, 3]``; of a stack the newest."""
+    """An observed image, channels first or last, as ``[height, width, 3]``; from a stack the newest."""
     assert obs is not None
     image = obs if obs.ndim == 3 else obs[None]
     image = image if has_channels_last(image.shape) else np.moveaxis(image, 0, -1)

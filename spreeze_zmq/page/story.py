@@ -1,4 +1,4 @@
-"""What a browser is told of a run: its plan, its journal so far, then each entry of the broker's feed."""
+"""The entries that a browser gets of a run: the plan, the journal so far, then the broker's feed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
 
-#: Points of a curve; a longer run is thinned evenly.
+#: Largest number of points of a curve; a longer run is thinned evenly.
 MAX_POINTS = 1200
-#: Entries of each topic that are told from the journal, the last ones.
+#: Largest number of entries of each other topic; more are thinned evenly.
 MAX_ENTRIES = 1000
 #: Topics of the journal that the page shows, besides ``status``.
 TOPICS = (
@@ -23,7 +23,7 @@ Entry = dict[str, Any]
 
 
 def run_entry(plan: Plan, *, live: bool) -> Entry:
-    """The facts of a run that do not change while it lives."""
+    """The facts of a run that do not change while it runs."""
     return {
         "topic": "run",
         "t_s": 0.0,
@@ -55,26 +55,23 @@ def run_entry(plan: Plan, *, live: bool) -> Entry:
 
 
 def limits(plan: Plan) -> dict[str, dict[str, Any]]:
-    """The machine's limit of a rate, with its source, where this run's plan holds one."""
-    found: dict[str, dict[str, Any]] = {}
-    if (measured := plan.measured.get("batch_size")) is not None:
-        rate = dict(map(tuple, measured["curve"])).get(plan.learning.batch_size)
-        if rate is not None:
-            source = f"the critics' updates alone, {plan.measured.get('source', 'measured')}"
-            found["trained_transitions_per_s"] = {"value": rate, "source": source}
-    return found
+    """Rate -> the machine's limit for it and the source of the limit, as far as the plan holds any."""
+    curve = plan.measured.get("batch_size", {}).get("curve", ())
+    rate = dict(map(tuple, curve)).get(plan.learning.batch_size)
+    if rate is None:
+        return {}
+    source = f"the critics' updates alone, {plan.measured.get('source', 'measured')}"
+    return {"trained_transitions_per_s": {"value": rate, "source": source}}
 
 
-def told(topic: str, t_s: float, about: Mapping[str, Any]) -> Entry:
-    """One entry as a browser gets it; a status comes with its point of the curves."""
-    entry: Entry = {"topic": topic, "t_s": t_s, "about": dict(about)}
-    if topic == "status":
-        entry["point"] = point(about)
-    return entry
+def entry_of(topic: str, t_s: float, about: Mapping[str, Any]) -> Entry:
+    """One entry as a browser gets it; a status brings its point of the curves with it."""
+    curves = {"point": point(about)} if topic == "status" else {}
+    return {"topic": topic, "t_s": t_s, "about": dict(about), **curves}
 
 
 def point(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a status that are drawn over time."""
+    """The figures of a status that are drawn as curves over time."""
     return {
         "t_s": status["t_s"],
         "env_steps": status["env_steps"],
@@ -120,15 +117,15 @@ def _entries(lines: list[bytes]) -> Iterator[Entry]:
         try:
             fields = json.loads(line)
         except ValueError:
-            continue  # torn by the death of its writer
+            continue  # torn: its writer was killed
         yield {"topic": fields.pop("kind"), "t_s": fields.pop("t_s"), "about": fields}
 
 
 def _points(lines: list[bytes]) -> Iterator[Entry]:
-    """Points of the curves, and the last status whole."""
-    statuses = list(_entries(_thinned(lines, MAX_POINTS)))
-    for entry in statuses:
-        yield {"topic": "point", "t_s": entry["t_s"], "about": point({**entry["about"], "t_s": entry["t_s"]})}
-    if statuses:
-        last = statuses[-1]
-        yield told("status", last["t_s"], {**last["about"], "t_s": last["t_s"]})
+    """Points of the curves, and the last status with all its fields."""
+    entries = _entries(_thinned(lines, MAX_POINTS))
+    statuses = [{**entry["about"], "t_s": entry["t_s"]} for entry in entries]
+    for status in statuses:
+        yield {"topic": "point", "t_s": status["t_s"], "about": point(status)}
+    for status in statuses[-1:]:
+        yield entry_of("status", status["t_s"], status)

@@ -1,7 +1,7 @@
 """MuJoCo's web viewer behind the page's own port: the browser draws the model, this side streams its state.
 
-The viewer knows neither tokens nor origins and would listen on every interface. So it is given a unix socket
-in a folder of the user's own, and what it serves passes through here: its files, its model, two streams.
+The viewer checks neither tokens nor origins and would listen on every interface. So it gets a unix socket in
+a folder that only the user can enter, and this module forwards its files, its model and its two streams.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from websockets.asyncio.server import ServerConnection
 from websockets.datastructures import Headers
 from websockets.http11 import Response
 
-#: The streams that are passed on; ``drop`` would take a stranger's model.
+#: The streams that are forwarded; the viewer's ``drop`` would accept a stranger's model.
 STREAMS = ("state", "ui")
-PASSED_ON = ("Content-Type", "Cache-Control")
-#: The viewer's page makes its scripts while it runs.
+FORWARDED = ("Content-Type", "Cache-Control")
+#: Content security policy; the viewer's page generates scripts at run time.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; worker-src 'self' blob:; "
     "connect-src 'self' blob: data:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
 PR_SET_TIMERSLACK = 29
-#: A thread that the viewer starts for its panels wakes 2,700 times a second, for 5 % of a core. There are
-#: no panels here, and with more slack it wakes less often.
+#: The viewer's thread for panels wakes 2,700 times a second and takes 5 % of a core. No panels are shown, and
+#: with a longer timer slack it wakes less often.
 USUAL_SLACK_NS, LONG_SLACK_NS = 50_000, 4_000_000
-#: Frames a second of the viewer while nobody looks.
+#: Frames a second of the viewer while nobody watches.
 RESTING_PER_S = 5.0
 STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
 
 def set_timer_slack(nanoseconds: int) -> None:
-    """How late the calling thread may wake from a sleep; threads that it starts inherit it."""
+    """Set how late the calling thread may wake from a sleep; threads that it starts inherit the value."""
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(nanoseconds), 0, 0, 0)
 
 
 class FollowingCamera(plugin.ViewerPlugin):  # type: ignore[misc]
-    """Looks at the whole model; a body that can travel is followed.
+    """Shows the whole model, and follows a body that can travel.
 
     Attributes:
-        per_s: frames a second that the viewer makes.
+        per_s: frames a second of the viewer.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class FollowingCamera(plugin.ViewerPlugin):  # type: ignore[misc]
 
     @messages.handler  # type: ignore[untyped-decorator]
     def on_init(self, event: viewer_protocol.ViewerInitEvent) -> None:
-        """Slow the viewer's loop down to ``per_s``: it makes 60 frames a second for nobody too."""
+        """Slow the viewer's loop down to ``per_s``; by itself it makes 60 frames a second at all times."""
         prepare = event.viewer.prepare_next_frame
         due_s = time.monotonic()
 
@@ -97,12 +97,11 @@ class FollowingCamera(plugin.ViewerPlugin):  # type: ignore[misc]
 
 def _is_a_cart(model: Any) -> bool:
     """Whether the first body moves along a bounded rail, as a pendulum's cart does."""
-    first = model.body_jntadr[1]
-    return bool(model.jnt_limited[first])
+    return bool(model.jnt_limited[model.body_jntadr[1]])
 
 
 def _height(model: Any) -> float:
-    """The size of what moves: bodies' distances from the first one, floors and skies left out."""
+    """The size of the moving parts, from the bodies' distances to the first one, without floor and sky."""
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     reach = np.linalg.norm(data.xipos[1:] - data.xipos[1], axis=1).max(initial=0.0)
@@ -110,18 +109,18 @@ def _height(model: Any) -> float:
 
 
 def with_endless_floors(model: Any) -> Any:
-    """A copy whose planes are drawn without end: a trained runner leaves the 40 m that its model draws."""
+    """A copy with infinite planes: a trained runner leaves the 40 m of its model's floor."""
     model = copy.copy(model)
     model.geom_size[model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE, :2] = 0.0
     return model
 
 
 class Studio:
-    """One viewer of one model; a process can have but one.
+    """The viewer of one model; a process can have only one.
 
     Args:
         model: the MjModel.
-        logs: where MuJoCo writes its log; it becomes the process's working directory.
+        logs: folder of MuJoCo's log; becomes the process's working directory.
         sockets: a folder that only the user can enter, for the viewer's socket.
     """
 
@@ -129,7 +128,7 @@ class Studio:
         model = with_endless_floors(model)
         self._model, self._data = model, mujoco.MjData(model)
         self._path = str(sockets / "viewer")
-        Path(self._path).unlink(missing_ok=True)  # of a process that was killed
+        Path(self._path).unlink(missing_ok=True)  # left by a process that was killed
         self._camera = FollowingCamera()
         os.chdir(logs)
         with self._own_sockets():
@@ -141,7 +140,7 @@ class Studio:
 
     @contextlib.contextmanager
     def _own_sockets(self) -> Any:
-        """While the viewer starts: it has sockets that no stranger reaches, and prints no address."""
+        """Make the viewer start with sockets that no stranger can reach, and print no address."""
         self._listening = threading.Event()
         server = web_viewer.web_server
         kept = server.bind_public_socket, server.bind_loopback_socket, web_viewer._print_url_banner
@@ -161,7 +160,15 @@ class Studio:
         until_s: float,
         per_s: float,
     ) -> None:
-        """Stream the way from one position ``[nq]`` to the next; returns when the step is over."""
+        """Stream the motion between two positions ``[nq]``, and return at ``until_s``.
+
+        Args:
+            before: positions before the step.
+            after: positions after the step.
+            step_s: duration of the step in seconds.
+            until_s: end of the step on the monotonic clock.
+            per_s: states a second.
+        """
         self._camera.per_s = per_s
         num = max(1, round(step_s * per_s))
         velocity = np.zeros(self._model.nv)
@@ -175,10 +182,10 @@ class Studio:
             time.sleep(max(0.0, until_s - (num - k) * step_s / num - time.monotonic()))
 
     def rest(self) -> None:
-        """Nobody looks any more."""
+        """Slow down, since nobody watches any more."""
         self._camera.per_s = RESTING_PER_S
 
-    # --- what browsers ask for
+    # --- what browsers request
 
     async def fetch(self, path: str) -> Response | None:
         """A file of the viewer, or its model."""
@@ -200,7 +207,7 @@ class Studio:
         try:
             connection.request("GET", f"/{path}")
             answer = connection.getresponse()
-            kind = {name: value for name in PASSED_ON if (value := answer.getheader(name)) is not None}
+            kind = {name: value for name in FORWARDED if (value := answer.getheader(name)) is not None}
             return answer.status, kind, answer.read()
         finally:
             connection.close()
@@ -212,10 +219,11 @@ class Studio:
         async with unix_connect(
             self._path, f"ws://viewer/{path}", compression=None, ping_interval=None, max_size=2**24
         ) as viewer:
-            ways = [asyncio.ensure_future(_pass_on(*way)) for way in ((visitor, viewer), (viewer, visitor))]
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in ways:
-                way.cancel()
+            directions = ((visitor, viewer), (viewer, visitor))
+            tasks = [asyncio.ensure_future(_forward(*ends)) for ends in directions]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
 
 
 def _listening_at(path: str) -> socket.socket:
@@ -227,9 +235,9 @@ def _listening_at(path: str) -> socket.socket:
 
 
 class _ForOwnThreads(socket.socket):
-    """A port of loopback that only this process connects to; strangers' connections are closed at once.
+    """A loopback port that accepts connections of this process only; others are closed at once.
 
-    The viewer's panels are drawn by a thread of its own, which connects again for each browser.
+    The viewer draws its panels in a thread of its own, which opens a connection for each browser.
     """
 
     def __init__(self) -> None:
@@ -238,7 +246,7 @@ class _ForOwnThreads(socket.socket):
         self.listen(4)
 
     def accept(self) -> Any:
-        """The next connection, if it is of this process.
+        """The next connection of this process.
 
         Raises:
             BlockingIOError: there is none, or it was a stranger's; the viewer waits for the next one.
@@ -251,6 +259,6 @@ class _ForOwnThreads(socket.socket):
         raise BlockingIOError
 
 
-async def _pass_on(source: Any, target: Any) -> None:
+async def _forward(source: Any, target: Any) -> None:
     async for message in source:
         await target.send(message)

@@ -1,4 +1,4 @@
-"""The replay: what a learner keeps, on its own device, of the rollouts that arrive."""
+"""Replays and rounds: the experience that a learner keeps, on its own device, of the rollouts it receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of a replay of images: each frame is kept once, and stacks are gathered when they are drawn."""
+"""The table of a replay of images: stores each frame once and gathers the stacks when they are drawn."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import CheckpointError, InputError, WireError
+from spreeze_zmq.errors import CheckpointError, InputError
 from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
 from spreeze_zmq.replay.returns import ended_at
 from spreeze_zmq.replay.ring import Column, Ring
 from spreeze_zmq.rollout import Rollout
 
-#: Frames for each transition: one, and the final ones of episodes of 16 steps.
+#: Frames stored per transition: one, and a final frame for every 16 steps (episodes of 16 steps or longer).
 FRAMES_PER_TRANSITION = 17 / 16
-#: Transitions of a kept table which are drawn, or not, together.
-FOUND_TOGETHER = 64
+#: Transitions of a recovered table that are checked for lost frames, and dropped, together.
+RECOVERED_TOGETHER = 64
 
 
 class FrameRing(Ring):
-    """Transitions whose observations are rows of another ring, of single frames.
+    """Transitions whose observations are rows of a second ring, which holds single frames.
 
-    A rollout that goes on where the last one of its sampler ended shares that one's frames. A transition is
-    drawn as long as all of its frames are there: where episodes are very short or samplers restart, there
-    are somewhat fewer of them than ``capacity``.
+    A rollout that continues the last one of its sampler shares that rollout's frames. A transition can be
+    drawn as long as none of its frames has been overwritten: with very short episodes or restarted samplers,
+    somewhat fewer than ``capacity`` transitions can.
 
     Args:
         capacity: transitions.
-        columns: what a transition holds beside its observations.
-        obs_shape: of one observation of the environment's.
-        stack: observations in a stack.
+        columns: the fields of a transition beside its observations.
+        obs_shape: shape of one observation of the environment.
+        stack: observations in a stack, ``k``.
         with_next: whether a transition has a next observation.
-        device: of both tables.
-        seed: of the sampling.
-        bytes_beside: what its owner keeps for each transition elsewhere.
+        device: the device of both tables.
+        seed: seed of the sampling.
+        bytes_beside: bytes per transition that the owner keeps elsewhere.
+        settings: numbers that a saved replay must share to be loaded.
 
     Raises:
         InputError: it does not fit in the memory that is free.
@@ -55,27 +56,28 @@ class FrameRing(Ring):
         device: torch.device | str,
         seed: int,
         bytes_beside: int = 0,
+        settings: Mapping[str, float] | None = None,
     ):
         self._obs_shape, self._stack = tuple(obs_shape), stack
         self._seen_shape = stacked_shape(self._obs_shape, stack)
         num_frames = math.ceil(capacity * FRAMES_PER_TRANSITION)
         beside = bytes_beside + math.ceil(num_frames * math.prod(obs_shape) / capacity)
-        rows = Column("frames", "int64", (1 + with_next, stack))  # counted from the first one ever written
-        super().__init__(capacity, (*columns, rows), device, seed, beside)
+        rows = Column("frames", "int64", (1 + with_next, stack))  # numbered from the first frame ever written
+        super().__init__(capacity, (*columns, rows), device, seed, beside, settings)
         frame = Column("frame", "uint8", stacked_shape(self._obs_shape, 1))
-        self._frames = Ring(num_frames, [frame], device, seed)
+        self._frames = Ring(num_frames, [frame], device, seed, settings={"stack": stack})
         self._with_next = with_next
         self._first = 0
-        #: Of each rollout: how many transitions there were with it, and the oldest frame that it uses.
+        #: For each rollout: number of transitions up to its end, and the oldest frame that it uses.
         self._rollouts: deque[tuple[int, int]] = deque()
-        #: Sampler -> its incarnation, what it had produced, and the last stack of its last rollout [N, k].
+        #: Sampler -> its last rollout's incarnation, position in the stream, and last stacks [N, k].
         self._streams: dict[str, tuple[int, int, NDArray[np.intp]]] = {}
         self._images = torch.empty(0)
         self._seen: dict[str, torch.Tensor] = {}
 
     @property
     def first(self) -> int:
-        """The oldest transition whose frames are all there."""
+        """Number of the oldest transition that has all its frames."""
         return max(super().first, self._first)
 
     # --- writing
@@ -83,16 +85,15 @@ class FrameRing(Ring):
     def add(
         self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp] | None
     ) -> None:
-        """Append the transitions of a rollout, over the oldest.
+        """Append the transitions of a rollout over the oldest.
 
         Args:
-            rollout: with ``obs``, the ends of episodes and, where observations are stacked, ``history``.
-            fields: ``[T, N, *shape]`` of each column.
-            last: ``[T, N]``, the step whose following observation each transition bootstraps from; None where
-                there are no next observations.
+            rollout: with ``obs``, the ends of episodes and, if observations are stacked, ``history``.
+            fields: ``[T, N, *shape]`` for each column.
+            last: ``[T, N]``, the step whose following observation each transition bootstraps from; None if
+                transitions have no next observation.
 
         Raises:
-            WireError: ``misfit``, where the observations before its first are missing.
             InputError: the frames of one rollout do not fit.
         """
         assert rollout.terminated is not None
@@ -110,14 +111,14 @@ class FrameRing(Ring):
             self._write(rollout.final_obs)
             used.append(following[last, envs])
         both = np.stack(used, 2)  # [T, N, 1 or 2, k]
-        every = {**fields, "frames": both}
-        self.write({name: array.reshape(-1, *array.shape[2:]) for name, array in every.items()})
+        columns = {**fields, "frames": both}
+        self.write({name: array.reshape(-1, *array.shape[2:]) for name, array in columns.items()})
         self._rollouts.append((self.num_added, int(both.min())))
         self._streams[rollout.sampler] = (rollout.incarnation, rollout.produced, stacks[-1])
-        self._forget()
+        self._drop_incomplete()
 
     def _place(self, rollout: Rollout) -> NDArray[np.intp]:
-        """Write the observations; where those before the rollout and its own are, ``[k + T, N]``."""
+        """Write the observations; returns ``[k + T, N]``, its frames and those of the stack before."""
         obs, history = rollout.obs, rollout.history
         assert obs is not None
         before = self._frames_before(rollout)
@@ -125,13 +126,9 @@ class FrameRing(Ring):
             new = [obs[1:]]
         elif self._stack == 1:
             new = [obs]
-        elif history is not None and len(history) == self._stack - 1:
-            new = [history, obs]
         else:
-            raise WireError(
-                "misfit",
-                f"a rollout of {rollout.sampler} without the {self._stack - 1} observations before its first",
-            )
+            assert history is not None
+            new = [history, obs]
         steps = sum(map(len, new))
         begin = self._frames.num_added
         for array in new:
@@ -140,7 +137,7 @@ class FrameRing(Ring):
         return own if before is None else np.concatenate([before.T, own])
 
     def _frames_before(self, rollout: Rollout) -> NDArray[np.intp] | None:
-        """The stack ``[N, k]`` of the rollout's first observation, where the rollout before has left it here.
+        """The stack ``[N, k]`` of the rollout's first observation, if the rollout before has stored it here.
 
         Raises:
             InputError: the frames of one rollout do not fit.
@@ -153,13 +150,12 @@ class FrameRing(Ring):
                 f"{most:,} frames, the replay has room for {self._frames.capacity:,}: raise "
                 "algorithm.replay_capacity"
             )
-        found = self._streams.get(rollout.sampler)
-        if found is None:
+        if rollout.sampler not in self._streams:
             return None
-        incarnation, produced, stacks = found
-        goes_on = (incarnation, produced) == (rollout.incarnation, rollout.produced - rollout.num_transitions)
+        incarnation, produced, stacks = self._streams[rollout.sampler]
+        follows = (incarnation, produced) == (rollout.incarnation, rollout.produced - rollout.num_transitions)
         oldest = self._frames.num_added + most - self._frames.capacity
-        return stacks if goes_on and len(stacks) == rollout.num_envs and stacks.min() >= oldest else None
+        return stacks if follows and len(stacks) == rollout.num_envs and stacks.min() >= oldest else None
 
     def _write(self, frames: NDArray[Any]) -> None:
         """Append ``[M, *obs_shape]``."""
@@ -167,8 +163,8 @@ class FrameRing(Ring):
             turned = channels_first(frames) if has_channels_last(self._obs_shape) else frames
             self._frames.write({"frame": turned})
 
-    def _forget(self) -> None:
-        """Draw no transition any more of which a frame has been overwritten."""
+    def _drop_incomplete(self) -> None:
+        """Exclude transitions from the sampling that have lost a frame."""
         oldest = self._frames.num_added - self._frames.capacity
         lost = [end for end, frame in self._rollouts if frame < oldest]
         self._first = max(self._first, *lost[-1:], 0)
@@ -178,8 +174,9 @@ class FrameRing(Ring):
     # --- reading
 
     def take(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The transitions ``index`` ``[B]`` with ``obs`` and ``next_obs`` ``[B, *stacked_shape]``; they hold
-        until the next call.
+        """The transitions ``index`` ``[B]`` with ``obs`` and ``next_obs`` ``[B, *stacked_shape]``.
+
+        The tensors are valid until the next call.
         """
         transitions = super().take(index)
         images = self._frames.take(transitions["frames"].reshape(-1) % self._frames.capacity)["frame"]
@@ -192,17 +189,17 @@ class FrameRing(Ring):
 
     # --- files
 
-    def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Write ``folder``, the frames in one of their own within it."""
-        super().save(folder, settings)
-        self._frames.save(folder / "frames", {"stack": self._stack})
+    def save(self, folder: Path) -> None:
+        """Write ``folder``, with the frames in the folder ``frames`` below it."""
+        super().save(folder)
+        self._frames.save(folder / "frames")
         about = np.array([(self._first, 0), *self._rollouts], np.int64)
         np.save(folder / "rollouts.npy", about, allow_pickle=False)
 
-    def load(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Go on from ``save``. Raises CheckpointError."""
-        super().load(folder, settings)
-        self._frames.load(folder / "frames", {"stack": self._stack})
+    def load(self, folder: Path) -> None:
+        """Continue from ``save``. Raises CheckpointError."""
+        super().load(folder)
+        self._frames.load(folder / "frames")
         try:
             rollouts = np.load(folder / "rollouts.npy", allow_pickle=False)
             (self._first, _), *kept = rollouts.astype(np.int64).tolist()
@@ -211,17 +208,17 @@ class FrameRing(Ring):
         self._rollouts = deque((end, frame) for end, frame in kept)
         rows = self._frames_of_all()
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self._frames.num_added:
-            raise CheckpointError(f"the replay in {folder} has transitions of frames that it has not")
+            raise CheckpointError(f"the replay in {folder} refers to frames that it does not hold")
 
-    def keep_in(self, descriptor: int, settings: Mapping[str, Any]) -> None:
-        """As every ring; transitions of which a frame was overwritten since are not drawn."""
-        super().keep_in(descriptor, settings)
+    def keep_in(self, descriptor: int) -> None:
+        """As every ring; transitions that have lost a frame are not drawn."""
+        super().keep_in(descriptor)
         self._first, self._rollouts = 0, deque()
         end = super().first
-        for together in torch.split(self._frames_of_all(), FOUND_TOGETHER):
+        for together in torch.split(self._frames_of_all(), RECOVERED_TOGETHER):
             if num := len(together):
                 self._rollouts.append((end := end + num, int(together.min())))
-        self._forget()
+        self._drop_incomplete()
 
     def _rings(self) -> list[Ring]:
         return [self, self._frames]

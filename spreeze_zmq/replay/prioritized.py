@@ -1,4 +1,4 @@
-"""The replay that draws what surprised the critics more often (Schaul et al. 2015, arXiv 1511.05952)."""
+"""The replay that draws transitions with large errors more often (Schaul et al. 2015, arXiv 1511.05952)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from spreeze_zmq.errors import CheckpointError
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySettings
 from spreeze_zmq.rollout import Rollout
 
-#: Keeps what was learned perfectly from never being drawn again.
+#: Added to each error, so that a transition without error can still be drawn.
 LEAST_PRIORITY = 1e-6
-#: Children of a node: four levels hold a million rows, and a level costs the same few calls for all draws.
+#: Children of a node: four levels hold a million rows; a level costs a few calls for all draws together.
 FAN_OUT = 32
-#: A float64 for each leaf; all sums together are a thirtieth of that.
+#: A float64 per leaf, and its share of the sums above, which take a thirtieth of the leaves.
 BYTES_PER_LEAF = 9
 
 
 class SumTree:
     """A tree whose nodes hold the sums of their children; its leaves are the priorities of rows.
 
-    Every sum is computed from its children, so that rounding does not add up. Float64, since the total of a
-    million priorities must still tell two neighbours apart.
+    Every sum is computed from its children, so that rounding errors do not add up. Float64, since the
+    difference of two neighbours must not vanish in the total of a million priorities.
 
     Args:
-        size: rows; their priorities start at 0.
-        device: of the tree.
+        size: number of rows; their priorities start at 0.
+        device: the device of the tree.
     """
 
     def __init__(self, size: int, device: torch.device):
@@ -43,28 +43,28 @@ class SumTree:
 
     @property
     def leaves(self) -> torch.Tensor:
-        """The priorities, with some zeros behind them."""
+        """The priorities, padded with zeros."""
         return self.levels[0]
 
     @property
     def total(self) -> torch.Tensor:
-        """The sum of all, ``[1]``."""
+        """The sum of all priorities, ``[1]``."""
         return self.levels[-1]
 
     def set(self, index: torch.Tensor, priority: torch.Tensor) -> None:
-        """Give the rows ``index`` ``[M]`` new priorities ``[M]``; of a row that comes twice, either."""
+        """Set the priorities ``[M]`` of the rows ``index`` ``[M]``; a repeated row gets one of its values."""
         self.levels[0][index] = priority.to(torch.float64)
         for children, parents in zip(self.levels, self.levels[1:], strict=False):
             index = index // FAN_OUT
             parents[index] = children.view(-1, FAN_OUT)[index].sum(1)
 
     def find(self, place: torch.Tensor) -> torch.Tensor:
-        """The rows ``[B]`` in which ``place`` ``[B]`` float64, from 0 to the total, falls."""
+        """The rows ``[B]`` at ``place`` ``[B]`` of the cumulative sum, float64 from 0 to the total."""
         index = torch.zeros(place.shape, dtype=torch.int64, device=place.device)
         for level in reversed(self.levels[:-1]):
             sums = level.view(-1, FAN_OUT)[index].cumsum(1)
             child = (sums <= place.unsqueeze(1)).sum(1)
-            # Rounding may leave a place at the very end; the last child that is not empty takes it.
+            # Rounding can put a place at the very end: it belongs to the last child that is not empty.
             last = (sums < sums[:, -1:]).sum(1)
             child = torch.minimum(child, last)
             before = torch.where(child > 0, sums.gather(1, (child - 1).clamp_(min=0).unsqueeze(1))[:, 0], 0.0)
@@ -76,8 +76,8 @@ class SumTree:
 class PrioritizedReplay(Replay):
     """Draws row ``i`` with probability ``P(i) = p_i^alpha / sum p^alpha`` (equation 1).
 
-    ``sample`` gives weights ``(N P(i))^-beta``, divided by the batch's largest; what is new has the highest
-    priority so far. Nothing waits for the device. Arguments as for ``Replay``.
+    ``sample`` returns weights ``(N P(i))^-beta`` divided by the batch's largest weight. New transitions get
+    the highest priority so far. Nothing waits for the device. Arguments as for ``Replay``.
     """
 
     prioritized = True
@@ -94,7 +94,7 @@ class PrioritizedReplay(Replay):
         self._weight = torch.empty(0, device=self.ring.device)
 
     def add(self, rollout: Rollout) -> None:
-        """Store a rollout's transitions, each to be drawn soon."""
+        """Store a rollout's transitions with the highest priority so far."""
         ring = self.ring
         first, before = ring.first, ring.num_added
         super().add(rollout)
@@ -105,7 +105,7 @@ class PrioritizedReplay(Replay):
         self.tree.set(new % ring.capacity, self._highest.pow(self.alpha).expand(len(new)))
 
     def sample(self, batch_size: int) -> Batch:
-        """In proportion to the priorities, with replacement; valid until the next call."""
+        """``batch_size`` transitions drawn by priority, with replacement; valid until the next call."""
         place = self.ring.uniform(batch_size) * self.tree.total
         self._drawn = self.tree.find(place)
         share = self.tree.leaves[self._drawn] / self.tree.total
@@ -116,13 +116,13 @@ class PrioritizedReplay(Replay):
         return replace(batch, weight=self._weight.copy_(weight / weight.amax()))
 
     def prioritize(self, errors: torch.Tensor) -> None:
-        """Set the priorities of the batch drawn last, from its errors ``[B]``."""
+        """Set the priorities of the last batch from its errors ``[B]``."""
         priority = errors.to(torch.float64) + LEAST_PRIORITY
         self._highest = torch.maximum(self._highest, priority.amax())
         self.tree.set(self._drawn, priority.pow(self.alpha))
 
     def keep_in(self, descriptor: int) -> None:
-        """As for every replay. Priorities are not kept: restored transitions are drawn as new ones are."""
+        """As for every replay. Priorities are not kept: all recovered transitions get the same."""
         super().keep_in(descriptor)
         back = torch.arange(self.ring.first, self.ring.num_added, device=self.ring.device)
         self.tree.set(back % self.ring.capacity, torch.ones_like(back))
@@ -134,7 +134,7 @@ class PrioritizedReplay(Replay):
         np.save(Path(folder) / "priorities.npy", leaves.cpu().numpy(), allow_pickle=False)
 
     def load(self, folder: Path | str) -> None:
-        """Go on from ``save``. Raises CheckpointError."""
+        """Continue from ``save``. Raises CheckpointError."""
         super().load(folder)
         path = Path(folder) / "priorities.npy"
         try:
@@ -170,5 +170,5 @@ def replay_of(
 def transition_replay(
     env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str, seed: int
 ) -> Replay:
-    """The replay of whole transitions that an algorithm's options ask for."""
+    """The replay of whole transitions, prioritized if the options ask for it."""
     return (PrioritizedReplay if options.prioritized else Replay)(env, options, device, seed)

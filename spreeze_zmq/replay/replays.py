@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,10 +25,10 @@ class Batch:
         obs: ``[B, *obs_shape]`` in the dtype of the environment; of images ``[B, stack * channels, height,
             width]``.
         action: ``[B, *action_shape]`` in the environment's own units.
-        reward: ``[B]`` float32, the discounted sum of up to ``n`` rewards.
-        discount: ``[B]`` float32, gamma to the number of rewards summed; 0 where the episode terminated.
-        next_obs: likewise, the observation to bootstrap from.
-        weight: ``[B]`` float32, each transition's share in the loss; None where all are alike.
+        reward: ``[B]`` float32, the discounted sum of up to ``n_step`` rewards.
+        discount: ``[B]`` float32, gamma to the number of rewards summed; 0 after termination.
+        next_obs: as ``obs``, the observation to bootstrap from.
+        weight: ``[B]`` float32, each transition's weight in the loss; None if all are equal.
     """
 
     obs: torch.Tensor
@@ -41,92 +40,83 @@ class Batch:
 
 
 class ReplaySettings(Protocol):
-    """The options of an algorithm that say what is kept and how it is drawn: ``ReplayOptions`` has them."""
+    """The options of an algorithm that a replay needs; ``ReplayOptions`` of the algorithms has them.
 
-    @property
-    def replay_capacity(self) -> int:
-        """Transitions."""
+    Attributes:
+        replay_capacity: transitions kept.
+        gamma: discount of one step.
+        n_step: largest number of rewards summed.
+        frame_stack: observations that the networks take at once; above 1 for uint8 only.
+        prioritized: whether transitions are drawn by priority.
+        priority_alpha: 0 draws uniformly, 1 in proportion to the errors.
+        priority_beta: 1 corrects the whole bias of the drawing, 0 none.
+    """
 
-    @property
-    def gamma(self) -> float:
-        """Discount of one step."""
-
-    @property
-    def n_step(self) -> int:
-        """Rewards summed at most."""
-
-    @property
-    def frame_stack(self) -> int:
-        """Observations that the networks take at once; above 1 of uint8 alone."""
-
-    @property
-    def prioritized(self) -> bool:
-        """Whether transitions are drawn by their priority."""
-
-    @property
-    def priority_alpha(self) -> float:
-        """0 draws them alike, 1 in proportion to their errors."""
-
-    @property
-    def priority_beta(self) -> float:
-        """1 corrects the whole bias of the drawing, 0 none of it."""
+    replay_capacity: int
+    gamma: float
+    n_step: int
+    frame_stack: int
+    prioritized: bool
+    priority_alpha: float
+    priority_beta: float
 
 
-class _Kept:
-    """What both replays do with their ring; ``settings`` must be those of a saved replay to load it."""
+class _RingReplay:
+    """What both replays do with their ring."""
 
-    def __init__(self, ring: Ring, settings: Mapping[str, float]):
+    prioritized = False
+
+    def __init__(self, ring: Ring):
         self.ring = ring
-        self._settings = dict(settings)
 
     def __len__(self) -> int:
         return len(self.ring)
 
     def random_state(self) -> torch.Tensor:
-        """The state of the sampling, uint8."""
+        """The state of the sampling's generator, uint8."""
         return self.ring.random_state()
 
     def set_random_state(self, state: torch.Tensor) -> None:
-        """Draw the same batches again as after ``random_state()``."""
+        """Set the sampling's generator to a state of ``random_state()``."""
         self.ring.set_random_state(state)
 
     def keep_in(self, descriptor: int) -> None:
-        """Hold the transitions in memory that outlives this process (``kept_memory``), and go on with those
-        that are there. A replay on a GPU stays where it is.
+        """Hold the transitions in memory that outlives this process (``kept_memory``), and recover those that
+        an earlier process left there. A replay on a GPU stays where it is.
         """
         if self.ring.device.type == "cpu":
-            self.ring.keep_in(descriptor, self._settings)
+            self.ring.keep_in(descriptor)
 
     def save(self, folder: Path | str) -> None:
         """Write everything under ``folder``, npy without pickle."""
-        self.ring.save(Path(folder), self._settings)
+        self.ring.save(Path(folder))
 
     def load(self, folder: Path | str) -> None:
-        """Go on from ``save``. Raises CheckpointError."""
-        self.ring.load(Path(folder), self._settings)
+        """Continue from ``save``. Raises CheckpointError."""
+        self.ring.load(Path(folder))
 
 
-class Replay(_Kept):
+class Replay(_RingReplay):
     """Whole transitions with n-step returns, for a critic.
 
     Args:
-        env: gives shapes and dtypes; observations are kept as they come.
-        options: of the algorithm.
-        device: of the transitions.
-        seed: of the sampling.
+        env: gives shapes and dtypes; observations keep the environment's dtype.
+        options: the algorithm's options.
+        device: the device of the transitions.
+        seed: seed of the sampling.
 
     Raises:
         InputError: it does not fit in the memory that is free.
     """
 
-    prioritized = False
-    #: For each transition, beside it.
+    #: Bytes that a subclass keeps for each transition outside the ring.
     bytes_beside = 0
 
     def __init__(
         self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
     ):
         self.gamma, self.n_step = options.gamma, options.n_step
+        settings = {"gamma": self.gamma, "n_step": self.n_step}
         capacity, beside = options.replay_capacity, self.bytes_beside
         action_dtype = "int64" if env.action_kind == "discrete" else "float32"
         action = Column("action", action_dtype, tuple(env.action_shape))
@@ -134,13 +124,13 @@ class Replay(_Kept):
         ring: Ring
         if env.obs_dtype == "uint8":
             columns, stack = (action, *numbers), options.frame_stack
-            ring = FrameRing(capacity, columns, env.obs_shape, stack, True, device, seed, beside)
+            ring = FrameRing(capacity, columns, env.obs_shape, stack, True, device, seed, beside, settings)
         else:
             obs, next_obs = (
                 Column(name, env.obs_dtype, tuple(env.obs_shape)) for name in ("obs", "next_obs")
             )
-            ring = Ring(capacity, (obs, action, next_obs, *numbers), device, seed, beside)
-        super().__init__(ring, {"gamma": self.gamma, "n_step": self.n_step})
+            ring = Ring(capacity, (obs, action, next_obs, *numbers), device, seed, beside, settings)
+        super().__init__(ring)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` transitions of a rollout."""
@@ -157,20 +147,18 @@ class Replay(_Kept):
             self.ring.add(rollout, fields, last)
             return
         fields |= {"obs": rollout.obs[:-1], "next_obs": next_observations(rollout, last)}
-        self.ring.write({name: _rows(field) for name, field in fields.items()})
+        self.ring.write({name: array.reshape(-1, *array.shape[2:]) for name, array in fields.items()})
 
     def sample(self, batch_size: int) -> Batch:
-        """Uniform with replacement; valid until the next call."""
+        """``batch_size`` transitions drawn uniformly with replacement; valid until the next call."""
         return Batch(**self.ring.gather(batch_size))
 
     def prioritize(self, errors: torch.Tensor) -> None:
-        """Take the errors ``[B]`` of the batch drawn last; a uniform replay has no use for them."""
+        """Set priorities from the errors ``[B]`` of the last batch; a uniform replay ignores them."""
 
 
-class ObservationReplay(_Kept):
+class ObservationReplay(_RingReplay):
     """Observations alone, for an actor; arguments as for ``Replay``."""
-
-    prioritized = False
 
     def __init__(
         self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
@@ -179,7 +167,7 @@ class ObservationReplay(_Kept):
         ring = Ring(capacity, (Column("obs", env.obs_dtype, shape),), device, seed)
         if stack > 1 or (env.obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
             ring = FrameRing(capacity, (), shape, stack, False, device, seed)
-        super().__init__(ring, {})
+        super().__init__(ring)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` observations that were acted on."""
@@ -189,10 +177,5 @@ class ObservationReplay(_Kept):
             self.ring.write({"obs": rollout.acted_on})
 
     def sample(self, batch_size: int) -> torch.Tensor:
-        """``[B, *stacked_shape]``, uniform with replacement; valid until the next call."""
+        """``[B, *stacked_shape]`` drawn uniformly with replacement; valid until the next call."""
         return self.ring.gather(batch_size)["obs"]
-
-
-def _rows(array: NDArray[Any]) -> NDArray[Any]:
-    """``[T, N, ...]`` to ``[T * N, ...]``."""
-    return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])

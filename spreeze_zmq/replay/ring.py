@@ -1,4 +1,4 @@
-"""The table that a replay keeps its transitions in, preallocated on the learner's device."""
+"""The table of a replay's transitions, preallocated on the learner's device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEMORY_SHARE = 0.9
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free memory of the device, and on a CPU what an earlier process has left to this one."""
+    """Free memory of the device; on a CPU, together with the kept memory that this process takes over."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available) + held_bytes()
@@ -44,17 +44,18 @@ class Column:
 
 
 class Ring:
-    """A preallocated table of transitions whose oldest rows are overwritten.
+    """A preallocated table of transitions that overwrites its oldest rows.
 
-    Columns of one dtype share a tensor ``[capacity, width]``, so that a sample is one gather for each dtype:
-    one in all where observations and actions are float32.
+    Columns of one dtype share a tensor ``[capacity, width]``, so that a sample takes one gather per dtype:
+    a single one where observations and actions are float32.
 
     Args:
         capacity: rows.
-        columns: what a row holds.
-        device: of the table.
-        seed: of the sampling.
-        bytes_beside: what its owner keeps for each row elsewhere, for the estimate of the memory.
+        columns: the fields of a row.
+        device: the device of the table.
+        seed: seed of the sampling.
+        bytes_beside: bytes per row that the owner keeps elsewhere, for the estimate of the memory.
+        settings: numbers that a saved table must share to be loaded, as its layout.
 
     Raises:
         InputError: the table does not fit in the memory that is free.
@@ -67,8 +68,10 @@ class Ring:
         device: torch.device | str,
         seed: int,
         bytes_beside: int = 0,
+        settings: Mapping[str, float] | None = None,
     ):
         self._bytes_beside = bytes_beside
+        self._settings = dict(settings or {})
         self.capacity = capacity
         self.columns = tuple(columns)
         self.device = torch.device(device)
@@ -97,7 +100,7 @@ class Ring:
 
     @property
     def first(self) -> int:
-        """The oldest row that may be drawn, counted as ``num_added`` counts."""
+        """Number of the oldest row that may be drawn; rows are numbered in the order in which they came."""
         return self.num_added - self.num_stored
 
     @property
@@ -107,7 +110,7 @@ class Ring:
 
     @property
     def memory_bytes(self) -> int:
-        """Size of the full table, and of what its owner keeps beside it."""
+        """Bytes of the full table and of what its owner keeps beside it."""
         row = sum(np.dtype(dtype).itemsize * width for dtype, width in self._widths.items())
         return self.capacity * (row + self._bytes_beside)
 
@@ -121,18 +124,17 @@ class Ring:
                 f"lower algorithm.replay_capacity to at most {int(MEMORY_SHARE * free) // row:,}"
             )
 
-    def keep_in(self, descriptor: int, settings: Mapping[str, Any]) -> None:
+    def keep_in(self, descriptor: int) -> None:
         """Move the empty table, which is on the CPU, into kept memory, and recover the rows there."""
-        layout = json.dumps({**settings, **self._layout()})
         rings = self._rings()
-        found = kept_rings(descriptor, layout, *(ring._shapes() for ring in rings))
-        for ring, kept in zip(rings, found, strict=True):
+        kept_tables = kept_rings(descriptor, json.dumps(self._layout()), *(ring._shapes() for ring in rings))
+        for ring, kept in zip(rings, kept_tables, strict=True):
             ring._kept = kept
             ring._tables = {dtype: torch.from_numpy(table) for dtype, table in kept.tables.items()}
             ring.num_added = kept.recovered()
 
     def _rings(self) -> list[Ring]:
-        """This one, and those that it stands on."""
+        """This ring, and those that it refers to."""
         return [self]
 
     def _shapes(self) -> dict[str, tuple[int, int]]:
@@ -140,7 +142,7 @@ class Ring:
         return {dtype: (self.capacity, width) for dtype, width in self._widths.items()}
 
     def write(self, fields: Mapping[str, NDArray[Any]]) -> None:
-        """Append ``M`` rows, ``[M, *shape]`` of each column, over the oldest."""
+        """Append ``M`` rows over the oldest; ``fields`` has ``[M, *shape]`` for each column."""
         count = len(next(iter(fields.values())))
         kept = min(count, self.capacity)  # of more rows than there is room for, the last remain
         begin = (self.num_added + count - kept) % self.capacity
@@ -162,7 +164,7 @@ class Ring:
             self._kept.end(self.num_added)
 
     def gather(self, batch_size: int) -> dict[str, torch.Tensor]:
-        """``batch_size`` rows drawn uniformly with replacement; the tensors hold until the next call."""
+        """``batch_size`` rows drawn uniformly with replacement; the tensors are valid until the next call."""
         assert len(self) > 0, "an empty replay cannot be sampled"
         if self._index.shape[0] != batch_size:
             self._index = torch.empty(batch_size, dtype=torch.int64, device=self.device)
@@ -172,11 +174,11 @@ class Ring:
         return self.take(self._index)
 
     def uniform(self, count: int) -> torch.Tensor:
-        """``[count]`` float64 random numbers from 0 to 1, of the sampling's own stream."""
+        """``[count]`` float64 random numbers from 0 to 1, from the generator of the sampling."""
         return torch.rand(count, dtype=torch.float64, generator=self._generator, device=self.device)
 
     def take(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The rows ``index`` ``[B]``; the tensors hold until the next call."""
+        """The rows ``index`` ``[B]``; the tensors are valid until the next call."""
         if not self._batch or next(iter(self._rows.values())).shape[0] != index.shape[0]:
             self._prepare(index.shape[0])
         with self._ingestion.reading():
@@ -193,28 +195,28 @@ class Ring:
             self._batch[column.name] = self._rows[dtype][:, place].view(batch_size, *column.shape)
 
     def random_state(self) -> torch.Tensor:
-        """The state of the sampling, uint8."""
+        """The state of the sampling's generator, uint8."""
         return self._generator.get_state()
 
     def set_random_state(self, state: torch.Tensor) -> None:
-        """Draw the same batches again as after ``random_state()``."""
+        """Set the sampling's generator to a state of ``random_state()``."""
         self._generator.set_state(state.cpu())
 
-    def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Write ``folder``: a mappable npy for each dtype, the sampling's state, and ``replay.json``."""
+    def save(self, folder: Path) -> None:
+        """Write ``folder``: a mappable npy per dtype, the sampling's state, and ``replay.json``."""
         folder.mkdir(parents=True, exist_ok=True)
         with self._ingestion.reading():
             for dtype, table in self._tables.items():
                 np.save(folder / f"{dtype}.npy", table[: self.num_stored].cpu().numpy(), allow_pickle=False)
         np.save(folder / "generator.npy", self.random_state().numpy(), allow_pickle=False)
-        about = {**settings, **self._layout(), "num_added": self.num_added}
+        about = {**self._layout(), "num_added": self.num_added}
         (folder / "replay.json").write_text(json.dumps(about, indent=1))
 
-    def load(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Go on from ``save``.
+    def load(self, folder: Path) -> None:
+        """Continue from ``save``.
 
         Raises:
-            CheckpointError: a file is missing or broken, or the saved replay was laid out otherwise.
+            CheckpointError: a file is missing or broken, or the saved replay has another layout.
         """
         try:
             about = json.loads((folder / "replay.json").read_text())
@@ -226,7 +228,7 @@ class Ring:
             num_added = int(about["num_added"])
         except (OSError, ValueError, KeyError) as error:
             raise CheckpointError(f"the replay in {folder} cannot be read: {error}") from error
-        for name, expected in {**settings, **self._layout()}.items():
+        for name, expected in self._layout().items():
             if about.get(name) != expected:
                 raise CheckpointError(
                     f"the replay in {folder} was saved with {name} = {about.get(name)}, this run has "
@@ -248,4 +250,4 @@ class Ring:
     def _layout(self) -> dict[str, Any]:
         """What must agree between a saved replay and this one, in JSON's own types."""
         columns = [[column.name, column.dtype, list(column.shape)] for column in self.columns]
-        return {"capacity": self.capacity, "columns": columns}
+        return {**self._settings, "capacity": self.capacity, "columns": columns}

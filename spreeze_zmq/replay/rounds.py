@@ -1,17 +1,15 @@
-"""What an on-policy learner keeps: the rollouts of one round, trained on for some epochs and thrown away."""
+"""Rounds of rollouts for an on-policy learner, trained on for some epochs and then discarded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import WireError
 from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
 from spreeze_zmq.replay.returns import ended_at
 from spreeze_zmq.rollout import Rollout
@@ -19,20 +17,20 @@ from spreeze_zmq.rollout import Rollout
 
 @dataclass(frozen=True)
 class Round:
-    """``T`` steps of all environments of a round, time-major; the rollouts stand side by side.
+    """``T`` steps of all environments of a round, time-major; the rollouts are joined along ``N``.
 
     Attributes:
-        obs: ``[T + 1, N, *obs_shape]``; of images ``[T + 1, N, stack * channels, height, width]``.
+        obs: ``[T + 1, N, *obs_shape]``; for images ``[T + 1, N, stack * channels, height, width]``.
         action: ``[T, N, *action_shape]`` as the policy drew it.
         reward: ``[T, N]`` float32.
         terminated: ``[T, N]`` bool.
         truncated: ``[T, N]`` bool.
         log_prob: ``[T, N]`` float32, of the policy that acted.
-        final_obs: ``[K, ...]`` likewise, the last observation of each episode that ended.
+        final_obs: ``[K, ...]`` like ``obs``, the final observation of each episode that ended.
         final_index: ``[K, 2]`` int64 of ``(t, n)``.
         begins: ``[T + 1, N]`` bool, whether an observation is an episode's first; False at ``t = 0``, where
-            the memory says it.
-        memory: ``[N, M]`` float32, what a recurrent policy kept before the first step; None for others.
+            the zeros of ``memory`` show it.
+        memory: ``[N, M]`` float32, a recurrent policy's memory before the first step; None for others.
     """
 
     obs: torch.Tensor
@@ -50,8 +48,8 @@ class Round:
 class RewardScale:
     """Divides rewards by the standard deviation of the running discounted return, as VecNormalize does.
 
-    The statistics take in a rollout before its rewards are divided; each environment's running return begins
-    at 0 with an episode.
+    The statistics include a rollout before its rewards are divided. Each environment's running return is
+    reset to 0 at the end of an episode.
 
     Args:
         gamma: discount of one step.
@@ -89,11 +87,11 @@ class RewardScale:
         self.count = total
 
     def state_dict(self) -> dict[str, float]:
-        """The statistics; running returns begin again with the samplers."""
+        """The statistics, without the running returns: after a resume the samplers start new episodes."""
         return {"count": self.count, "mean": self.mean, "squares": self.squares}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Go on from ``state_dict()``."""
+        """Continue from ``state_dict()``."""
         self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
 
 
@@ -101,10 +99,10 @@ class RoundStore:
     """Gathers rollouts into rounds of ``rollouts_per_round``.
 
     Args:
-        rollouts_per_round: one of each sampler.
-        device: where rounds are trained on.
-        scale: of the rewards; None leaves them as they are.
-        stack: observations that the networks take at once; of uint8 alone.
+        rollouts_per_round: number of samplers, each of which gives one rollout.
+        device: the device of the rounds.
+        scale: scales the rewards; None leaves them as they are.
+        stack: observations that the networks take at once; above 1 for uint8 only.
     """
 
     def __init__(
@@ -118,38 +116,38 @@ class RoundStore:
         self._per_round = rollouts_per_round
         self._device = torch.device(device)
         self._scale = scale
-        self._waiting: list[tuple[Rollout, NDArray[np.float32]]] = []
+        self._waiting: list[Rollout] = []
 
     def __len__(self) -> int:
         """Transitions that wait to be trained on."""
-        return sum(rollout.num_transitions for rollout, _ in self._waiting)
+        return sum(rollout.num_transitions for rollout in self._waiting)
 
     @property
     def complete(self) -> bool:
-        """Whether a whole round has come."""
+        """Whether a whole round has arrived."""
         return len(self._waiting) >= self._per_round
 
     @property
     def newest_version(self) -> int:
         """The newest policy version among the rollouts of the next round."""
-        return max(rollout.policy_version for rollout, _ in self._waiting[: self._per_round])
+        return max(rollout.policy_version for rollout in self._waiting[: self._per_round])
 
     def unfit(self, rollout: Rollout) -> str:
-        """Why a rollout cannot stand beside those of its round; empty if it can."""
-        expected = self._waiting[0][0].num_steps if self._waiting else rollout.num_steps
+        """Why a rollout cannot be joined with the others of its round; empty if it can."""
+        expected = self._waiting[0].num_steps if self._waiting else rollout.num_steps
         if rollout.num_steps == expected:
             return ""
         return f"num_steps is {rollout.num_steps}, expected {expected} as of those of its round"
 
     def add(self, rollout: Rollout) -> None:
         """Keep one rollout; it must not be :meth:`unfit`."""
-        assert rollout.reward is not None
-        self._waiting.append((rollout, rollout.reward if self._scale is None else self._scale(rollout)))
+        if self._scale is not None:
+            rollout = replace(rollout, reward=self._scale(rollout))
+        self._waiting.append(rollout)
 
     def take(self) -> tuple[Round, list[Rollout]]:
-        """The next round, which leaves the store, and the rollouts that it is made of."""
-        taken, self._waiting = self._waiting[: self._per_round], self._waiting[self._per_round :]
-        rollouts = [rollout for rollout, _ in taken]
+        """Remove the next round from the store; returns it and its rollouts."""
+        rollouts, self._waiting = self._waiting[: self._per_round], self._waiting[self._per_round :]
         index, before = [], 0
         for rollout in rollouts:
             assert rollout.final_index is not None
@@ -163,10 +161,10 @@ class RoundStore:
         seen = [stacked(rollout, self._stack) for rollout in rollouts]
         terminated, truncated = joined("terminated", 1), joined("truncated", 1)
         ended = terminated | truncated
-        made = Round(
+        joined_round = Round(
             obs=torch.from_numpy(np.concatenate([obs for obs, _ in seen], 1)).to(self._device),
             action=joined("action", 1),
-            reward=torch.from_numpy(np.concatenate([reward for _, reward in taken], 1)).to(self._device),
+            reward=joined("reward", 1),
             terminated=terminated,
             truncated=truncated,
             log_prob=joined("log_prob", 1),
@@ -175,27 +173,18 @@ class RoundStore:
             begins=torch.cat([torch.zeros_like(ended[:1]), ended]),
             memory=None if rollouts[0].memory is None else joined("memory", 0),
         )
-        return made, rollouts
+        return joined_round, rollouts
 
     def drop_older(self, version: int) -> list[Rollout]:
-        """Throw away and return what was made by policies older than ``version``."""
-        dropped = [rollout for rollout, _ in self._waiting if rollout.policy_version < version]
-        self._waiting = [pair for pair in self._waiting if pair[0].policy_version >= version]
+        """Drop and return the rollouts of policies older than ``version``."""
+        dropped = [rollout for rollout in self._waiting if rollout.policy_version < version]
+        self._waiting = [rollout for rollout in self._waiting if rollout.policy_version >= version]
         return dropped
-
-    def save(self, folder: Path) -> None:
-        """Nothing: a round does not outlive its policy."""
-
-    def load(self, folder: Path) -> None:
-        """Nothing."""
 
 
 def stacked(rollout: Rollout, stack: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """The observations ``[T + 1, N, *seen]`` and final observations ``[K, *seen]`` of a rollout as networks
-    take them.
-
-    Raises:
-        WireError: ``misfit``, where the observations before its first are missing.
+    take them: images channels first and in stacks of ``stack``.
     """
     obs, final_obs, history = rollout.obs, rollout.final_obs, rollout.history
     assert obs is not None
@@ -208,8 +197,7 @@ def stacked(rollout: Rollout, stack: int) -> tuple[NDArray[Any], NDArray[Any]]:
     turned = channels_first if has_channels_last(shape) else np.asarray
     frames, finals, seen = turned(obs), turned(final_obs), stacked_shape(shape, stack)
     if stack > 1:
-        if history is None or len(history) != stack - 1:
-            raise WireError("misfit", f"a rollout without the {stack - 1} observations before its first")
+        assert history is not None
         ended = rollout.terminated | rollout.truncated
         before = np.concatenate([turned(history), frames])
         frames = before[stack_times(ended, stack), np.arange(rollout.num_envs)[:, None]]
@@ -218,14 +206,14 @@ def stacked(rollout: Rollout, stack: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 class Minibatches:
-    """What a round is cut into: every transition ``epochs`` times in batches of ``batch_size``, each epoch in
-    another order; the last batch of an epoch takes what is left. Of a recurrent policy's rounds the steps of
-    an environment stay together, in as many environments as come closest from below, at least one.
+    """The batches of a round: every transition once in each of ``epochs``, each epoch in another order; the
+    last batch of an epoch takes the rest. For a recurrent policy the steps of an environment stay together:
+    a batch holds as many environments as fit into ``batch_size`` transitions, at least one.
 
     Args:
-        fields: ``[B, ...]`` each; of a recurrent policy ``[T, N, ...]``, with a ``memory`` of ``[1, N, M]``.
-        epochs: times that each transition is given.
-        batch_size: transitions.
+        fields: ``[B, ...]`` each; for a recurrent policy ``[T, N, ...]``, with a ``memory`` of ``[1, N, M]``.
+        epochs: number of passes over the round.
+        batch_size: transitions of a batch.
     """
 
     def __init__(self, fields: Mapping[str, torch.Tensor], epochs: int, batch_size: int) -> None:
@@ -236,11 +224,11 @@ class Minibatches:
         self._batch_size = max(1, batch_size // shape[0]) if self._axis else batch_size
 
     def __len__(self) -> int:
-        """Batches in all epochs."""
+        """Number of batches in all epochs."""
         return self._epochs * -(-self._size // self._batch_size)
 
     def drawn(self, generator: torch.Generator) -> Iterator[dict[str, torch.Tensor]]:
-        """The batches."""
+        """The batches, in orders drawn from ``generator``."""
         for _ in range(self._epochs):
             order = torch.randperm(self._size, generator=generator, device=generator.device)
             mixed = {name: value.index_select(self._axis, order) for name, value in self._fields.items()}

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from components.actor_learner.__main__ import ActorLearner
-from components.critic_learner.__main__ import CriticLearner
 from spreeze_zmq.component import Component
 from spreeze_zmq.errors import Diverged
+from spreeze_zmq.learner import ActorLearner, CriticLearner
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.run.checkpoint import Part, complete
 

@@ -5,6 +5,8 @@ import time
 import numpy as np
 import pytest
 
+from spreeze_zmq.component import Component
+from spreeze_zmq.learner import CriticLearner, RoundLearner
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.checkpoint import Part, complete
 from spreeze_zmq.wire import Message, rollout_message
@@ -302,3 +304,22 @@ def test_the_actor_learner_goes_on_with_the_batch_that_it_is_told(peers, halves)
     assert "batch size 128 -> 64" in peers.logs()
     gained = (counted["actor_flops"] - before["actor_flops"]) / before["actor_flops"]
     assert gained <= (counted["actor_updates"] - before["actor_updates"]) / before["actor_updates"]
+
+
+LONE = ("run.env=CartPole-v1", "algorithm={hidden_sizes=[8]}", "balance={}")
+
+
+@pytest.mark.parametrize(
+    ("peers", "kind"),
+    [((*LONE, "run.algorithm=dqn"), CriticLearner), ((*LONE, "run.algorithm=pqn"), RoundLearner)],
+    indirect=["peers"],
+)
+def test_a_lone_learner_makes_no_actor_updates(peers, kind):
+    """There is no actor-learner: its updates are those of the critics, whichever way it learns."""
+    learner = kind(Component("critic_learner", peers.plan, 0))
+    learner.half.num_updates = 7
+    counters = learner.counters()
+    for channel in learner.component._channels.values():
+        channel.close()
+    assert counters["critic_updates"] == 7
+    assert "actor_updates" not in counters

@@ -392,6 +392,21 @@ SPREAD = {
 }
 
 
+@pytest.mark.parametrize(
+    ("peers", "publisher"),
+    [((), "actor_learner"), (("run.env=CartPole-v1", "run.algorithm=dqn"), "critic_learner")],
+    indirect=["peers"],
+)
+def test_a_sampler_without_a_policy_names_the_learner_that_publishes_it(peers, publisher):
+    """The actor-learner, or the critic-learner of an algorithm that has no other."""
+    for channel in ("report", "control", *(name for name in peers.plan.channels if "experience" in name)):
+        peers.peer(channel, "sampler")
+    peers.start("sampler")
+    while not (owed := peers.wait("report", "sampler", "report").fields["waiting_for"]):
+        pass
+    assert owed.startswith(f"a policy from {publisher} (")
+
+
 @pytest.mark.parametrize("peers", [["components.sampler.count=2"]], indirect=True)
 def test_environments_explore_by_their_place_among_all_samplers(peers):
     """Of two samplers with 16 environments each the first one's first explores half the time, and even its

@@ -12,15 +12,13 @@ from golden_messages import MESSAGES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.actor_learner.__main__ import ActorLearner
 from components.broker.__main__ import Broker
-from components.critic_learner.__main__ import CriticLearner
 from components.evaluator.__main__ import Evaluator
 from spreeze_zmq import topology
 from spreeze_zmq.component import Component
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.launcher import Launch
-from spreeze_zmq.learner import RoundLearner
+from spreeze_zmq.learner import ActorLearner, CriticLearner, RoundLearner
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
@@ -322,7 +320,7 @@ def test_learners_take_any_weights_and_control(learners, kind, data):
     if heard is None:
         return
     if kind in ("policy", "critic"):
-        reader, weights = (critic, critic.policies) if kind == "policy" else (actor, actor.critics)
+        reader, weights = (critic, critic.others) if kind == "policy" else (actor, actor.others)
         weights.subscriber.newest = lambda: heard
         reader.take_weights()
         assert np.isfinite(reader.half.weights.numpy()).all()

@@ -17,7 +17,7 @@ export class Run {
     this.known = new Set(); // entries that came with the story and once more with the feed
   }
 
-  /** Take one entry; returns whether the run has begun anew, as after a lost connection. */
+  /** Take one entry; returns whether the run starts from its beginning, as after a lost connection. */
   take(entry) {
     const { topic, about, t_s } = entry;
     if (topic === "run") {

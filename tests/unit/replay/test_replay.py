@@ -236,7 +236,7 @@ def test_only_what_was_written_is_saved(tmp_path):
     """A large ring that is almost empty makes a small file."""
     ring = Ring(1000, [Column("obs", "float32", (3,))], "cpu", 0)
     ring.write({"obs": np.ones((2, 3), np.float32)})
-    ring.save(tmp_path, {})
+    ring.save(tmp_path)
     assert np.load(tmp_path / "float32.npy").shape == (2, 3)
 
 

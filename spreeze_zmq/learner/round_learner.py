@@ -1,4 +1,4 @@
-"""The learner of an on-policy algorithm: rounds of rollouts in, critics or policies out."""
+"""Either learner of an on-policy algorithm: rounds of rollouts in, critics or policies out."""
 
 from __future__ import annotations
 
@@ -8,36 +8,33 @@ from typing import Any
 import torch
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.balance import LagHistogram
-from spreeze_zmq.component import Component, Weights
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.component import Component
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.learner import Learner
-from spreeze_zmq.learner.policy_outlet import PolicyOutlet
-from spreeze_zmq.learner.publication import Outbox
-from spreeze_zmq.plan.roles import CRITIC, POLICY, SAMPLER, publisher_of_policy
+from spreeze_zmq.learner.publication import PolicyOutlet
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
 from spreeze_zmq.rollout import Rollout
-
-#: Version of the first policy. It acts by its network, since its log probabilities are learned from.
-FIRST_VERSION = 1
+from spreeze_zmq.wire import Message
 
 
 class RoundLearner(Learner):
-    """Either learner of an algorithm with ``RolloutOptions``; both train on the same round at the same time.
+    """Trains on rounds, one rollout of each sampler; both learners train on the same round at the same time.
 
-    A round is one rollout of each sampler. Round ``r`` is trained on with the values as they were before it:
-    the actor-learner begins it when it has the critics that were trained on rollouts of the version before,
-    the critic-learner when it has the policy that collected it. ``max_policy_lag`` rounds may be collected
-    while another is trained on; rollouts that are older when their round begins are dropped and counted.
+    Targets use the values from before the round: the actor-learner begins a round when it has the critics
+    that were trained on rollouts of the policy version before, the critic-learner when it has the policy that
+    collected the round. ``max_policy_lag`` rounds may be collected while another is trained on; rollouts that
+    are older when their round begins are dropped and counted.
     """
+
+    #: The first policy acts by its network, not at random, since its log probabilities are learned from.
+    first_version = 1
 
     replay: RoundStore
 
     def __init__(self, component: Component) -> None:
         super().__init__(component)
         plan, options = self.plan, self.options
-        self.balance = plan.balance
         kind = algorithms.get(plan.run.algorithm)
         self.intake = Intake(
             component,
@@ -48,20 +45,8 @@ class RoundLearner(Learner):
         self.rewards = RewardScale(options.gamma) if options.normalize_rewards else None
         num_samplers = plan.components[SAMPLER].count.initial
         self.replay = RoundStore(num_samplers, self.device, self.rewards, options.frame_stack)
-        self.policy: PolicyOutlet | None = None
-        if publisher_of_policy(plan.learning.learners) == component.role:
-            self.policy = PolicyOutlet(component, self.half, self.cadence, self.device, FIRST_VERSION)
-            self.outbox = self.policy.outbox
-        else:
-            self.outbox = Outbox(component.open(CRITIC), self.cadence, self.device)
-        self.others: Weights | None = None
-        if len(plan.learning.learners) > 1:
-            channel = CRITIC if self.policy is not None else POLICY
-            self.others = Weights(component.open(channel), in_turn=self.balance.in_order)
-        self.reports_experience = self.policy is None or self.others is None
-        self.lag = LagHistogram()
         self.generator = torch.Generator(self.device).manual_seed(plan.run.seed)
-        self.rounds = self.trained = self.values_from = self.trained_version = 0
+        self.rounds = self.values_from = self.trained_version = 0
         self.consumed: dict[str, int] = {}
         self._batches: Iterator[Mapping[str, torch.Tensor]] = iter(())
         self._left = 0
@@ -74,7 +59,7 @@ class RoundLearner(Learner):
 
     @property
     def may_pull(self) -> bool:
-        """Whether the next round lacks rollouts that the run wants, or stopped samplers are to be drained."""
+        """Whether the next round lacks rollouts that the run wants, or the samplers have been stopped."""
         return self.stopping or (not self.replay.complete and self.env_steps < self.enough)
 
     @property
@@ -97,43 +82,38 @@ class RoundLearner(Learner):
         return self.replay.complete and known < self.replay.newest_version
 
     @property
+    def may_load(self) -> bool:
+        """Whether no round is being trained on and, in order, the next round lacks the weights."""
+        return self._left == 0 and (not self.balance.in_order or self.lacks_others)
+
+    @property
     def lacks_turn(self) -> bool:
-        """Whether the other half's weights of the last round, which are read in turn, have not come yet."""
-        return self.others is not None and self.others.in_turn and self.lacks_others
+        """In order: whether the other half's weights of the last round have not come yet."""
+        return self.balance.in_order and self.lacks_others
 
     @property
     def settled(self) -> bool:
-        """Whether it has trained on all rounds of the run and, in turn, has the other half's last weights."""
+        """Whether all rounds are trained on and, in order, the other half's last weights have come."""
         if self.lacks_turn or self._due:
             return False
         return self.env_steps >= self.enough and not self.may_update and not self.replay.complete
 
+    @property
+    def owed(self) -> str:
+        """Rollouts or the other half's weights."""
+        if self.replay.complete and self.others is not None:
+            return f"weights ({self.others.subscriber.endpoint})"
+        return f"rollouts from {SAMPLER}"
+
     # --- what it does
 
-    def wait(self) -> None:
-        """Wait for rollouts or the other learner's weights; not at all while a round is trained on."""
-        sources: list[Any] = [self.intake.puller] if self.may_pull else []
-        if self.others is not None and (not self.others.in_turn or self.lacks_others):
-            sources.append(self.others.subscriber)
-        owed = f"rollouts from {SAMPLER}"
-        if self.replay.complete and self.others is not None:
-            owed = f"weights ({self.others.subscriber.endpoint})"
-        self.poll(sources, owed)
-
-    def take_weights(self) -> None:
-        """Load the other half's weights between two rounds: the newest, or the next version in turn."""
-        if self.others is None or self._left > 0 or (self.others.in_turn and not self.lacks_others):
-            return
-        if (message := self.others.take()) is None:
-            return
-        try:
-            if self.policy is None:
-                self.half.load_policy(message.arrays, message.fields["extras"])
-            else:
-                self.half.load_critic(message.arrays["parameters"])
-                self.values_from = message.fields.get("policy_version", 0)
-        except WireError as error:
-            self.others.refuse(message, error)
+    def load(self, message: Message) -> None:
+        """Load the policy, or the critics and the policy version of the rollouts they were trained on."""
+        if self.policy is None:
+            self.half.load_policy(message.arrays, message.fields["extras"])
+        else:
+            self.half.load_critic(message.arrays["parameters"])
+            self.values_from = message.fields.get("policy_version", 0)
 
     def store(self, rollout: Rollout) -> None:
         """Keep one rollout for the next round."""
@@ -141,7 +121,7 @@ class RoundLearner(Learner):
         self.count_env_steps(rollout.num_transitions)
 
     def update(self) -> None:
-        """Take one gradient step on a batch of the round; begin the next round if none is under way."""
+        """Take one gradient step on a batch of the round; begin the next round after the last batch."""
         if self._left == 0 and not self.begin_round():
             return
         batch = next(self._batches)
@@ -154,7 +134,7 @@ class RoundLearner(Learner):
             self.end_round()
 
     def begin_round(self) -> bool:
-        """Prepare the next round; False if some of its rollouts are too old, and are dropped."""
+        """Prepare the next round; False if it is incomplete after rollouts that are too old were dropped."""
         if self.policy is not None and self.balance.max_policy_lag is not None:
             oldest = self.policy.versions.newest - self.balance.max_policy_lag
             for rollout in self.replay.drop_older(oldest):
@@ -165,11 +145,11 @@ class RoundLearner(Learner):
                 return False
         self.half.env_steps = self.env_steps
         self.trained_version = max(self.trained_version, self.replay.newest_version)
-        made, self._rollouts = self.replay.take()
+        taken, self._rollouts = self.replay.take()
         if self.policy is not None:
             for rollout in self._rollouts:
                 self.lag.add(self.policy.versions.newest - rollout.policy_version, rollout.num_transitions)
-        batches = Minibatches(self.half.prepare(made), self.options.epochs, self.options.batch_size)
+        batches = Minibatches(self.half.prepare(taken), self.options.epochs, self.options.batch_size)
         if self.policy is not None:
             for rollout in self._rollouts:
                 self.half.observe(rollout.acted_on)
@@ -184,7 +164,7 @@ class RoundLearner(Learner):
         self._rollouts, self._due = [], True
 
     def go_back(self, state: Mapping[str, Any]) -> None:
-        """As in the base class; the unfinished round is dropped, since the lost networks made its targets."""
+        """As every learner, without the unfinished round: its targets are of the networks that diverged."""
         super().go_back(state)
         if self._left:
             self._left = 0
@@ -193,8 +173,7 @@ class RoundLearner(Learner):
 
     def consume(self, rollout: Rollout) -> None:
         """Note the position up to which a stream has been used; limits of collection follow from it."""
-        stream = f"{rollout.sampler}/{rollout.incarnation}"
-        self.consumed[stream] = max(self.consumed.get(stream, 0), rollout.produced)
+        self.consumed[rollout.stream] = max(self.consumed.get(rollout.stream, 0), rollout.produced)
 
     def publish_if_due(self) -> None:
         """Publish after each round; publish the same policy again if rollouts were dropped for their age."""
@@ -213,8 +192,8 @@ class RoundLearner(Learner):
 
     @property
     def holds_policy(self) -> bool:
-        """Whether the policy waits for the critics of its round, as it does in order: they show that the
-        critic-learner has read the version before, which a late reader would pass over.
+        """In order: whether the policy waits for the critics of its round. They show that the critic-learner
+        has read the version before, which a new one would replace in the channel.
         """
         return self.policy is not None and self.lacks_turn
 
@@ -223,11 +202,11 @@ class RoundLearner(Learner):
         if self.holds_policy:
             return
         self._due = self._limits_due = False
-        # Samples up to the round trained on: those of the next one may or may not have come by now.
+        # Samples up to the last round only: some of the next round may have arrived already.
         env_steps = self.half.env_steps
         if self.policy is None:
             counts = {"env_steps": env_steps, "policy_version": self.trained_version}
-            self.publish_critics(self.outbox, self.rounds, wait=True, **counts)
+            self.publish_critics(self.rounds, wait=True, **counts)
             return
         self.policy.publish(
             critic_updates=self.half.num_updates,
@@ -238,7 +217,7 @@ class RoundLearner(Learner):
 
     def collect_until(self, outlet: PolicyOutlet) -> dict[str, int] | None:
         """Stream -> position up to which its sampler may begin rollouts: ``max_policy_lag`` rollouts beyond
-        the next one. After a restart, streams from which nothing has come yet have no limit.
+        the next one; None for no limit. After a restart, streams without a rollout so far have no limit.
         """
         if self.balance.max_policy_lag is None:
             return None
@@ -248,30 +227,15 @@ class RoundLearner(Learner):
 
     # --- what it reports and keeps
 
-    def counters(self) -> dict[str, float]:
-        """Cumulative figures of every report; the critic-learner or a lone learner counts the experience."""
-        found = self.flops(self.trained)
-        if self.policy is not None:
-            found |= {"actor_updates": self.half.num_updates, "policy_version": self.policy.versions.newest}
-        if self.reports_experience:
-            found |= {"env_steps": self.env_steps, "trained_transitions": self.trained}
-            found["critic_updates"] = self.half.num_updates
-        return found
-
-    def policy_lag(self) -> dict[str, float]:
-        """Lag of rollouts in versions when their round began; ``stale`` transitions were dropped."""
-        return {**self.lag.summary(), "stale": self.intake.stale_transitions}
-
     def gauges(self) -> dict[str, float]:
         """Momentary figures of every report."""
-        found = self.losses()
-        if self.reports_experience:
-            used = self.env_steps - len(self.replay)
-            found["replay_ratio"] = self.trained / used if used else 0.0
-        return found
+        if self.component.role == ACTOR_LEARNER:
+            return self.losses()
+        used = self.env_steps - len(self.replay)
+        return {**self.losses(), "replay_ratio": self.trained / used if used else 0.0}
 
     def state(self) -> dict[str, Any]:
-        """Everything that a restart needs; the round under way is not saved."""
+        """Everything that a restart needs; an unfinished round is not saved."""
         counters = {"rounds": self.rounds, "env_steps": self.env_steps, "trained": self.trained}
         counters["trained_version"] = self.trained_version
         if self.policy is not None:
