@@ -1,27 +1,26 @@
-"""The layers of a policy in NumPy: observations to the numbers that its actions are drawn from."""
+"""A policy's network in NumPy: rows of observations to the rows that its head draws actions from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spreeze_zmq.policy.actor import Floats
 from spreeze_zmq.policy.layers import Layer
 
-Floats = NDArray[np.float32]
-#: Takes rows and a buffer ``[N, num_outputs]``; gives the buffer, or the rows where it works in place.
+#: Takes rows and a buffer ``[N, num_outputs]``; returns the buffer, or the rows where it works in place.
 Step = Callable[[Floats, Floats], Floats]
 
 
 class Network:
-    """The layers, over buffers that are kept while the number of observations stays the same.
+    """Evaluates layers over buffers that are reused while the number of rows stays the same.
 
     Args:
-        layers: all but ``conv2d``, which runs in torch.
+        layers: any but ``conv2d``, which runs in torch.
 
     Attributes:
-        num_outputs: numbers in a row of the result.
+        num_outputs: numbers in an output row.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -33,12 +32,12 @@ class Network:
         self._buffers: list[Floats] = []
 
     def __call__(self, rows: Floats) -> Floats:
-        """``[N, inputs]`` to ``[N, num_outputs]``; holds until the next call."""
+        """``[N, inputs]`` to ``[N, num_outputs]``; the result is valid until the next call."""
         if len(rows) != self._batch_size:
             self._batch_size = len(rows)
             self._buffers = [np.empty((len(rows), size), np.float32) for size in self._sizes]
         if self._in_place_first:
-            rows = rows.copy()  # these are the caller's
+            rows = rows.copy()  # the caller's rows stay as they are
         for step, buffer in zip(self._steps, self._buffers, strict=True):
             rows = step(rows, buffer)
         return rows
@@ -87,7 +86,7 @@ class _Append:
 
 
 class _Dueling:
-    """Value and advantages to action values (arXiv 1511.06581, equation 9), atom by atom."""
+    """Action values from a value and advantages (arXiv 1511.06581, equation 9), for each atom."""
 
     def __init__(self, layer: Layer) -> None:
         self._shape = (1 + layer.actions, layer.atoms)
@@ -122,7 +121,7 @@ def _tanh(x: Floats, buffer: Floats) -> Floats:
     return np.tanh(x, out=x)
 
 
-#: In place, and so is layer_norm.
+#: These layers work in place, and so does layer_norm.
 ACTIVATIONS: dict[str, Step] = {"relu": _relu, "elu": _elu, "silu": _silu, "tanh": _tanh}
-#: Layers that write their result into a buffer.
+#: These layers write their result into a buffer.
 BUFFERED: dict[str, Callable[[Layer], Step]] = {"linear": _Linear, "append": _Append, "dueling": _Dueling}
