@@ -1,4 +1,4 @@
-"""Compares the messages that a process sends with those of its recording."""
+"""Compares the messages that a replayed process sends with those of its recording."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from spreeze_zmq.wire import Message
 
-#: The kinds that are compared; the others tell the time of day, the process's id and how long it waited.
+#: The kinds of messages that are compared; others hold the time, the process id and waiting times.
 COMPARED = ("rollout", "policy", "critic", "part", "evaluation")
-#: Fields that measure the machine.
+#: Fields that depend on the machine.
 UNCOMPARED = {"wall_s"}
 
 
@@ -23,10 +23,10 @@ class Compared:
     """The messages of one kind on one channel.
 
     Attributes:
-        recorded: how many the recording holds, as far as it has been read.
-        sent: how many the process has sent.
-        same: how many of the pairs are equal.
-        first_difference: number of the first unequal pair, from 0, and what differs; empty for none.
+        recorded: number of messages read from the recording so far.
+        sent: number of messages that the process has sent.
+        same: number of equal pairs.
+        first_difference: index of the first unequal pair, from 0, and what differs; empty for none.
     """
 
     recorded: int = 0
@@ -38,7 +38,7 @@ class Compared:
 
     @property
     def equal(self) -> bool:
-        """Whether the process has sent all that was recorded; it may go on after the recording's end."""
+        """Whether the process has sent every recorded message; it may send more after the recording's end."""
         return self.recorded == self.same
 
     def expect(self, message: Message, tolerance: float) -> None:
@@ -48,7 +48,7 @@ class Compared:
         self._pair(tolerance)
 
     def take(self, message: Message, tolerance: float) -> None:
-        """Add a message of the process."""
+        """Add a message that the process sent."""
         self.sent += 1
         self._got.append(message)
         self._pair(tolerance)
@@ -63,7 +63,7 @@ class Compared:
 
 
 class Outputs:
-    """All that one process sends, beside the recording.
+    """All messages of one process, compared with its recording.
 
     Args:
         tolerance: largest difference of two numbers, absolute and relative; 0 compares every bit.
@@ -74,16 +74,16 @@ class Outputs:
         self.by_kind: dict[tuple[str, str], Compared] = {}
 
     def expect(self, channel: str, message: Message) -> Compared | None:
-        """Add a message of the recording; the figures of its kind, None where it is not compared."""
-        found = self._of(channel, message)
-        if found is not None:
-            found.expect(message, self.tolerance)
-        return found
+        """Add a recorded message; returns the comparison of its kind, None where that is not compared."""
+        compared = self._of(channel, message)
+        if compared is not None:
+            compared.expect(message, self.tolerance)
+        return compared
 
     def take(self, channel: str, message: Message) -> None:
-        """Add a message of the process."""
-        if (found := self._of(channel, message)) is not None:
-            found.take(message, self.tolerance)
+        """Add a message that the process sent."""
+        if (compared := self._of(channel, message)) is not None:
+            compared.take(message, self.tolerance)
 
     @property
     def equal(self) -> bool:
@@ -94,8 +94,8 @@ class Outputs:
         """One line for each kind, and one for its first difference."""
         lines = []
         for (channel, kind), compared in self.by_kind.items():
-            told = f"{compared.sent} sent, {compared.recorded} recorded, {compared.same} the same"
-            lines.append(f"{kind} on {channel}: {told}")
+            counts = f"{compared.sent} sent, {compared.recorded} recorded, {compared.same} the same"
+            lines.append(f"{kind} on {channel}: {counts}")
             if compared.first_difference:
                 lines.append(f"  the first that differs is {compared.first_difference}")
         return lines
@@ -107,7 +107,7 @@ class Outputs:
 
 
 def unlike(recorded: Message, sent: Message, tolerance: float) -> str:
-    """What differs in the fields and arrays of two messages, in one line; empty for nothing."""
+    """The first difference in the fields and arrays of two messages, in one line; empty for none."""
     for name in sorted((recorded.fields.keys() | sent.fields.keys()) - UNCOMPARED):
         ours, theirs = recorded.fields.get(name), sent.fields.get(name)
         if not _alike(ours, theirs, tolerance):

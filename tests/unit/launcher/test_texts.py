@@ -1,4 +1,4 @@
-"""What a launcher tells its user: real sockets' folders, real plans."""
+"""Texts of the launcher for its user: real sockets' folders, real plans."""
 
 import os
 import sys
@@ -8,14 +8,14 @@ import pytest
 
 from spreeze_zmq import topology
 from spreeze_zmq.channels import Claim, SocketFolder
-from spreeze_zmq.launcher.telling import AS_STATED, Stages, facts, first_count
+from spreeze_zmq.launcher.texts import AS_STATED, Stages, facts, first_count
 from spreeze_zmq.run.folder import RunFolder
 
 
 @pytest.fixture
 def sockets():
     """A run's folder of sockets."""
-    folder = SocketFolder.create("telling")
+    folder = SocketFolder.create("texts")
     yield folder
     folder.remove()
 
