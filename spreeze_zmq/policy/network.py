@@ -46,58 +46,57 @@ class Network:
 def _step(layer: Layer) -> Step:
     if layer.kind in ACTIVATIONS:
         return ACTIVATIONS[layer.kind]
-    return BUFFERED[layer.kind](layer) if layer.kind in BUFFERED else _LayerNorm(layer)
+    return BUFFERED[layer.kind](layer) if layer.kind in BUFFERED else _layer_norm(layer)
 
 
-class _Linear:
-    def __init__(self, layer: Layer) -> None:
-        # Transposed once: a product of few rows with a transposed view takes almost twice as long.
-        self._weight = np.ascontiguousarray(layer.weights[0].T)
-        self._bias = layer.weights[1]
+def _linear(layer: Layer) -> Step:
+    # Transposed once: a product of few rows with a transposed view takes almost twice as long.
+    weight, bias = np.ascontiguousarray(layer.weights[0].T), layer.weights[1]
 
-    def __call__(self, x: Floats, buffer: Floats) -> Floats:
-        np.matmul(x, self._weight, out=buffer)
-        buffer += self._bias
+    def step(x: Floats, buffer: Floats) -> Floats:
+        np.matmul(x, weight, out=buffer)
+        buffer += bias
         return buffer
 
+    return step
 
-class _LayerNorm:
-    def __init__(self, layer: Layer) -> None:
-        self._weight, self._bias = layer.weights
-        self._eps = np.float32(layer.eps)
 
-    def __call__(self, x: Floats, buffer: Floats) -> Floats:
+def _layer_norm(layer: Layer) -> Step:
+    (weight, bias), eps = layer.weights, np.float32(layer.eps)
+
+    def step(x: Floats, buffer: Floats) -> Floats:
         x -= x.mean(1, keepdims=True)
-        x /= np.sqrt(np.square(x).mean(1, keepdims=True) + self._eps)
-        x *= self._weight
-        x += self._bias
+        x /= np.sqrt(np.square(x).mean(1, keepdims=True) + eps)
+        x *= weight
+        x += bias
         return x
 
+    return step
 
-class _Append:
-    def __init__(self, layer: Layer) -> None:
-        self._numbers = layer.weights[0]
-        self._at = layer.num_inputs
 
-    def __call__(self, x: Floats, buffer: Floats) -> Floats:
-        buffer[:, : self._at] = x
-        buffer[:, self._at :] = self._numbers
+def _append(layer: Layer) -> Step:
+    (numbers,), num_inputs = layer.weights, layer.num_inputs
+
+    def step(x: Floats, buffer: Floats) -> Floats:
+        buffer[:, :num_inputs] = x
+        buffer[:, num_inputs:] = numbers
         return buffer
 
+    return step
 
-class _Dueling:
+
+def _dueling(layer: Layer) -> Step:
     """Action values from a value and advantages (arXiv 1511.06581, equation 9), for each atom."""
 
-    def __init__(self, layer: Layer) -> None:
-        self._shape = (1 + layer.actions, layer.atoms)
-
-    def __call__(self, x: Floats, buffer: Floats) -> Floats:
-        parts = x.reshape(len(x), *self._shape)
+    def step(x: Floats, buffer: Floats) -> Floats:
+        parts = x.reshape(len(x), 1 + layer.actions, layer.atoms)
         value, advantage = parts[:, :1], parts[:, 1:]
         values = buffer.reshape(advantage.shape)
         np.subtract(advantage, advantage.mean(1, keepdims=True), out=values)
         values += value
         return buffer
+
+    return step
 
 
 def _relu(x: Floats, buffer: Floats) -> Floats:
@@ -124,4 +123,4 @@ def _tanh(x: Floats, buffer: Floats) -> Floats:
 #: These layers work in place, and so does layer_norm.
 ACTIVATIONS: dict[str, Step] = {"relu": _relu, "elu": _elu, "silu": _silu, "tanh": _tanh}
 #: These layers write their result into a buffer.
-BUFFERED: dict[str, Callable[[Layer], Step]] = {"linear": _Linear, "append": _Append, "dueling": _Dueling}
+BUFFERED: dict[str, Callable[[Layer], Step]] = {"linear": _linear, "append": _append, "dueling": _dueling}

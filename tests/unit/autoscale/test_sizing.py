@@ -115,7 +115,7 @@ def test_threads_are_measured_at_the_batch_of_the_run():
         "algorithm.precision=fp32",
     ],
 )
-def test_other_work_is_measured_anew(override):
+def test_other_work_is_measured_again(override):
     """Shapes, networks, precision and limit all decide about the curve."""
     assert sizing.file_of(plan(override)) != sizing.file_of(plan())
 

@@ -36,7 +36,7 @@ def test_a_process_is_followed_from_its_start_to_its_work(sockets):
     claim.release()
 
 
-def test_a_restarted_process_begins_anew_in_the_eyes_of_its_user(sockets):
+def test_a_restarted_process_is_shown_as_starting_again(sockets):
     """Neither its predecessor's lock nor what the broker still says of that one counts for it."""
     stages = Stages(sockets)
     claim = Claim.take(sockets.path / "sampler-0")

@@ -18,7 +18,7 @@ DEADLINE_S = 10.0
 
 
 class FakeProcess:
-    """Lives until told otherwise; remembers its signals."""
+    """Lives until the test ends it; remembers its signals."""
 
     pid = 1
     log_start = 0
@@ -174,7 +174,7 @@ def test_stopping_twice_does_not_lengthen_the_grace(fake, spec):
 
 
 def test_grandchildren_die_with_the_process_that_is_stopped(supervisor, spec, tmp_path):
-    """Signals go to the group, and whoever outlives its leader is killed."""
+    """Signals go to the group, and members that outlive their leader are killed."""
     pids = tmp_path / "pids"
     deaf = "trap '' TERM; sleep 60"
     supervisor.start(shell(spec, f"sh -c {shlex.quote(deaf)} & echo $! > {pids}; wait"))
