@@ -1,4 +1,4 @@
-"""How soon a pole is balanced by what is seen of it: CartPole-v1 drawn at 64 x 64, by DQN's convolution.
+"""Time until a pole is balanced from images: CartPole-v1 drawn at 64 x 64, by DQN with convolutions.
 
     python tests/benchmarks/pixels.py --target 195 --minutes 5
     python tests/benchmarks/pixels.py --stack 1             # one image shows no velocity
@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 SIZE, GROUND, POLE, CART = 64, 56, 40, (4, 10)
-#: The image is as wide as the track on which an episode goes on.
+#: Half the width of the track, and of the image: an episode ends beyond it.
 HALF_TRACK = 2.4
 
 
@@ -30,12 +30,12 @@ class Drawn(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Box(0, 255, (SIZE, SIZE), np.uint8)
 
     def reset(self, *, seed=None, options=None):
-        """As CartPole-v1 begins."""
+        """Reset CartPole-v1."""
         state, info = self._env.reset(seed=seed, options=options)
         return drawn(state), info
 
     def step(self, action):
-        """As CartPole-v1 goes on."""
+        """Step CartPole-v1."""
         state, *outcome = self._env.step(action)
         return drawn(state), *outcome
 
@@ -56,7 +56,7 @@ def drawn(state):
 
 
 def main():
-    """One run; prints what it took."""
+    """Play one run and print its time and counts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,16 +1,15 @@
-"""Our SAC updates beside SAC as one writes it in PyTorch at first.
+"""Our SAC updates beside a straightforward SAC in PyTorch.
 
     python tests/benchmarks/plain_sac.py --batch 256 --batch 1024 --batch 8192 --seconds 10
 
 The straightforward one is float32, autograd, a module for each network, torch's Adam; the same networks,
 losses and target updates as ours, nothing left out and nothing made slow. One core, HalfCheetah-v5, two
-layers of 256 units. For each batch size both of our updates in the best precision beside both of plain
-PyTorch's.
+layers of 256 units. For each batch size, critic and actor update of ours in the best precision beside those
+of plain PyTorch.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import whole_runs
 from torch import nn
 from update_arithmetic import HIDDEN_SIZES, network_widths
 
@@ -46,12 +46,12 @@ def network(widths: Sequence[int]) -> nn.Sequential:
 
 
 class PlainSAC:
-    """Both halves in one, for actions in [-1, 1].
+    """Critic and actor updates in one class, for actions in [-1, 1].
 
     Args:
         critic: widths of one critic.
         policy: widths of the policy.
-        fused: torch's Adam in one call for all parameters.
+        fused: use torch's fused Adam, one call for all parameters.
     """
 
     def __init__(self, critic: Sequence[int], policy: Sequence[int], fused: bool = False):
@@ -76,7 +76,7 @@ class PlainSAC:
         return u.tanh(), (log_prob - log_det).sum(1)
 
     def update(self, batch: Batch) -> None:
-        """Of both halves."""
+        """Both updates."""
         self.update_critic(batch)
         self.update_actor(batch)
 
@@ -117,7 +117,7 @@ class PlainSAC:
 
 
 def halves(batch_size: int, precision: str) -> tuple[Any, Any]:
-    """Ours."""
+    """Our critic and actor halves."""
     kind = algorithms.get("sac")
     options = kind.Options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
     critic, actor = (algorithms.make(part, kind, options, SPEC, "cpu", 1) for part in ("critic", "policy"))
@@ -125,7 +125,7 @@ def halves(batch_size: int, precision: str) -> tuple[Any, Any]:
 
 
 def update_of(critic: Any, actor: Any, batch: Batch) -> Callable[[], None]:
-    """Both of our updates."""
+    """A function that makes both of our updates."""
 
     def update() -> None:
         critic.update(batch)
@@ -135,7 +135,7 @@ def update_of(critic: Any, actor: Any, batch: Batch) -> Callable[[], None]:
 
 
 def measure_beside_plain(batch_size: int, seconds: float, precision: str) -> Figure:
-    """Both updates of ours, at the best precision, beside both of plain PyTorch's in float32."""
+    """Both updates of ours in ``precision`` beside both of plain PyTorch in float32."""
     batch, plain = random_batch(SPEC, batch_size), PlainSAC(**network_widths(SPEC))
     ways: dict[str, Way] = {
         "theirs": timed(lambda: plain.update(batch), batch_size, "cpu"),
@@ -148,9 +148,7 @@ def measure_beside_plain(batch_size: int, seconds: float, precision: str) -> Fig
 
 def main() -> None:
     """Measure each batch size and print its figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("--batch", type=int, action="append", help="may be repeated; 256, 1024 and 8192")
     parser.add_argument("--seconds", type=float, default=10.0, metavar="N", help="for each batch size")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")

@@ -1,4 +1,4 @@
-"""The arithmetic that an update of SAC needs, counted by hand from the widths of its networks."""
+"""The arithmetic of SAC's updates, counted by hand from the widths of its networks, for ``plain_sac.py``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from spreeze_zmq.envs import EnvironmentSpec
 
-#: Units of each hidden layer that is measured.
+#: Units of each hidden layer.
 HIDDEN_SIZES = (256, 256)
 
 
@@ -21,7 +21,7 @@ class Widths(TypedDict):
 
 
 def network_widths(spec: EnvironmentSpec) -> Widths:
-    """Of the networks that are measured."""
+    """The widths of the networks that are measured."""
     num_inputs, num_actions = math.prod(spec.obs_shape), math.prod(spec.action_shape)
     return {
         "critic": (num_inputs + num_actions, *HIDDEN_SIZES, 1),
@@ -47,7 +47,7 @@ def critic_flops(batch_size: int, critic: Sequence[int], policy: Sequence[int]) 
     """Products of one critic update of SAC, with twin critics.
 
     Forward: the policy at the next observations, both targets, both critics. Backward: the weights' gradients
-    of both critics, and their inputs' gradients but for the first layer's, which nobody needs.
+    of both critics, and their inputs' gradients except the first layer's, which are not needed.
     """
     one = product_flops(batch_size, critic)
     first = product_flops(batch_size, critic[:2])
@@ -58,7 +58,7 @@ def actor_flops(batch_size: int, critic: Sequence[int], policy: Sequence[int], n
     """Products of one actor update of SAC, with twin critics.
 
     Forward: the policy, both critics. Backward: through both critics down to the action, which is
-    ``num_actions`` of their inputs; the weights' gradients of the policy, and its inputs' gradients but for
+    ``num_actions`` of their inputs; the weights' gradients of the policy, and its inputs' gradients except
     the first layer's.
     """
     one, acting = product_flops(batch_size, critic), product_flops(batch_size, policy)
