@@ -81,7 +81,7 @@ class Samplers(Knob):
     def _fewer(self, window: Window) -> tuple[int, str]:
         count, taken, waiting = self.present, window.received_per_s, window.blocked + window.short_of_policies
         sums = list(accumulate(window.makes_per_s))
-        # The rates of fewer samplers are extrapolated: the first step takes away half of the idle ones.
+        # Idle samplers can leave for sure. Fewer also hinder each other less, at most by half, it is assumed.
         least = max(self.minimum, math.ceil(count * (1 - waiting) / 2))
         fewer = next((n for n in range(least, count) if sums[n - 1] >= SPARE * taken), count)
         pays = waiting >= NOTICEABLE and SPARE * fewer <= count

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import algorithms
@@ -236,8 +235,3 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         "device": learner.options.get("device", "cpu"),
         "threads": learner.threads,
     }
-
-
-def file_of(plan: Plan) -> Path:
-    """The cache's file for the curves of a plan that is not settled yet."""
-    return machine_cache.file_of(subject_of(plan))

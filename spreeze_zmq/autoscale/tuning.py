@@ -62,17 +62,12 @@ def movable(plan: Plan) -> bool:
 
 def recall(plan: Plan) -> Tuning | None:
     """The cached tuning of this plan on this machine; None where there is none, or none that can be read."""
-    return machine_cache.recall(_subject(plan), _read)
+    return machine_cache.recall(subject_of(plan), _read)
 
 
 def remember(plan: Plan, tuning: Tuning) -> Path | None:
     """Keep a tuning; returns its file, or None where it cannot be written."""
-    return machine_cache.remember(_subject(plan), asdict(tuning))
-
-
-def file_of(plan: Plan) -> Path:
-    """The cache's file for this plan on this machine."""
-    return machine_cache.file_of(_subject(plan))
+    return machine_cache.remember(subject_of(plan), asdict(tuning))
 
 
 def _read(found: Any) -> Tuning:
@@ -83,7 +78,7 @@ def _read(found: Any) -> Tuning:
     return tuning
 
 
-def _subject(plan: Plan) -> dict[str, Any]:
+def subject_of(plan: Plan) -> dict[str, Any]:
     """Everything that the right count depends on."""
     roles = (SAMPLER, *plan.learning.learners)
     return {
