@@ -76,13 +76,11 @@ class Section:
     figures: Sequence[Figure]
 
 
-def paired(
-    name: str, unit: str, limits: Sequence[float], reached: Sequence[float], scale: float = 1.0
-) -> Figure:
-    """The figure of two series measured in turn; ``scale`` converts both to ``unit``."""
+def paired(name: str, unit: str, limits: Sequence[float], reached: Sequence[float], note: str = "") -> Figure:
+    """The figure of two series measured in turn."""
     ratios = [ours / limit for limit, ours in zip(limits, reached, strict=True)]
-    medians = scale * statistics.median(limits), scale * statistics.median(reached)
-    return Figure(name, *medians, unit, statistics.median(ratios))
+    medians = statistics.median(limits), statistics.median(reached)
+    return Figure(name, *medians, unit, statistics.median(ratios), note)
 
 
 def in_turn(

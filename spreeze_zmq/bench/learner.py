@@ -166,8 +166,7 @@ def measure_beside_others(
     for name, other in trials.items():
         theirs = together(other, {part: rates[f"{name} {part}"] for part in other.steps})
         label = f"over {name}, {trial.precision} {trial.options.batch_size}"
-        note = f"limit: {LIMITS[name]}"
-        figures.append(replace(paired(label, "transitions/s", theirs, ours), note=note))
+        figures.append(paired(label, "transitions/s", theirs, ours, f"limit: {LIMITS[name]}"))
     return figures
 
 

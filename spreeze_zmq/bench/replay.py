@@ -91,9 +91,10 @@ def measure_copies(replay: Any, rollout: Any, rows: int, each: int, size: int, j
         "draw": timed(lambda: replay.sample(size), size, job.device, repeated),
     }
     rates, unit = by_clock(in_turn(ways, job.seconds / 2, ROUNDS)), "transitions/s"
-    storing = paired(f"storing, {stored} at once", unit, rates["copy"], rates["store"])
-    drawing = paired(f"drawing, batch {size}", unit, rates["gather"], rates["draw"])
-    return [replace(storing, note=f"of {rows:,}"), replace(drawing, note=f"{each:,} bytes each")]
+    return [
+        paired(f"storing, {stored} at once", unit, rates["copy"], rates["store"], f"of {rows:,}"),
+        paired(f"drawing, batch {size}", unit, rates["gather"], rates["draw"], f"{each:,} bytes each"),
+    ]
 
 
 def measure_fed(half: Any, replay: Any, rollout: Any, size: int, job: Job) -> list[Figure]:
@@ -133,7 +134,7 @@ def measure_fed(half: Any, replay: Any, rollout: Any, size: int, job: Job) -> li
     ways["alone"] = updates(half, at_hand, lambda passed_s: None, job.device)
     rates = by_clock(in_turn(ways, job.seconds / 2, ROUNDS))
     return [
-        replace(paired(f"updates, {name}", "updates/s", rates["alone"], rates[name]), note=note)
+        paired(f"updates, {name}", "updates/s", rates["alone"], rates[name], note)
         for name, (note, _) in between.items()
     ]
 

@@ -10,8 +10,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +79,8 @@ def figures(rates: dict[str, list[Rate]], backend: str) -> list[Figure]:
     by_cpu = {name: [rate.per_cpu_s for rate in measured] for name, measured in rates.items()}
     unit, cpu_unit = "env steps/s", "env steps/CPU s"
     return [
-        replace(paired("environment engine", unit, by_wall["limit"], by_wall["engine"]), note=backend),
-        replace(paired("whole sampler", unit, by_wall["limit"], by_wall["sampler"]), note="to learners, ipc"),
+        paired("environment engine", unit, by_wall["limit"], by_wall["engine"], backend),
+        paired("whole sampler", unit, by_wall["limit"], by_wall["sampler"], "to learners, ipc"),
         paired("whole sampler, of a core", cpu_unit, by_cpu["limit"], by_cpu["sampler"]),
     ]
 
@@ -161,14 +160,11 @@ def running_sampler(plan: Plan, policy: Message) -> Iterator[WholeSampler]:
     with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
         plan, sockets = settle(plan, RunFolder.create("bench", folder))
         try:
-            with Supervisor() as supervisor:
+            with closing(Supervisor()) as supervisor:
                 supervisor.end_restarts()
-                whole = WholeSampler(plan, supervisor, policy)
-                try:
+                with closing(WholeSampler(plan, supervisor, policy)) as whole:
                     whole.start(sampler_process(plan))
                     yield whole
-                finally:
-                    whole.close()
         finally:
             channels.terminate()
             sockets.remove()

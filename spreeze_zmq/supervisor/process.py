@@ -24,7 +24,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """How one process is started, stopped and restarted.
+    """The command and conditions of one process, and when it is stopped and restarted.
 
     Attributes:
         name: ``ROLE-INDEX``, unique among the supervised.

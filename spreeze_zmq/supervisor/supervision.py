@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
@@ -113,14 +112,6 @@ class Supervisor:
         self._clock = clock
         self._supervised: dict[str, _Supervised] = {}
         self._restarting = True
-
-    def __enter__(self) -> Supervisor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- commands
 

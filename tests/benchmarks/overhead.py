@@ -1,4 +1,4 @@
-"""What evaluator, broker and status cost: updates/s of whole runs with and without them, in turn.
+"""The cost of evaluator, broker and status: updates/s of whole runs with and without them, in turn.
 
     python tests/benchmarks/overhead.py halfcheetah --pairs 5 --seconds 30
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,20 +20,31 @@ from typing import Any
 import torch
 import whole_runs
 from torch import nn
-from update_arithmetic import HIDDEN_SIZES, network_widths
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.bench import bench
 from spreeze_zmq.bench.figures import Figure, Section, Way, by_clock, in_turn, paired
 from spreeze_zmq.bench.learner import precisions
 from spreeze_zmq.bench.trial import random_batch, timed
+from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.replay import Batch
 
 SPEC = envs.probe("HalfCheetah-v5")
 BATCH_SIZES = (256, 1024, 8192)
+#: Units of each hidden layer.
+HIDDEN_SIZES = (256, 256)
 TURN_S = 0.1
 ROUNDS = 5
+
+
+def network_widths(spec: EnvironmentSpec) -> dict[str, tuple[int, ...]]:
+    """Inputs, units of each hidden layer, and outputs of one critic and of the policy."""
+    num_inputs, num_actions = math.prod(spec.obs_shape), math.prod(spec.action_shape)
+    return {
+        "critic": (num_inputs + num_actions, *HIDDEN_SIZES, 1),
+        "policy": (num_inputs, *HIDDEN_SIZES, 2 * num_actions),
+    }
 
 
 def network(widths: Sequence[int]) -> nn.Sequential:
@@ -142,8 +152,8 @@ def measure_beside_plain(batch_size: int, seconds: float, precision: str) -> Fig
         "ours": timed(update_of(*halves(batch_size, precision), batch), batch_size, "cpu"),
     }
     rates = by_clock(in_turn(ways, seconds, ROUNDS, TURN_S))
-    figure = paired(f"over plain, batch {batch_size}", "transitions/s", rates["theirs"], rates["ours"])
-    return replace(figure, note=f"{precision}; limit: plain PyTorch, fp32")
+    note = f"{precision}; limit: plain PyTorch, fp32"
+    return paired(f"over plain, batch {batch_size}", "transitions/s", rates["theirs"], rates["ours"], note)
 
 
 def main() -> None:

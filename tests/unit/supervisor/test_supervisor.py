@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -73,7 +74,7 @@ def spec(tmp_path):
 @pytest.fixture
 def supervisor():
     """A supervisor of real processes."""
-    with Supervisor() as supervisor:
+    with closing(Supervisor()) as supervisor:
         yield supervisor
 
 
@@ -288,9 +289,10 @@ def test_who_leaves_without_being_asked_is_started_again(fake, spec, code):
 def test_exit_codes_are_known_where_our_own_parent_ignores_its_children(tmp_path):
     """SIGCHLD may be inherited ignored, as from some containers' first process: the kernel then reaps."""
     code = (
+        "from contextlib import closing\n"
         "from pathlib import Path\n"
         "from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor\n"
-        "with Supervisor() as supervisor:\n"
+        "with closing(Supervisor()) as supervisor:\n"
         f"    log = Path({str(tmp_path / 'log')!r})\n"
         "    supervisor.start(ProcessSpec('sampler-0', ('/bin/sh', '-c', 'exit 2'), log))\n"
         "    while not (events := supervisor.poll()): pass\n"
@@ -479,7 +481,7 @@ def children_of(pid):
 def test_close_leaves_nothing_not_even_the_guard(spec):
     """After the block no child of ours is left."""
     before = set(children_of(os.getpid()))
-    with Supervisor() as supervisor:
+    with closing(Supervisor()) as supervisor:
         supervisor.start(shell(spec, "trap '' TERM; sleep 60"))
         assert len(set(children_of(os.getpid())) - before) == 2
     assert set(children_of(os.getpid())) == before
