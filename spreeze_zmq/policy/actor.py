@@ -1,4 +1,4 @@
-"""What draws actions from a network's output or from observations, and the bounds of a box of actions."""
+"""The interface of everything that draws actions, and the bounds of a box of actions."""
 
 from __future__ import annotations
 
