@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -55,16 +56,16 @@ def bare_physics(
     num_envs = env.num_envs
     if env.backend == "mujoco":
         step: Callable[[], object] = bare_mujoco(env, actions)
-        return (lambda turn_s: repeated(step, num_envs, turn_s)), "mujoco.batch stepping the same alone"
+        return partial(repeated, step, num_envs), "mujoco.batch stepping the same alone"
     from spreeze_zmq.envs.source import find
 
     source = find(env_id)
     if source.is_own_task:
         task: Any = env.task  # type: ignore[attr-defined]
         step = cycled(task.advance, actions)
-        return (lambda turn_s: repeated(step, num_envs, turn_s)), "the task's advance alone"
+        return partial(repeated, step, num_envs), "the task's advance alone"
     step = one_gymnasium(source.make_one({}), [batch[0] for batch in actions])
-    return (lambda turn_s: repeated(step, 1, turn_s)), "env.step of one Gymnasium environment"
+    return partial(repeated, step, 1), "env.step of one Gymnasium environment"
 
 
 def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]], nthread: int = 1) -> Callable[[], None]:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import psutil
 
 from spreeze_zmq import algorithms, channels, envs, topology
 from spreeze_zmq.bench import isolated
-from spreeze_zmq.bench.figures import Figure, Job, Rate, Section, by_clock, in_turn, paired, repeated
+from spreeze_zmq.bench.figures import Figure, Job, Rate, Section, Way, by_clock, in_turn, paired, repeated
 from spreeze_zmq.bench.physics import bare_physics, cycled, policy_actions
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.plan.plan import Plan
@@ -51,9 +52,9 @@ def measure(job: Job) -> Section:
         limit, limit_name = bare_physics(env, job.env_id, actions)
         step = cycled(env.step, actions)
         with running_sampler(plan, message) as whole:
-            ways = {
+            ways: dict[str, Way] = {
                 "limit": limit,
-                "engine": lambda turn_s: repeated(step, NUM_ENVS, turn_s),
+                "engine": partial(repeated, step, NUM_ENVS),
                 "sampler": whole.turn,
             }
             rates = in_turn(ways, job.seconds)

@@ -156,8 +156,8 @@ def timed(
     the typical duration of a step; on a GPU from all steps.
     """
     if device == "cpu":
-        return lambda turn_s: on_cpu(step, amount, turn_s)
-    return lambda turn_s: launched(step, amount, turn_s, device)
+        return partial(on_cpu, step, amount)
+    return partial(launched, step, amount, device=device)
 
 
 def launched(step: Step, amount: float, turn_s: float, device: str) -> Rate:

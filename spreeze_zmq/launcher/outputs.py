@@ -27,39 +27,21 @@ class Compared:
         sent: number of messages that the process has sent.
         same: number of equal pairs.
         first_difference: index of the first unequal pair, from 0, and what differs; empty for none.
+        unpaired_recorded: recorded messages that the process has not sent yet.
+        unpaired_sent: sent messages that have not been read from the recording yet.
     """
 
     recorded: int = 0
     sent: int = 0
     same: int = 0
     first_difference: str = ""
-    _expected: deque[Message] = field(default_factory=deque)
-    _got: deque[Message] = field(default_factory=deque)
+    unpaired_recorded: deque[Message] = field(default_factory=deque)
+    unpaired_sent: deque[Message] = field(default_factory=deque)
 
     @property
     def equal(self) -> bool:
         """Whether the process has sent every recorded message; it may send more after the recording's end."""
         return self.recorded == self.same
-
-    def expect(self, message: Message, tolerance: float) -> None:
-        """Add a recorded message."""
-        self.recorded += 1
-        self._expected.append(message)
-        self._pair(tolerance)
-
-    def take(self, message: Message, tolerance: float) -> None:
-        """Add a message that the process sent."""
-        self.sent += 1
-        self._got.append(message)
-        self._pair(tolerance)
-
-    def _pair(self, tolerance: float) -> None:
-        while self._expected and self._got:
-            number = self.recorded - len(self._expected)
-            difference = unlike(self._expected.popleft(), self._got.popleft(), tolerance)
-            self.same += not difference
-            if difference and not self.first_difference:
-                self.first_difference = f"number {number}: {difference}"
 
 
 class Outputs:
@@ -75,15 +57,18 @@ class Outputs:
 
     def expect(self, channel: str, message: Message) -> Compared | None:
         """Add a recorded message; returns the comparison of its kind, None where that is not compared."""
-        compared = self._of(channel, message)
-        if compared is not None:
-            compared.expect(message, self.tolerance)
+        if (compared := self._of(channel, message)) is not None:
+            compared.recorded += 1
+            compared.unpaired_recorded.append(message)
+            self._pair(compared)
         return compared
 
     def take(self, channel: str, message: Message) -> None:
         """Add a message that the process sent."""
         if (compared := self._of(channel, message)) is not None:
-            compared.take(message, self.tolerance)
+            compared.sent += 1
+            compared.unpaired_sent.append(message)
+            self._pair(compared)
 
     @property
     def equal(self) -> bool:
@@ -104,6 +89,15 @@ class Outputs:
         if message.kind not in COMPARED:
             return None
         return self.by_kind.setdefault((channel, message.kind), Compared())
+
+    def _pair(self, compared: Compared) -> None:
+        while compared.unpaired_recorded and compared.unpaired_sent:
+            number = compared.recorded - len(compared.unpaired_recorded)
+            pair = compared.unpaired_recorded.popleft(), compared.unpaired_sent.popleft()
+            difference = unlike(*pair, self.tolerance)
+            compared.same += not difference
+            if difference and not compared.first_difference:
+                compared.first_difference = f"number {number}: {difference}"
 
 
 def unlike(recorded: Message, sent: Message, tolerance: float) -> str:

@@ -95,7 +95,7 @@ def measure_task(env_id: str, seconds: float) -> list[Figure]:
         single.reset()
         physics = bare_mujoco(single, actions, nthread=cores)
         chosen = {way: ways[way] for way in sides}
-        chosen["raw physics"] = lambda turn_s: repeated(physics, NUM_ENVS, turn_s)
+        chosen["raw physics"] = partial(repeated, physics, NUM_ENVS)
         rates = in_turn(chosen, 2 * seconds)
         figures = [against(f"{env_id} / physics", rates, "raw physics", 0.9)]
         if len(sides) == 2:
@@ -192,7 +192,7 @@ def driven(env: Any, actions: list[Any]) -> Way:
     env.reset()
     size: int = env.batch_size
     if size == env.num_envs:
-        return rate_of(cycled(env.step, actions), size)
+        return partial(repeated, cycled(env.step, actions), size)
 
     def way(turn_s: float) -> Rate:
         began_s, began_cpu_s, steps = time.perf_counter(), time.process_time(), 0
@@ -261,12 +261,7 @@ def async_vector_way(stack: ExitStack, env_id: str, num_envs: int, actions: list
     env = AsyncVectorEnv([lambda: source.make_one({})] * num_envs)
     stack.callback(env.close)
     env.reset(seed=0)
-    return rate_of(cycled(env.step, actions), num_envs)
-
-
-def rate_of(step: Callable[[], object], amount: int) -> Way:
-    """The rate of a repeated step of ``amount`` environments."""
-    return lambda turn_s: repeated(step, amount, turn_s)
+    return partial(repeated, cycled(env.step, actions), num_envs)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ of plain PyTorch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
@@ -134,22 +134,18 @@ def halves(batch_size: int, precision: str) -> tuple[Any, Any]:
     return critic, actor
 
 
-def update_of(critic: Any, actor: Any, batch: Batch) -> Callable[[], None]:
-    """A function that makes both of our updates."""
-
-    def update() -> None:
-        critic.update(batch)
-        actor.update(batch.obs)
-
-    return update
-
-
 def measure_beside_plain(batch_size: int, seconds: float, precision: str) -> Figure:
     """Both updates of ours in ``precision`` beside both of plain PyTorch in float32."""
     batch, plain = random_batch(SPEC, batch_size), PlainSAC(**network_widths(SPEC))
+    critic, actor = halves(batch_size, precision)
+
+    def ours() -> None:
+        critic.update(batch)
+        actor.update(batch.obs)
+
     ways: dict[str, Way] = {
         "theirs": timed(lambda: plain.update(batch), batch_size, "cpu"),
-        "ours": timed(update_of(*halves(batch_size, precision), batch), batch_size, "cpu"),
+        "ours": timed(ours, batch_size, "cpu"),
     }
     rates = by_clock(in_turn(ways, seconds, ROUNDS, TURN_S))
     note = f"{precision}; limit: plain PyTorch, fp32"
