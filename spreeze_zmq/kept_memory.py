@@ -1,6 +1,6 @@
-"""Memory that outlives its process: the launcher holds an anonymous file for each learner's replay.
+"""Memory that outlives a learner's process: the launcher holds an anonymous file for each replay.
 
-A learner that is started again after a crash finds the transitions of its predecessor there.
+A learner that restarts after a crash finds its predecessor's transitions there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Names the descriptor of a process's kept memory.
+#: The environment variable with the descriptor of a process's kept memory.
 VARIABLE = "SPREEZE_KEPT_MEMORY"
 
 
 def create(name: str) -> int:
-    """A descriptor of new memory, empty and of no size."""
+    """A descriptor of new, empty memory."""
     return os.memfd_create(f"spreeze-{name}")
 
 
@@ -31,7 +31,7 @@ def inherited() -> int | None:
 
 
 def is_new(descriptor: int) -> bool:
-    """Whether the memory has never been used; true at the first call alone."""
+    """Whether the memory has never been used; true at the first call only."""
     new = os.fstat(descriptor).st_size == 0
     if new:
         os.ftruncate(descriptor, 1)
@@ -39,7 +39,7 @@ def is_new(descriptor: int) -> bool:
 
 
 def held_bytes() -> int:
-    """Bytes of the machine's memory that this process's kept memory takes already."""
+    """Bytes of the machine's memory that this process's kept memory occupies already."""
     descriptor = inherited()
     return 0 if descriptor is None else 512 * os.fstat(descriptor).st_blocks
 
@@ -48,9 +48,9 @@ def kept_rings(descriptor: int, layout: str, *shapes: Mapping[str, tuple[int, in
     """Rings in one memory, one after another.
 
     Args:
-        descriptor: of the memory; what another layout has left there is discarded.
+        descriptor: of the memory; contents of another layout are discarded.
         layout: describes the rows.
-        shapes: of each ring: dtype -> rows and width; all have as many rows.
+        shapes: for each ring, dtype -> rows and width; all tables of a ring have the same number of rows.
     """
     begins = [0, *itertools.accumulate(map(_bytes_of, shapes))]
     if os.fstat(descriptor).st_size != begins[-1]:
@@ -65,18 +65,18 @@ def _whole_pages(num_bytes: int) -> int:
 
 
 def _bytes_of(shapes: Mapping[str, tuple[int, int]]) -> int:
-    """Of a ring: a page for its header, and each table on pages of its own."""
+    """Size of a ring: a page for its header, then each table on pages of its own."""
     tables = (rows * width * np.dtype(dtype).itemsize for dtype, (rows, width) in shapes.items())
     return mmap.PAGESIZE + sum(map(_whole_pages, tables))
 
 
 class KeptRing:
-    """Tables that stay valid where their writer is killed within a write. Row ``i``, counted from the first
-    one ever appended, is at ``i`` modulo the number of rows.
+    """Tables that stay valid if their writer is killed during a write. Row ``i``, counted from the first one
+    ever appended, is at ``i`` modulo the number of rows.
 
     Args:
-        memory: holds it.
-        begin: at which byte, the first of a page.
+        memory: the memory that holds the ring.
+        begin: the ring's first byte, at the start of a page.
         layout: describes the rows.
         shapes: dtype -> rows and width.
 
@@ -88,28 +88,28 @@ class KeptRing:
         self, memory: mmap.mmap, begin: int, layout: str, shapes: Mapping[str, tuple[int, int]]
     ) -> None:
         self.tables: dict[str, NDArray[Any]] = {}
-        place = begin + mmap.PAGESIZE
+        offset = begin + mmap.PAGESIZE
         for dtype, (rows, width) in shapes.items():
-            table = np.frombuffer(memory, dtype, rows * width, place).reshape(rows, width)
-            self.tables[dtype], place = table, place + _whole_pages(table.nbytes)
+            table = np.frombuffer(memory, dtype, rows * width, offset).reshape(rows, width)
+            self.tables[dtype], offset = table, offset + _whole_pages(table.nbytes)
         self._rows = min(rows for rows, _ in shapes.values())
-        # Layout, rows begun, rows written: all rows are whole while the last two agree.
+        # CRC of the layout, rows begun, rows written: all rows are whole while the last two are equal.
         self._header = np.frombuffer(memory, np.int64, 3, begin)
         if self._header[0] != (crc := zlib.crc32(layout.encode())):
             self._header[:] = 0, 0, 0
             self._header[0] = crc
 
     def begin(self, rows: int) -> None:
-        """Mark a write as begun, after which the table has ``rows`` rows."""
+        """Mark a write as begun, after which ``rows`` rows have been appended in all."""
         self._header[1] = rows
 
     def end(self, rows: int) -> None:
-        """Mark it as done; without ``begin``, the tables were filled in another way."""
+        """Mark a write as finished, or without ``begin`` that the tables were filled in another way."""
         self._header[1:] = rows
 
     def recovered(self) -> int:
-        """The number of rows that an earlier process has appended. Rows of a write that it did not finish are
-        left out; where they overwrote older rows, copies of the newest whole rows replace them.
+        """The number of rows that an earlier process has appended, without those of an unfinished write.
+        Where that write overwrote older rows, copies of the newest whole rows replace them.
         """
         _, begun, written = self._header.tolist()
         if begun > self._rows:

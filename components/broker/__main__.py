@@ -74,7 +74,7 @@ class Broker:
         self.exit_reason = earlier["exit_reason"]
         self.state = "stopping" if self.exit_reason else self.state
         if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
-            self.balancer.go_on_with(size)
+            self.balancer.set_batch_size(size)
             for role in self.plan.learning.learners:
                 self.say("set", role=role, option="batch_size", value=size)
 
@@ -267,7 +267,7 @@ class Broker:
             self.exit_reason = self.exit_reason or "the launcher was killed"
         self.write(final=True)
         sound = not (self.record.num_failures or self.record.restarts or self.record.refusals.mistakes)
-        if sound and (found := self.balancer.found()) is not None:
+        if sound and (found := self.balancer.tuning()) is not None:
             tuning.remember(self.plan, found)
         if launcher_is_gone or not self.record.workers:
             self.state_file.unlink()

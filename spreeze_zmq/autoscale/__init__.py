@@ -1,1 +1,1 @@
-"""Worker counts, environments, batch size and cores, decided from measured rates."""
+"""Decides the number of samplers, the batch size, threads and cores, from measured rates."""

@@ -1,6 +1,6 @@
-"""What the broker knows of the balance: windows over the reports, the machine, and the decision that follows.
+"""The broker's view of the balance: feeds reports and the machine's load to the rule, returns its decisions.
 
-Times are the caller's, in seconds since the run began; nothing is sent from here.
+The caller passes all times, in seconds since the run began, and carries the decisions out.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from spreeze_zmq.topology.resolve import available_cores
 if TYPE_CHECKING:
     from spreeze_zmq.plan.status import Balance
 
-#: After a process has come or gone the rates need this long to be those of the new count.
+#: The time that rates take to settle after a process came or went.
 SETTLE_S = 1.0
-#: What the journal says of each process covers this long.
+#: The seconds that the journal's figures of each process cover.
 JOURNAL_S = 4.0
 
 
 class Balancer:
-    """Watches a run and says when its number of samplers or the learners' batch should change.
+    """Watches a run and decides when its number of samplers or the learners' batch size changes.
 
     Attributes:
-        samplers: the number of them.
-        batch_size: of the learners; None where the topology says it.
+        samplers: the number of samplers.
+        batch_size: the learners' batch size; None where the topology fixes it.
         rule: tries values, and keeps them or goes back.
-        windows: of the reports.
+        windows: the reports.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -59,26 +59,26 @@ class Balancer:
             self.disturb(now_s)
 
     def lose(self, sender: str, now_s: float) -> None:
-        """A process is gone."""
+        """Forget a process that has ended."""
         self.windows.lose(sender)
         self.disturb(now_s)
 
     def disturb(self, now_s: float) -> None:
-        """Something changed: what was measured until now and a little longer says nothing of what comes."""
+        """Discard what was measured until ``SETTLE_S`` from now, since the run has changed."""
         self._since_s = now_s + SETTLE_S
 
-    def go_on_with(self, batch_size: int) -> None:
-        """Batches are so large now."""
+    def set_batch_size(self, batch_size: int) -> None:
+        """Note the learners' new batch size."""
         if self.batch_size is not None:
             self.batch_size.present = batch_size
 
     def step(self, num_samplers: int, now_s: float, *, training: bool) -> Change | None:
-        """Look at the machine and decide; to be called about once a second.
+        """The change to make now, if any; to be called about once a second.
 
         Args:
-            num_samplers: how many the launcher keeps; 0 where it keeps none.
+            num_samplers: how many samplers the launcher keeps; 0 where it keeps none.
             now_s: the time.
-            training: the learners are at work.
+            training: the learners have begun to train.
         """
         self.windows.take_busy(busy_cpu_s(), now_s)
         if training != self._training:
@@ -97,18 +97,18 @@ class Balancer:
             self.last_change = change.reason
             self.disturb(now_s)
             if change.option:
-                self.go_on_with(change.count)
+                self.set_batch_size(change.count)
         return change
 
-    def found(self) -> Tuning | None:
-        """What is worth knowing for the next run; None where the count is fixed or has not settled."""
+    def tuning(self) -> Tuning | None:
+        """The settled number of samplers, for the next run; None where it is fixed or has not settled."""
         if not (self.samplers.movable and self.rule.settled):
             return None
         figures = self._decision
         return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])
 
     def status(self) -> Balance:
-        """What the run's status says of the balance."""
+        """The balance in the run's status."""
         return {
             "movable": self.samplers.movable,
             "settled": self.rule.settled,
@@ -116,7 +116,7 @@ class Balancer:
         }
 
     def figures(self, now_s: float) -> dict[str, Any]:
-        """Every number that decisions are made from, for the journal."""
+        """Every figure that decisions rest on, for the journal."""
         spells = self.windows.spells(now_s - JOURNAL_S, now_s)
         return {
             "cores": self.cores,
@@ -128,7 +128,7 @@ class Balancer:
         }
 
     def _granule(self) -> float:
-        """Transitions that come or are asked for at once: those of a rollout, or of what one update needs."""
+        """Transitions that arrive, or are needed, at once: those of a rollout, or of one update."""
         sampler = self.plan.components[SAMPLER].options
         rollout = sampler.get("rollout_steps", 1) * sampler.get("envs", 1)
         batch = self.batch_size.present if self.batch_size else self.plan.learning.batch_size
@@ -143,7 +143,7 @@ def _samplers(plan: Plan) -> Samplers:
 
 
 def _batch_size(plan: Plan) -> BatchSize | None:
-    """From what was measured before the run: {chosen, curve: [[size, rate], ...]}."""
+    """The knob over the curve that was measured before the run; None where the topology fixes the size."""
     if (choice := plan.measured.get("batch_size")) is None:
         return None
     curve, chosen = {int(size): float(rate) for size, rate in choice["curve"]}, int(choice["chosen"])

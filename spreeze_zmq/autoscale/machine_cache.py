@@ -1,7 +1,7 @@
-"""What was found out about this machine, kept in the user's cache for the next run of its kind.
+"""Measurements of this machine, kept in the user's cache for the next run of the same kind.
 
-One small JSON file for each subject: the machine and all else that the figures depend on. A file that cannot
-be read is passed over with one line, and so is a cache that cannot be written: runs do without.
+One small JSON file for each subject, which is everything that the figures depend on, the machine included. A
+file that cannot be read, and a cache that cannot be written, cost one warning: runs do without.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ log = logging.getLogger("spreeze")
 
 FoundT = TypeVar("FoundT")
 
-#: The packages whose speed is in the figures.
+#: The packages whose speed the figures depend on.
 PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
 #: Where NVIDIA's driver lists its devices.
 DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
 def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT | None:
-    """What is known of a subject; None where that is nothing, or nothing readable.
+    """The figures kept for a subject; None where there are none, or none that can be read.
 
     Args:
-        subject: of JSON's own types.
-        read: makes it of what ``remember`` was given; raises ValueError, KeyError or TypeError where that
-            makes no sense.
+        subject: anything that JSON can hold.
+        read: converts the JSON value of ``remember``; raises ValueError, KeyError or TypeError where it makes
+            no sense.
     """
     path = file_of(subject)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if values["of"] != subject:
+        if values["of"] != json.loads(json.dumps(subject)):  # JSON has no tuples
             raise ValueError("it is about another machine or run")
         return read(values["found"])
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT 
 
 
 def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
-    """Keep what was found; returns where, or None where it cannot be written."""
+    """Keep figures; returns their file, or None where it cannot be written."""
     path = file_of(subject)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
 
 
 def file_of(subject: Mapping[str, Any]) -> Path:
-    """Where the cache keeps a subject."""
+    """The cache's file for a subject."""
     text = json.dumps(subject, sort_keys=True)
     return cache_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
 
@@ -87,7 +87,7 @@ def _gpu_models() -> list[str]:
 
 
 def _values(key: str, path: Path) -> list[str]:
-    """The values of ``key: value`` lines; none where the file cannot be read."""
+    """The values of the lines ``key: value``; none where the file cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -97,10 +97,10 @@ def _values(key: str, path: Path) -> list[str]:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "none"
-    return found
+            versions[package] = "none"
+    return versions

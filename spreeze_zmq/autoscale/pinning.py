@@ -1,13 +1,14 @@
-"""Which cores each process may run on: learners on cores of their own, all others off them.
+"""The cores that each process may run on: learners get cores of their own, all others stay off them.
 
-A learner whose core is its own keeps its caches and waits for nobody's time slice. But a core that is set
-apart is lost to the samplers while its learner starves, so that small machines are left alone. Pure.
+A learner with a core of its own keeps its caches and never waits for a time slice. But samplers cannot use
+that core while the learner starves, so nothing is pinned on small machines. Pure arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER, VISUALIZER
@@ -15,18 +16,18 @@ from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER, VISUALIZER
 if TYPE_CHECKING:
     from spreeze_zmq.plan.plan import Plan
 
-#: The largest part of the machine's cores that "auto" sets apart.
+#: The largest share of the machine's cores that "auto" reserves for learners.
 MOST_APART = 0.25
-#: Roles kept off the learners' cores. The broker is idle, and sees the whole machine's load.
+#: Roles kept off the learners' cores. The broker is idle, and measures the whole machine's load.
 OTHERS = (SAMPLER, EVALUATOR, VISUALIZER)
 
 
 @dataclass(frozen=True)
 class Pinning:
-    """Where processes may run.
+    """The CPUs of each process.
 
     Attributes:
-        cpus: process or role -> numbers of its CPUs; one that is missing runs anywhere.
+        cpus: process or role -> its CPU numbers; a process that is not listed runs anywhere.
         reason: one line.
     """
 
@@ -35,12 +36,12 @@ class Pinning:
 
     def of(self, name: str) -> frozenset[int] | None:
         """The CPUs of ``ROLE-INDEX``; None for any."""
-        found = self.cpus.get(name) or self.cpus.get(name.rpartition("-")[0])
-        return frozenset(found) if found else None
+        cpus = self.cpus.get(name) or self.cpus.get(name.rpartition("-")[0])
+        return frozenset(cpus) if cpus else None
 
 
 def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
-    """The pinning of a plan's processes to physical cores, each given as its logical CPUs."""
+    """The pinning of a plan's processes to physical cores, each a list of logical CPUs."""
     learners = {
         f"{role}-0": plan.components[role].threads
         for role in plan.learning.learners
@@ -50,46 +51,40 @@ def pinned(plan: Plan, cores: Sequence[Sequence[int]]) -> Pinning:
 
 
 def pin(cores: Sequence[Sequence[int]], learners: Mapping[str, int], pin: str) -> Pinning:
-    """Learners first, a physical core for each of their threads, with all of its hyperthreads.
+    """Give learners a physical core for each of their threads, with all of its hyperthreads.
 
     Args:
-        cores: of each physical core the CPUs that the run may use.
+        cores: for each physical core the CPUs that the run may use.
         learners: process -> its threads.
-        pin: ``auto`` sets cores apart where these are a small part of the machine, ``always`` wherever one is
+        pin: ``auto`` reserves cores where these are a small part of the machine, ``always`` wherever one is
             left for the others, ``never`` none. Where ``always`` leaves none, the learners share all cores
-            out among themselves, and the others run anywhere.
+            among themselves, and the others run anywhere.
     """
-    wanted, there = sum(learners.values()), len(cores)
+    needed, available = sum(learners.values()), len(cores)
     if pin == "never":
         return Pinning({}, "nothing is pinned: balance.pin is false")
-    if pin == "auto" and wanted > MOST_APART * there:
-        few = f"the learners' {wanted} of {there} cores are more than {MOST_APART:.0%}".replace("%", " %")
+    if pin == "auto" and needed > MOST_APART * available:
+        few = f"the learners' {needed} of {available} cores are more than {100 * MOST_APART:.0f} %"
         return Pinning({}, f"nothing is pinned: {few}, and samplers could not use them")
-    if there < 2:
+    if available < 2:
         return Pinning({}, "nothing is pinned: there is one core")
-    if wanted < there:
-        own = _dealt(cores, learners)
-        rest = tuple(sorted(cpu for core in cores[wanted:] for cpu in core))
-        pinned = {**own, **dict.fromkeys(OTHERS, rest)}
-        return Pinning(pinned, f"{_said(own)}; everybody else on the other {there - wanted} cores")
-    own = {
-        name: tuple(sorted(cpu for core in cores[number :: len(learners)] for cpu in core))
-        for number, name in enumerate(learners)
-        if cores[number :: len(learners)]
-    }
-    return Pinning(own, f"{_said(own)}; everybody else anywhere, since {there} cores leave none for them")
+    if needed < available:
+        free = iter(cores)
+        own = {name: _cpus(islice(free, threads)) for name, threads in learners.items()}
+        others = dict.fromkeys(OTHERS, _cpus(free))
+        reason = f"{_shown(own)}; everybody else on the other {available - needed} cores"
+        return Pinning({**own, **others}, reason)
+    shares = {name: cores[number :: len(learners)] for number, name in enumerate(learners)}
+    own = {name: _cpus(share) for name, share in shares.items() if share}
+    reason = f"{_shown(own)}; everybody else anywhere, since {available} cores leave none for them"
+    return Pinning(own, reason)
 
 
-def _dealt(cores: Sequence[Sequence[int]], learners: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    dealt, taken = {}, 0
-    for name, threads in learners.items():
-        own = cores[taken : taken + threads]
-        dealt[name] = tuple(sorted(cpu for core in own for cpu in core))
-        taken += threads
-    return dealt
+def _cpus(cores: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(sorted(chain.from_iterable(cores)))
 
 
-def _said(own: Mapping[str, Sequence[int]]) -> str:
+def _shown(own: Mapping[str, Sequence[int]]) -> str:
     return ", ".join(f"{name} on CPU {_spans(cpus)}" for name, cpus in own.items())
 
 

@@ -1,8 +1,8 @@
-"""One rule for every number that a run moves while it lives: try what the rates ask for, keep it if that
-pays, else go back and rest.
+"""The rule for every number that a live run changes: try the value that the rates call for, keep it if it
+pays, otherwise go back and rest.
 
-Pure arithmetic with the caller's clock. What counts is transitions trained on a second: a larger value must
-raise them by ``GAIN``, a smaller one may cost ``LOSS``.
+The measure is transitions trained on per second: a larger value must raise it by ``GAIN``, a smaller one may
+cost ``LOSS``. Pure arithmetic; the caller passes the time.
 """
 
 from __future__ import annotations
@@ -11,29 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spreeze_zmq.autoscale.knobs import GAIN, Knob, Samplers
-from spreeze_zmq.autoscale.windows import Window
+from spreeze_zmq.autoscale.knobs import GAIN, LOSS, Knob, Samplers
+from spreeze_zmq.autoscale.windows import LARGE, Window
 
-#: What a smaller value may cost; fewer processes are worth that.
-LOSS = 0.03
-#: Rest after a value that did not pay, twice as long after each further one.
+#: The rest after a value that did not pay; it doubles after each further one.
 REST_S = 120.0
-#: What has grown shrinks again after this at the earliest, twice as long after each time that it shrank.
+#: The least time between growing and shrinking; it doubles after each time that the number shrank.
 TURN_S = 30.0
-#: What is trained with one and the same setting has changed by this share: the world has, and the rest ends.
-NEW_WORLD = 0.3
 
 
 @dataclass(frozen=True)
 class Change:
-    """What should be done, and why, in figures.
+    """A decision to change one number.
 
     Attributes:
-        role: whose number moves.
-        before: what it is now.
-        count: what it should be.
-        reason: one line.
-        option: the component's option that it is; empty for the number of processes.
+        role: the component.
+        before: the current value.
+        count: the new value.
+        reason: one line, in figures.
+        option: the component's option to set; empty for the number of processes.
     """
 
     role: str
@@ -45,14 +41,14 @@ class Change:
 
 @dataclass
 class Rest:
-    """How long a knob stays where it is.
+    """When a knob may try another value again.
 
     Attributes:
-        until_s: no value is tried before.
-        length_s: of the next rest.
-        trained_per_s: what the setting trained that it went back to.
-        least_until_s: no smaller value is tried before.
-        num_shrunk: smaller values that were kept; each makes the way back to them twice as long.
+        until_s: when any value may be tried.
+        length_s: the length of the next rest.
+        trained_per_s: transitions/s of the value that the knob went back to.
+        least_until_s: when a smaller value may be tried.
+        num_shrunk: how many smaller values were kept.
     """
 
     until_s: float = float("-inf")
@@ -62,18 +58,18 @@ class Rest:
     num_shrunk: int = 0
 
     def holds(self, smaller: bool, trained_per_s: float, now_s: float) -> bool:
-        """Whether no such value may be tried now."""
-        if abs(trained_per_s - self.trained_per_s) > NEW_WORLD * self.trained_per_s:
-            self.until_s, self.length_s = now_s, REST_S
+        """Whether a smaller, or larger, value must not be tried now."""
+        if abs(trained_per_s - self.trained_per_s) > LARGE * self.trained_per_s:
+            self.until_s, self.length_s = now_s, REST_S  # the same value, but conditions have changed
         return now_s < self.until_s or (smaller and now_s < self.least_until_s)
 
     def go_back(self, trained_per_s: float, now_s: float) -> None:
-        """A value did not pay."""
+        """Rest, since a value did not pay."""
         self.until_s, self.trained_per_s = now_s + self.length_s, trained_per_s
         self.length_s *= 2
 
     def go_on(self, smaller: bool, now_s: float) -> None:
-        """A value is kept."""
+        """Note that a value was kept."""
         self.length_s = REST_S
         self.num_shrunk += smaller
         if not smaller:
@@ -82,7 +78,7 @@ class Rest:
 
 @dataclass(frozen=True)
 class Trial:
-    """A value that is being measured: what it was before, and what that trained."""
+    """A value that is being measured, the value before it, and the transitions/s which that one trained."""
 
     knob: Knob
     before: int
@@ -92,11 +88,11 @@ class Trial:
 
 @dataclass
 class Rule:
-    """What is remembered between windows.
+    """Decides on changes, one window after another.
 
     Attributes:
-        knobs: those that may move, in the order in which they are asked.
-        settled: the last steady window asked for no change, and none was made since.
+        knobs: the numbers that may change, in order of precedence.
+        settled: the last steady window called for no change, and none was made since.
     """
 
     knobs: Sequence[Knob]
@@ -105,7 +101,9 @@ class Rule:
     _rests: dict[str, Rest] = field(default_factory=dict)
 
     def decide(self, window: Window, now_s: float) -> Change | None:
-        """What to change now, if anything; the caller carries it out and measures afresh."""
+        """The change to make now, if any; the caller carries it out, and calls again with windows of rates
+        from after it.
+        """
         if not window.steady:
             return None
         trained_per_s, self.settled = window.trained_per_s, False
@@ -125,16 +123,15 @@ class Rule:
         return None
 
     def begin(self, window: Window) -> Change | None:
-        """What to change while nothing is trained yet, so that nothing can be measured."""
+        """The change to make, if any, before anything is trained, when no gain can be measured."""
         for knob in self.knobs:
             if isinstance(knob, Samplers):
-                wanted, why = knob.wanted_to_begin(window)
-                if (value := knob.within(wanted)) != knob.present:
-                    return _change(knob, value, why)
+                value, why = knob.wanted_to_begin(window)
+                return _change(knob, value, why) if value != knob.present else None
         return None
 
     def figures(self, window: Window) -> dict[str, Any]:
-        """What decisions are made from, for the journal."""
+        """The figures that decisions rest on, for the journal."""
         return {
             "steady": window.steady,
             "samplers": len(window.samplers),
@@ -158,13 +155,15 @@ class Rule:
         }
 
     def _judge(self, window: Window, now_s: float) -> Change | None:
-        """The way back from a value that did not pay; a trial that somebody else has moved says nothing."""
+        """The change back from a value that did not pay. A trial whose value somebody else has changed is
+        dropped.
+        """
         trial, self._trial = self._trial, None
         if trial is None or trial.knob.present != trial.value:
             return None
         shrunk = trial.value < trial.before
         worth = 1 - LOSS if shrunk else 1 + GAIN
-        # Who lost nothing but samplers loses by starving alone; whatever else changed, the machine did.
+        # Fewer samplers can only do harm by starving the learner; any other loss is the machine's.
         fed = shrunk and trial.knob.role == "sampler" and window.starved <= LOSS
         rest = self._rest(trial.knob)
         if fed or window.trained_per_s >= worth * trial.trained_per_s:

@@ -1,8 +1,8 @@
-"""The learners' batch size and threads where the topology leaves them to the machine.
+"""Chooses the learners' batch size and threads where the topology leaves them open.
 
 Before any process of the run starts, a short program (``learner.measure_updates``) makes real updates on
-random data. What it found is kept in the user's cache, so that the next run of the kind starts at once. The
-plan then holds the numbers, the options that follow from them, and the curves that they were read from.
+random data. Its curves are kept in the user's cache, so that the next run of the kind starts at once. The
+plan then holds the numbers, the options that follow from them, and the curves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import algorithms
@@ -32,18 +31,18 @@ log = logging.getLogger("spreeze")
 BATCH_SIZE = "algorithm.batch_size"
 THREADS = {role: f"components.{role}.threads" for role in LEARNERS}
 MEASURE = (sys.executable, "-m", "spreeze_zmq.learner.measure_updates")
-#: What a learner's process is started with, and so what is measured. glibc gives large freed blocks back to
+#: The environment of learners, and of measurements of them. By default glibc returns large freed blocks to
 #: the kernel at once, and every update would fault its pages in again.
 KEEP_FREED_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "268435456",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "MALLOC_TOP_PAD_": "67108864",
 }
-#: It ends of itself within seconds; this is for one that hangs.
+#: The measuring program takes seconds; after this time it hangs.
 TIMEOUT_S = 120.0
-#: What the speed of an update does not depend on, beside the options that follow the batch size.
+#: Options that the speed of an update does not depend on, beside those that follow the batch size.
 WITHOUT_EFFECT = ("reference_batch_size", "gamma", "learning_starts")
-#: Why there is no larger batch in a curve, in words.
+#: Why a curve has no larger batch, in words.
 ENDS = {
     "flat": "more gains nothing",
     "time": "measuring may take no longer",
@@ -54,13 +53,13 @@ ENDS = {
 
 @dataclass(frozen=True)
 class Curves:
-    """What was measured: transitions that the critic half trains on a second, nothing else running.
+    """Transitions/s that the critic half trains on, measured while nothing else ran.
 
     Attributes:
-        batch_sizes: batch size -> rate, with ``threads_used`` threads; empty where the batch is given.
+        batch_sizes: batch size -> rate; empty where the batch size is given.
         ended: why there is no larger batch, a key of ``ENDS``.
-        threads: number of threads -> rate, at the batch that the run has; empty where the threads are given.
-        took_s: how long it took, the program's start included.
+        threads: number of threads -> rate, at the run's batch size; empty where the threads are given.
+        took_s: duration of the measurement, the program's start included.
     """
 
     batch_sizes: dict[int, float]
@@ -70,7 +69,7 @@ class Curves:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Curves:
-        """From JSON, where sizes are texts. Raises ValueError, KeyError, TypeError."""
+        """Curves from JSON, whose keys are strings. Raises ValueError, KeyError, TypeError."""
         batch_sizes, threads = (_curve(values[name]) for name in ("batch_sizes", "threads"))
         if not (batch_sizes or threads) or values["ended"] not in ENDS:
             raise ValueError("it holds no curve")
@@ -88,16 +87,16 @@ def _curve(values: Any) -> dict[int, float]:
 
 
 def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = log.info) -> Plan:
-    """The plan with nothing left to measure.
+    """The plan with batch size and threads chosen, from the cache or a new measurement.
 
-    ``plan.measured`` then holds, of what was left open: ``batch_size`` {chosen, reaches, curve, ended},
+    ``plan.measured`` then holds, for what was left open: ``batch_size`` {chosen, reaches, curve, ended},
     ``scaling`` {reference_batch_size, kappa, options}, ``threads`` {chosen, reaches, curve}, and
     ``source``, where the curves come from.
 
     Args:
-        plan: as the topology gives it.
-        remeasure: measure although the cache knows.
-        say: told in a line what is being done, and what came of it.
+        plan: of the topology.
+        remeasure: measure even if the cache has curves.
+        say: receives a line on what is done, and lines on the result.
 
     Raises:
         InputError: no batch fits into the memory.
@@ -112,7 +111,7 @@ def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = 
         say(f"{' and '.join(plan.to_measure)}: measuring the updates of this machine")
         curves = measure(plan)
         source = f"measured in {curves.took_s:.1f} s"
-        if curves.ended != "memory":  # what is free now says nothing of the next run
+        if curves.ended != "memory":  # the next run may have more free memory
             machine_cache.remember(subject, asdict(curves))
     settled = resolved(plan, curves, source)
     for line in lines(settled.measured):
@@ -121,7 +120,7 @@ def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = 
 
 
 def measure(plan: Plan) -> Curves:
-    """Run the program that measures, on the learner's device and with the threads that it may have.
+    """Run the measuring program, on the learner's device and with its threads.
 
     Raises:
         InputError, ComponentFailed: see ``settle``.
@@ -146,7 +145,7 @@ def measure(plan: Plan) -> Curves:
 
 
 def resolved(plan: Plan, curves: Curves, source: str) -> Plan:
-    """The plan with the numbers that the curves ask for. Pure."""
+    """The plan with the numbers at the knees of the curves, and the options that follow from them."""
     algorithm, components, learning = dict(plan.algorithm), dict(plan.components), plan.learning
     measured: dict[str, Any] = {"source": source}
     if BATCH_SIZE in plan.to_measure:
@@ -164,7 +163,7 @@ def resolved(plan: Plan, curves: Curves, source: str) -> Plan:
 
 
 def scaling_of(plan: Plan, batch_size: int) -> dict[str, Any]:
-    """What a batch size makes of the options that follow it: ``options`` {name: {rule, stated, scaled}}."""
+    """The options that follow a batch size, before and after: ``options`` {name: {rule, stated, scaled}}."""
     kind, options = _options(plan), stated(plan)
     reference = options["reference_batch_size"]
     rules = following(kind)
@@ -195,24 +194,24 @@ def _choice(curve: Mapping[int, float]) -> dict[str, Any]:
 
 
 def lines(measured: Mapping[str, Any]) -> list[str]:
-    """What was chosen and why, for a log."""
-    said: list[str] = []
+    """The choices and their reasons, for a log."""
+    text: list[str] = []
     for name in ("batch_size", "threads"):
         if name in measured:
-            found = measured[name]
-            curve = ", ".join(f"{size:,}: {rate:,.0f}" for size, rate in found["curve"])
-            ended = f"; {ENDS[found['ended']]}" if "ended" in found else ""
-            said.append(
-                f"{name} {found['chosen']:,} trains {100 * found['reaches']:.0f} % of the most transitions a "
-                f"second ({curve}{ended}), {measured['source']}"
+            choice = measured[name]
+            curve = ", ".join(f"{size:,}: {rate:,.0f}" for size, rate in choice["curve"])
+            ended = f"; {ENDS[choice['ended']]}" if "ended" in choice else ""
+            text.append(
+                f"{name} {choice['chosen']:,} trains {100 * choice['reaches']:.0f} % of the most transitions "
+                f"a second ({curve}{ended}), {measured['source']}"
             )
     if "scaling" in measured:
-        said.append(scaling_line(measured["scaling"]))
-    return said
+        text.append(scaling_line(measured["scaling"]))
+    return text
 
 
 def scaling_line(scaling: Mapping[str, Any]) -> str:
-    """The rules with their figures."""
+    """The scaling rules of the options with their figures, in one line."""
     kappa = scaling["kappa"]
     parts = [
         f"{name} {WORDS[option['rule']].format(kappa=kappa, **option)}"
@@ -222,12 +221,12 @@ def scaling_line(scaling: Mapping[str, Any]) -> str:
 
 
 def subject_of(plan: Plan) -> dict[str, Any]:
-    """Everything that the curves depend on, in JSON's own types."""
+    """Everything that the curves depend on."""
     learner = plan.components[CRITIC_LEARNER]
     without = {*WITHOUT_EFFECT, *following(_options(plan))}
     environment = plan.environment.to_dict()
     shapes = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes")
-    subject = {
+    return {
         "what": "updates by batch size and threads",
         "machine": machine_cache.machine(),
         "measured": plan.to_measure,
@@ -236,10 +235,3 @@ def subject_of(plan: Plan) -> dict[str, Any]:
         "device": learner.options.get("device", "cpu"),
         "threads": learner.threads,
     }
-    plain: dict[str, Any] = json.loads(json.dumps(subject))
-    return plain
-
-
-def file_of(plan: Plan) -> Path:
-    """Where the cache keeps the curves of a plan that is not settled yet."""
-    return machine_cache.file_of(subject_of(plan))

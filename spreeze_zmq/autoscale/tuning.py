@@ -1,8 +1,7 @@
-"""How many samplers were right, kept in the user's cache: the next run of the kind begins there."""
+"""The number of samplers that a run settled on, kept in the user's cache: the next run begins with it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,18 +11,18 @@ from spreeze_zmq.autoscale import machine_cache
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 
-#: No machine runs more processes than this of one role.
+#: A larger count in the cache is nonsense.
 MOST = 100_000
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """A count that was right, and what it gave.
+    """A settled number of samplers and its rates.
 
     Attributes:
-        samplers: processes.
-        env_steps_per_s: that all of them produced together.
-        trained_transitions_per_s: that the critic-learner trained on.
+        samplers: number of processes.
+        env_steps_per_s: of all of them together.
+        trained_transitions_per_s: of the critic-learner.
     """
 
     samplers: int
@@ -32,29 +31,29 @@ class Tuning:
 
 
 def begin(plan: Plan) -> tuple[Plan, str]:
-    """The plan with the number that was right the last time, and where it comes from: ``samplers`` of its
-    ``measured`` says that too.
+    """The plan with the number that the last run settled on, and one line on its source, which
+    ``measured["samplers"]`` of the plan holds too.
 
-    A count that the topology fixes, and a lock-step run, which must repeat itself, stay as they are; then the
-    text is empty.
+    The plan is unchanged and the line empty where nothing is known, the topology fixes the number, or the run
+    is in lock-step and so must repeat itself.
     """
     sampler = plan.components[SAMPLER]
-    found = recall(plan) if movable(plan) else None
-    if found is None:
+    known = recall(plan) if movable(plan) else None
+    if known is None:
         return plan, ""
-    initial = min(max(found.samplers, sampler.count.minimum), sampler.count.maximum)
+    initial = min(max(known.samplers, sampler.count.minimum), sampler.count.maximum)
     sampler = replace(sampler, count=replace(sampler.count, initial=initial))
     why = (
-        f"as on this machine before: {found.samplers} gave {found.env_steps_per_s:,.0f} env steps and "
-        f"{found.trained_transitions_per_s:,.0f} trained transitions a second"
+        f"as on this machine before: {known.samplers} gave {known.env_steps_per_s:,.0f} env steps and "
+        f"{known.trained_transitions_per_s:,.0f} trained transitions a second"
     )
     measured = {**plan.measured, "samplers": {"chosen": sampler.count.initial, "source": why}}
     return replace(plan, components={**plan.components, SAMPLER: sampler}, measured=measured), why
 
 
 def movable(plan: Plan) -> bool:
-    """Whether the number of samplers is this machine's to choose: the topology gives a range, the launcher
-    starts them, and the run need not repeat itself exactly.
+    """Whether the number of samplers may change: the topology gives a range, the launcher starts the
+    samplers, and the run need not repeat itself exactly.
     """
     sampler = plan.components[SAMPLER]
     ranged = sampler.count.minimum < sampler.count.maximum
@@ -62,18 +61,13 @@ def movable(plan: Plan) -> bool:
 
 
 def recall(plan: Plan) -> Tuning | None:
-    """What the cache knows of this machine and plan; None where that is nothing, or nothing readable."""
-    return machine_cache.recall(_subject(plan), _read)
+    """The cached tuning of this plan on this machine; None where there is none, or none that can be read."""
+    return machine_cache.recall(subject_of(plan), _read)
 
 
 def remember(plan: Plan, tuning: Tuning) -> Path | None:
-    """Keep what was measured; returns where, or None where it cannot be written."""
-    return machine_cache.remember(_subject(plan), asdict(tuning))
-
-
-def file_of(plan: Plan) -> Path:
-    """Where the cache keeps this machine and plan."""
-    return machine_cache.file_of(_subject(plan))
+    """Keep a tuning; returns its file, or None where it cannot be written."""
+    return machine_cache.remember(subject_of(plan), asdict(tuning))
 
 
 def _read(found: Any) -> Tuning:
@@ -84,10 +78,10 @@ def _read(found: Any) -> Tuning:
     return tuning
 
 
-def _subject(plan: Plan) -> dict[str, Any]:
-    """Everything that the right count depends on, in JSON's own types."""
+def subject_of(plan: Plan) -> dict[str, Any]:
+    """Everything that the right count depends on."""
     roles = (SAMPLER, *plan.learning.learners)
-    subject = {
+    return {
         "what": "number of samplers",
         "machine": machine_cache.machine(),
         "env": plan.run.env,
@@ -101,8 +95,6 @@ def _subject(plan: Plan) -> dict[str, Any]:
         "components": {role: _about(plan, role) for role in roles},
         "learners": {role: plan.components[role].count.initial for role in plan.learning.learners},
     }
-    plain: dict[str, Any] = json.loads(json.dumps(subject))
-    return plain
 
 
 def _about(plan: Plan, role: str) -> Mapping[str, Any]:

@@ -1,42 +1,46 @@
-"""From the reports of processes to what each of them did over the same last seconds; pure bookkeeping."""
+"""Turns the processes' cumulative reports into the rates of a common window of time, for ``knobs``."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-#: Seconds of a window: the first length that holds ``MIN_GRANULES`` rollouts, or updates.
+#: Window lengths in seconds: the first one that holds ``MIN_GRANULES`` rollouts, or updates, is taken.
 LENGTHS_S = (5.0, 10.0, 20.0, 30.0)
 MIN_GRANULES = 8
 #: The share of a window that a process's reports must span.
 COVERED = 0.6
-#: Of reports that come closer together the later one counts.
+#: A report replaces the one before it if they are closer together than this.
 LEAST_GAP_S = 0.05
-#: From this share of busy cores on, processes share them.
+#: From this share of busy cores on, processes compete for cores.
 CROWDED = 0.85
-#: A process that is busy for a smaller share does not show how long one waits for a core; the least share.
-AT_WORK, LEAST_SHARE = 0.1, 0.01
-#: How far the two halves of a steady window, and its ratio and the target, may be apart.
-DRIFT, OFF_RATIO = 0.25, 0.15
+#: Smaller shares of time, in which a process is busy or waits, do not count.
+NOTICEABLE = 0.1
+#: Rates that differ by this share have changed; this share of waiting is far too much.
+LARGE = 0.25
+#: Largest relative difference between a steady window's replay ratio and the target.
+OFF_RATIO = 0.15
+#: Lower bound of shares that are divided by.
+LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class Spell:
-    """What one process did between two reports, over its own clock; rates are transitions/s.
+    """Shares and rates of one process between two of its reports; rates are transitions/s.
 
     Attributes:
-        role: its job.
-        index: its number among those of its role.
-        span_s: seconds of its clock.
-        busy: share of them in which it worked, or wanted to.
-        blocked: share in which a peer did not take.
-        starved: share in which a peer did not give.
-        cpu: cores that it used.
+        role: its role.
+        index: its number within the role.
+        span_s: seconds by its own clock.
+        busy: share of ``span_s`` in which it worked or waited for a core.
+        blocked: share in which a peer accepted no more.
+        starved: share in which a peer sent nothing.
+        cpu: cores used.
         produced_per_s: pushed.
-        received_per_s: taken in.
-        refused_per_s: dropped, such as those that were too old.
+        received_per_s: received and kept.
+        refused_per_s: received and dropped, for example as too old.
         trained_per_s: trained on.
     """
 
@@ -55,16 +59,16 @@ class Spell:
 
 @dataclass(frozen=True)
 class Window:
-    """All processes over the same seconds, and the machine under them.
+    """The rates of all processes over the same seconds, and the load of the machine.
 
     Attributes:
         samplers: by index, from 0.
-        critics: the learners whose updates the ratio counts; several train as one.
+        critics: the learners whose updates the replay ratio counts; several are summed.
         followers: the other learners.
         replay_ratio: the target.
-        cores: those that the run may use.
-        busy_cores: how many of them were busy, for this run or for anybody else.
-        steady: rates did not drift in it and kept the ratio, so that decisions may rest on it.
+        cores: cores that the run may use.
+        busy_cores: how many of them were busy, with this run or with other programs.
+        steady: the rates did not drift and kept the ratio; only then is anything decided.
     """
 
     samplers: tuple[Spell, ...]
@@ -77,42 +81,42 @@ class Window:
 
     @property
     def groups(self) -> tuple[tuple[Spell, ...], ...]:
-        """All processes that are measured here."""
+        """All measured processes."""
         return self.samplers, self.critics, self.followers
 
     @property
     def trained_per_s(self) -> float:
-        """The figure that every change is judged by."""
+        """Transitions/s trained on, the figure that every change is judged by."""
         return total(self.critics, "trained_per_s")
 
     @property
     def received_per_s(self) -> float:
-        """What the critic-learners took in."""
+        """Transitions/s that the critic-learners kept."""
         return total(self.critics, "received_per_s")
 
     @property
     def produced_per_s(self) -> float:
-        """Of all samplers together."""
+        """Transitions/s of all samplers together."""
         return total(self.samplers, "produced_per_s")
 
     @property
     def starved(self) -> float:
-        """Mean share of the critic-learners' time."""
+        """Mean share of time in which the critic-learners starved."""
         return mean(self.critics, "starved")
 
     @property
     def blocked(self) -> float:
-        """Mean share of the samplers' time."""
+        """Mean share of time in which the samplers were blocked."""
         return mean(self.samplers, "blocked")
 
     @property
     def short_of_policies(self) -> float:
-        """Mean share of their time in which samplers waited for a newer policy."""
+        """Mean share of time in which the samplers waited for a newer policy."""
         return mean(self.samplers, "starved")
 
     @property
     def useful(self) -> float:
-        """The share of what arrives that is kept; the rest is refused, as too old."""
+        """Share of the arriving transitions that the critic-learners keep; the rest is too old."""
         arrived = self.received_per_s + total(self.critics, "refused_per_s")
         return self.received_per_s / arrived if arrived > 0 else 1.0
 
@@ -123,50 +127,48 @@ class Window:
 
     @property
     def core_share(self) -> float:
-        """The share that processes get of the cores that they want: 1 on a machine with cores to spare; else
-        that of the process that waits least for anything else.
+        """The share of its busy time in which a process has a core: 1 on a machine with idle cores, else the
+        largest share of any process.
         """
         if self.busy_cores < CROWDED * self.cores:
             return 1.0
-        at_work = [spell for group in self.groups for spell in group if spell.busy >= AT_WORK]
+        at_work = [spell for group in self.groups for spell in group if spell.busy >= NOTICEABLE]
         return min(1.0, max((spell.cpu / spell.busy for spell in at_work), default=1.0))
 
     def work(self, spell: Spell) -> float:
-        """The share of its time that what a process did takes it with cores to itself: it is busy for longer
-        where it waits for them.
-        """
+        """The share of its time that a process's work would take without waiting for a core."""
         waited = spell.cpu * (1 / max(self.core_share, LEAST_SHARE) - 1)
         return max(spell.busy - waited, min(spell.cpu, spell.busy), LEAST_SHARE)
 
     @property
     def makes_per_s(self) -> list[float]:
-        """Samples/s of each sampler that nobody blocks, with a core to itself, of which ``useful`` count."""
+        """Useful samples/s of which each sampler is capable, neither blocked nor waiting for a core."""
         return [self.useful * spell.produced_per_s / self.work(spell) for spell in self.samplers]
 
     @property
     def takes_per_s(self) -> float:
-        """Samples/s that the critic-learners take when they never starve, with cores to themselves."""
+        """Samples/s that the critic-learners could take if they never starved or waited for a core."""
         works = sum(self.work(spell) for spell in self.critics) / len(self.critics)
         return self.trained_per_s / works / self.replay_ratio
 
 
 def total(spells: Sequence[Spell], name: str) -> float:
-    """Sum of one figure over processes."""
+    """The sum of one figure over processes."""
     return float(sum(getattr(spell, name) for spell in spells))
 
 
 def mean(spells: Sequence[Spell], name: str) -> float:
-    """Mean of one figure over processes."""
+    """The mean of one figure over processes; 0 for none."""
     return total(spells, name) / max(1, len(spells))
 
 
 class Windows:
-    """The last reports of every process that lives.
+    """The last reports of every living process.
 
     Args:
         replay_ratio: the target.
-        cores: those that the run may use.
-        critics: names of the processes whose updates the ratio counts.
+        cores: cores that the run may use.
+        critics: names of the processes whose updates the replay ratio counts.
         followers: names of the other learners' processes.
     """
 
@@ -180,7 +182,7 @@ class Windows:
         self._busy: deque[tuple[float, float]] = deque()
 
     def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> bool:
-        """Enter a report; whether it is the first of a life."""
+        """Enter a report; returns whether it is the first one of its incarnation."""
         life = (fields["role"], incarnation)
         begins = self._lives.get(sender) != life
         if begins:
@@ -190,25 +192,25 @@ class Windows:
         return begins
 
     def take_busy(self, cpu_s: float, now_s: float) -> None:
-        """Enter the CPU seconds that everybody has used on the run's cores so far."""
+        """Enter the CPU seconds that all programs have used on the run's cores so far."""
         _append(self._busy, cpu_s, now_s)
 
     def lose(self, sender: str) -> None:
-        """A process is gone."""
+        """Forget a process that has ended."""
         self._lives.pop(sender, None)
         self._reports.pop(sender, None)
 
     def spells(self, from_s: float, to_s: float) -> dict[str, Spell]:
-        """What each process did, as far as its reports cover the time."""
-        found = {}
+        """The spell of each process whose reports cover the time."""
+        spells = {}
         for name, (role, _) in self._lives.items():
             within = self._within(name, from_s, to_s)
             if len(within) > 1 and within[-1][0] - within[0][0] >= COVERED * (to_s - from_s):
-                found[name] = _spell(role, name, within[0][1], within[-1][1])
-        return found
+                spells[name] = _spell(role, name, within[0][1], within[-1][1])
+        return spells
 
     def busy_cores(self, from_s: float, to_s: float) -> float:
-        """Busy cores, of this run and of other programs; 0 where that is not known."""
+        """Cores busy with this run and with other programs; 0 where that is not known."""
         within = [entry for entry in self._busy if from_s <= entry[0] <= to_s]
         if len(within) < 2:
             return 0.0
@@ -216,12 +218,13 @@ class Windows:
         return min(float(self.cores), max(0.0, after_s - before_s) / (ended_s - began_s))
 
     def window(self, num_samplers: int, granule: float, since_s: float, now_s: float) -> Window | None:
-        """The shortest window that ends now and holds enough rollouts.
+        """The shortest window that ends now and holds enough rollouts; None if there is none since the last
+        change, or if not all processes have reported.
 
         Args:
-            num_samplers: the number there should be; None is returned where there is another.
-            granule: transitions that arrive or are asked for at once.
-            since_s: when the run last changed.
+            num_samplers: the number of samplers that must have reported.
+            granule: transitions that arrive, or are needed, at once.
+            since_s: the time of the last change.
             now_s: the end of the window.
         """
         for length_s in LENGTHS_S:
@@ -243,14 +246,13 @@ class Windows:
         )
         busy = self.busy_cores(from_s, to_s)
         window = Window(samplers, critics, followers, self.replay_ratio, self.cores, busy)
-        steady = self._is_steady(window, granule, from_s, to_s)
-        return Window(samplers, critics, followers, self.replay_ratio, self.cores, busy, steady)
+        return replace(window, steady=self._is_steady(window, granule, from_s, to_s))
 
     def _is_steady(self, window: Window, granule: float, from_s: float, to_s: float) -> bool:
-        """Whether the ratio was kept and both halves agree, as nearly as whole rollouts allow."""
+        """Whether the ratio was kept and both halves agree, to the precision of whole rollouts."""
         if min(window.received_per_s, window.trained_per_s, window.produced_per_s) <= 0:
             return False
-        grain = 2 * granule / (window.received_per_s * (to_s - from_s))
+        rounding = 2 * granule / (window.received_per_s * (to_s - from_s))
         off_ratio = abs(window.measured_ratio / self.replay_ratio - 1)
         halves = [0.0, 0.0]
         for name in self.critics:
@@ -259,7 +261,7 @@ class Windows:
             for half, (first, last) in enumerate(((0, middle), (middle, -1))):
                 halves[half] += _spell("", name, within[first][1], within[last][1]).trained_per_s
         apart = abs(halves[0] - halves[1]) / window.trained_per_s
-        return off_ratio <= OFF_RATIO + grain and apart <= DRIFT + grain
+        return off_ratio <= OFF_RATIO + rounding and apart <= LARGE + rounding
 
     def _within(self, name: str, from_s: float, to_s: float) -> list[tuple[float, dict[str, float]]]:
         return [entry for entry in self._reports[name] if from_s <= entry[0] <= to_s]
@@ -274,7 +276,7 @@ def _append(entries: deque[Any], entry: Any, now_s: float) -> None:
 
 
 def _figures(fields: Mapping[str, Any]) -> dict[str, float]:
-    """The cumulative figures of a report, by the names that a spell has for their rates."""
+    """The cumulative figures of a report, under the names of their rates in ``Spell``."""
     clock_s, taken = fields["clock_s"], list(fields.get("taken", {}).values())
     return {
         "span_s": sum(clock_s.values()),
@@ -288,7 +290,7 @@ def _figures(fields: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _spell(role: str, name: str, first: Mapping[str, float], last: Mapping[str, float]) -> Spell:
-    """The shares and rates between two reports; a name chosen by a foreign program has the index -1."""
+    """The shares and rates between two reports; the index is -1 for a name without a number."""
     index = name.rpartition("-")[2]
     span_s = max(last["span_s"] - first["span_s"], 1e-9)
     rates = {key: max(0.0, last[key] - first[key]) / span_s for key in last if key != "span_s"}

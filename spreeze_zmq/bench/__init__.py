@@ -1,1 +1,1 @@
-"""This machine's limits, and what the system reaches beside them."""
+"""Measures this machine's limits and the system's rates beside them, for ``spreeze bench``."""

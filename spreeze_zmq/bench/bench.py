@@ -1,4 +1,4 @@
-"""``spreeze bench``: this machine's limits beside what we reach of them, measured in turn."""
+"""``spreeze bench``: this machine's limits and the system's rates beside them, measured in turn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spreeze_zmq.topology.resolve import device_problem, num_cuda_devices, resol
 
 WIDTH = 100
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-#: In the order in which they are measured; each is a module here with ``measure(job) -> Section``.
+#: In order of measurement; each is a module of this package with ``measure(job) -> Section``.
 SECTIONS = ("sampler", "channels", "learner", "replay")
 
 
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure the sections that were asked for and print each as soon as it is there.
+    """Measure the requested sections and print each as soon as it is done.
 
     Raises:
         InputError: an unknown section, algorithm or environment, a senseless time, a device that is not
@@ -97,10 +97,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def checked_job(arguments: argparse.Namespace) -> Job:
-    """What is to be measured. What cannot be measured or written is refused before anything is measured.
+    """The job of a command line, checked before anything is measured.
 
     Raises:
-        InputError: one clear line.
+        InputError: it cannot be measured or written; one line.
     """
     seconds, path, device = arguments.seconds, arguments.json, arguments.device
     if not (math.isfinite(seconds) and seconds > 0):
@@ -123,12 +123,12 @@ def checked_job(arguments: argparse.Namespace) -> Job:
         raise InputError("--env " + (text if text.startswith(env_id) else f"{env_id}: {text}")) from None
     except InputError as error:
         raise InputError(f"--algorithm {arguments.algorithm}: {error}") from None
-    # torch selects a device by its number only: "cuda" is "cuda:0".
+    # torch selects a device only by its number: "cuda" becomes "cuda:0".
     device = resolve_device("critic_learner", device, num_cuda_devices())
     return Job(env_id, algorithm, seconds, device, arguments.algorithm is None)
 
 
-# --- what is printed and written ------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def table(section: Section) -> str:
@@ -144,20 +144,20 @@ def table(section: Section) -> str:
 
 
 def plain_figures(sections: list[Section]) -> list[dict[str, Any]]:
-    """The figures as JSON holds them."""
+    """The figures of all sections for a JSON file."""
     return [{"section": section.name, **asdict(figure)} for section in sections for figure in section.figures]
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
-    found = machine_cache.machine()
-    versions = {"python": platform.python_version(), **found.pop("packages"), "pyzmq": version("pyzmq")}
+    """The properties of the machine that the figures depend on."""
+    about = machine_cache.machine()
+    versions = {"python": platform.python_version(), **about.pop("packages"), "pyzmq": version("pyzmq")}
     system = f"{platform.system()} {platform.machine()}"
-    return {**found, "load_before": os.getloadavg()[0], "system": system, "versions": versions}
+    return {**about, "load_before": os.getloadavg()[0], "system": system, "versions": versions}
 
 
 def machine_line(machine: dict[str, Any]) -> str:
-    """The machine in words; a load that others make is mentioned, since it moves every rate."""
+    """The machine in words, with a warning where other programs load it, which changes every rate."""
     cores, load = machine["cores"], machine["load_before"]
     parts = [machine["cpu"], f"{cores} core{'s' if cores != 1 else ''}", *machine["gpus"], machine["system"]]
     installed = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
@@ -171,7 +171,7 @@ def machine_line(machine: dict[str, Any]) -> str:
 
 @contextmanager
 def ending_on_sigterm() -> Iterator[None]:
-    """SIGTERM ends the bench as Ctrl-C does: by an exception, which clears everything up on its way."""
+    """A context in which SIGTERM raises an exception, as Ctrl-C does, so that everything is cleaned up."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

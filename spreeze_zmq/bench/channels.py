@@ -1,4 +1,4 @@
-"""The channels in ``spreeze bench``: what one moves between two processes, plain and with keys."""
+"""The channels section of ``spreeze bench``: messages/s between two processes, plain and with keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zmq
@@ -24,8 +23,8 @@ from spreeze_zmq.wire import Message
 
 ABOUT = "push to pull between two processes; limit: bare pyzmq over ipc, for keys the channel without"
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 22)
-#: What may queue at each end, the same for both ways: as many large messages as the policy channel lets (see
-#: the table of channels), and at most as many small ones as reports may.
+#: Limits of messages queued at each end, the same for both ways: for large messages that of the policy
+#: channel (see the table of channels), for small ones that of reports.
 MIN_QUEUED, MAX_QUEUED = 4, 1000
 MAX_QUEUED_BYTES = 1 << 18
 TIMEOUT_S = 10.0
@@ -36,45 +35,35 @@ FIRST_GUESS_MESSAGES_PER_S = 30_000
 
 
 def measure(job: Job) -> Section:
-    """Measure each size between two processes, for about ``job.seconds``: over ipc bare pyzmq and the channel
-    in turn, over tcp the channel without and with keys; environment and device play no part.
+    """Measure messages/s with arrays of each size between two processes, for about ``job.seconds``: over ipc
+    bare pyzmq and Pusher to Puller, over tcp on loopback the latter without and with keys. Environment and
+    device do not matter.
 
     Raises:
         PeerTimeout: the sending process did not deliver.
     """
     folder = SocketFolder.create("bench")
     write_keys(make_keys(), keys_file(folder))
+    names = {size: f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB" for size in SIZES}
     try:
         each_s = job.seconds / len(SIZES) / 2
-        figures = [measure_size(folder, size, each_s) for size in SIZES]
-        figures += [measure_keys(folder, size, each_s) for size in SIZES]
+        figures = [
+            compared(folder, size, each_s, f"{name} {title}", ways)
+            for title, ways in (("messages", ("bare", "channel")), ("with keys (tcp)", ("tcp", "curve")))
+            for size, name in names.items()
+        ]
     finally:
         folder.remove()
     return Section("channels", ABOUT, figures)
 
 
 def keys_file(folder: SocketFolder) -> Path:
-    """Where the bench's own keys are."""
+    """The file of the bench's own keys."""
     return folder.path / "keys.json"
 
 
-def measure_size(folder: SocketFolder, size: int, seconds: float) -> Figure:
-    """Messages/s with an array of ``size`` bytes in each, of bare pyzmq and of Pusher to Puller."""
-    return compared(folder, size, seconds, f"{shown(size)} messages", ("bare", "channel"))
-
-
-def measure_keys(folder: SocketFolder, size: int, seconds: float) -> Figure:
-    """Messages/s over tcp on loopback, of Pusher to Puller without keys and with them."""
-    return compared(folder, size, seconds, f"{shown(size)} with keys (tcp)", ("tcp", "curve"))
-
-
-def shown(size: int) -> str:
-    """A size in words."""
-    return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB"
-
-
 def compared(folder: SocketFolder, size: int, seconds: float, name: str, ways: tuple[str, str]) -> Figure:
-    """One way of sending beside another, which is the limit."""
+    """Messages/s of two ways of sending; the first one is the limit."""
     rates = by_clock(in_turn({way: stream(folder, way, size) for way in ways}, seconds, ROUNDS, TURN_S))
     figure = paired(name, "messages/s", rates[ways[0]], rates[ways[1]])
     bare, channel = figure.limit * size / 1e9, figure.reached * size / 1e9
@@ -83,7 +72,7 @@ def compared(folder: SocketFolder, size: int, seconds: float, name: str, ways: t
 
 
 def stream(folder: SocketFolder, way: str, size: int) -> Way:
-    """Each turn sends what takes about so long at the rate of the turn before."""
+    """The rate of one way; a turn sends as many messages as its time allows at the rate of the last turn."""
     per_s = min(FIRST_GUESS_BYTES_PER_S / size, FIRST_GUESS_MESSAGES_PER_S)
 
     def turn(turn_s: float) -> Rate:
@@ -95,15 +84,15 @@ def stream(folder: SocketFolder, way: str, size: int) -> Way:
 
 
 def send_and_receive(folder: SocketFolder, way: str, size: int, num_messages: int) -> float:
-    """Messages/s of one stream, from its first message to its last; starting the processes is not in it."""
+    """Messages/s of one stream, from its first message to its last, without the start of its processes."""
     endpoint = folder.endpoint(f"{way}-{secrets.token_hex(4)}")
     if way in ("tcp", "curve"):
         endpoint = f"tcp://127.0.0.1:{free_port()}"
     sender = start(folder, "send", way, endpoint, size, num_messages)
     receiver = start(folder, "receive", way, endpoint, size, num_messages)
     try:
-        said, _ = receiver.communicate(timeout=TURN_TIMEOUT_S)
-        return float(said)
+        output, _ = receiver.communicate(timeout=TURN_TIMEOUT_S)
+        return float(output)
     except (subprocess.TimeoutExpired, ValueError) as error:
         what = f"{num_messages} messages on {endpoint}"
         raise PeerTimeout("bench", "its two processes", what, TURN_TIMEOUT_S) from error
@@ -114,18 +103,18 @@ def send_and_receive(folder: SocketFolder, way: str, size: int, num_messages: in
 
 
 def free_port() -> int:
-    """A tcp port of loopback that nobody has."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
+    """A free tcp port on loopback."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
 def start(
     folder: SocketFolder, act: str, way: str, endpoint: str, size: int, num_messages: int
 ) -> subprocess.Popen[str]:
-    """One of the two processes, set up as the launcher sets up a learner."""
-    from spreeze_zmq.bench.isolated import environment  # not at the top: the processes do without torch
+    """One of the two processes, with the environment of a learner."""
+    from spreeze_zmq.bench.isolated import environment  # not at the top: the processes need no torch
 
     arguments = [act, way, endpoint, str(size), str(num_messages)]
     return subprocess.Popen(
@@ -146,7 +135,7 @@ def high_water_mark(size: int) -> int:
 
 
 def bare_socket(kind: int, size: int) -> zmq.Socket[bytes]:
-    """Plain pyzmq with the settings that move most."""
+    """A socket of plain pyzmq with the fastest settings."""
     bare: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
     bare.hwm = high_water_mark(size)
     bare.sndtimeo = bare.rcvtimeo = bare.linger = int(1000 * TIMEOUT_S)
@@ -155,7 +144,7 @@ def bare_socket(kind: int, size: int) -> zmq.Socket[bytes]:
 
 
 def receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
-    """Take everything, and print how many a second."""
+    """Receive all messages, and print messages/s."""
     pull = bare_pull(endpoint, size) if way == "bare" else channel_pull(endpoint, size, way)
     pull()
     began_s = time.perf_counter()
@@ -165,14 +154,14 @@ def receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
 
 
 def bare_pull(endpoint: str, size: int) -> Callable[[], object]:
-    """Of bare pyzmq."""
+    """The receiving function of bare pyzmq."""
     pull = bare_socket(zmq.PULL, size)
     pull.bind(endpoint)
     return lambda: pull.recv_multipart(copy=False)
 
 
 def channel_pull(endpoint: str, size: int, way: str) -> Callable[[], object]:
-    """Of the channel."""
+    """The receiving function of the channel."""
     puller = Puller(endpoint, bind=True, high_water_mark=high_water_mark(size), keys=keys_of(way))
 
     def pull() -> Message:
@@ -185,12 +174,12 @@ def channel_pull(endpoint: str, size: int, way: str) -> Callable[[], object]:
 
 
 def keys_of(way: str) -> Keys | None:
-    """The keys that both processes find in the bench's folder; None for plain ways."""
+    """The bench's keys; None for plain ways."""
     return read_keys() if way == "curve" else None
 
 
 def send(way: str, endpoint: str, size: int, num_messages: int) -> None:
-    """Send the same array in every message, in either way without a copy, until stdin is closed."""
+    """Send the same array in every message without a copy, then wait until stdin is closed."""
     array = np.zeros(size // 4, np.float32)
     if way == "bare":
         push, header = bare_socket(zmq.PUSH, size), b"h" * 170
@@ -199,18 +188,19 @@ def send(way: str, endpoint: str, size: int, num_messages: int) -> None:
             push.send(header, zmq.SNDMORE)
             push.send(array.data.cast("B"), copy=False)
     else:
-        about: dict[str, Any] = {
-            "sender": "bench-0",
-            "incarnation": 1,
-            "high_water_mark": high_water_mark(size),
-        }
-        pusher = Pusher(endpoint, **about, keys=keys_of(way))
+        pusher = Pusher(
+            endpoint,
+            sender="bench-0",
+            incarnation=1,
+            high_water_mark=high_water_mark(size),
+            keys=keys_of(way),
+        )
         counts = {"version": 1, "critic_updates": 1, "env_steps": 1}
         message = Message("critic", counts, {"parameters": array})
         for _ in range(num_messages):
             if not pusher.push(message, TIMEOUT_S):
                 raise PeerTimeout("bench", "its receiver", f"a place on {endpoint}", TIMEOUT_S)
-    # Not to leave before all is taken: a receiver whose queue is full loses what the kernel still holds.
+    # A receiver whose queue is full would lose the messages that the kernel still holds.
     sys.stdin.read()
 
 

@@ -1,4 +1,4 @@
-"""What the sections of ``spreeze bench`` share: rates measured in turn, and the figures made of them."""
+"""Rates measured in turn, and the figures made of them, for all sections of ``spreeze bench``."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: Longest turn of one way before the others get theirs: what else the machine does falls on all alike.
+#: Longest turn of one way. Short turns spread the load of other programs evenly over all ways.
 TURN_S = 0.3
 
 
 class Rate(NamedTuple):
-    """What one turn reached, by the clock on the wall and by the CPU time that it cost."""
+    """The rate of one turn, per second of wall time and of CPU time."""
 
     per_s: float
     per_cpu_s: float
 
 
-#: Runs for about as many seconds as it is given and returns its rate.
+#: Runs for about the given number of seconds and returns its rate.
 Way = Callable[[float], Rate]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a section is to measure.
+    """The task of a section.
 
     Attributes:
         env_id: the environment.
-        algorithm: whose policy acts and whose updates are measured.
-        seconds: how long to measure, about.
+        algorithm: the algorithm whose policy acts and whose updates are measured.
+        seconds: approximate duration.
         device: of learner and replay: ``"cpu"`` or ``"cuda:0"``.
-        shipped: measure each shipped algorithm by one line as well.
+        shipped: also measure each shipped algorithm, by one line.
     """
 
     env_id: str
@@ -45,16 +45,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Figure:
-    """A limit of this machine beside what we reach.
+    """A limit of this machine, and the rate that the system reaches.
 
     Attributes:
-        name: what was measured.
+        name: the subject.
         limit: the median over the turns.
-        reached: likewise.
+        reached: the median over the turns.
         unit: of both.
-        ratio: the median of the ratios of neighbouring turns, which load that comes and goes moves less than
-            the ratio of the medians.
-        note: the same in other words, for the table.
+        ratio: the median of the ratios of neighbouring turns, on which load that comes and goes has less
+            effect than on the ratio of the medians.
+        note: a remark for the table.
         details: further numbers, for programs.
     """
 
@@ -69,31 +69,29 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """The figures of one part of the system; ``about`` says what the limit is."""
+    """The figures of one part of the system; ``about`` names the limit."""
 
     name: str
     about: str
     figures: Sequence[Figure]
 
 
-def paired(
-    name: str, unit: str, limits: Sequence[float], reached: Sequence[float], scale: float = 1.0
-) -> Figure:
-    """The figure of two series measured in turn; ``scale`` brings both to ``unit``."""
+def paired(name: str, unit: str, limits: Sequence[float], reached: Sequence[float], note: str = "") -> Figure:
+    """The figure of two series measured in turn."""
     ratios = [ours / limit for limit, ours in zip(limits, reached, strict=True)]
-    medians = scale * statistics.median(limits), scale * statistics.median(reached)
-    return Figure(name, *medians, unit, statistics.median(ratios))
+    medians = statistics.median(limits), statistics.median(reached)
+    return Figure(name, *medians, unit, statistics.median(ratios), note)
 
 
 def in_turn(
     ways: Mapping[str, Way], seconds: float, least: int = 3, turn_s: float = TURN_S
 ) -> dict[str, list[Rate]]:
-    """The rates of each way, one for each round; every other round goes through the ways backwards.
+    """The rates of each way, one for each round; every other round takes the ways in reverse order.
 
     Args:
-        ways: what is compared.
-        seconds: for all of them together. One more round goes before them, which only warms up.
-        least: number of rounds, also where that takes longer.
+        ways: the ways to compare.
+        seconds: for all of them together, after one more round that only warms up.
+        least: smallest number of rounds, even if that takes longer.
         turn_s: longest turn of one way.
     """
     turn_s = min(turn_s, seconds / (len(ways) * least))
@@ -109,12 +107,12 @@ def in_turn(
 
 
 def by_clock(rates: Mapping[str, Sequence[Rate]]) -> dict[str, list[float]]:
-    """The rates of each way by the clock on the wall."""
+    """The rates of each way per second of wall time."""
     return {name: [rate.per_s for rate in measured] for name, measured in rates.items()}
 
 
 def repeated(step: Callable[[], object], amount: float, turn_s: float) -> Rate:
-    """The rate of a step that does ``amount`` at once, repeated for at least ``turn_s``, in this process."""
+    """The rate of a step that does ``amount`` at once, repeated in this process for at least ``turn_s``."""
     count = 0
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     while (passed_s := time.perf_counter() - began_s) < turn_s or not count:
@@ -125,7 +123,7 @@ def repeated(step: Callable[[], object], amount: float, turn_s: float) -> Rate:
 
 
 def typical(step: Callable[[], object], amount: float, turn_s: float) -> Rate:
-    """As ``repeated``, by the median duration of a step: one that the machine interrupted does not count."""
+    """As ``repeated``, but from the median duration of a step, on which interrupted ones have no effect."""
     times_s: list[tuple[float, float]] = []
     ends_s = time.perf_counter() + turn_s
     while not times_s or time.perf_counter() < ends_s:
@@ -137,5 +135,5 @@ def typical(step: Callable[[], object], amount: float, turn_s: float) -> Rate:
 
 
 def number(value: float) -> str:
-    """As a table shows it: three digits at least, thousands apart."""
+    """A number for a table: at least three digits, with separators of thousands."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Runs a section of ``spreeze bench`` in a process that is set up as the launcher sets up a learner."""
+"""Runs a section of ``spreeze bench`` in a process with the environment of a learner."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.bench.figures import Figure, Job
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
 
-#: Beyond the time that was asked for, until the process counts as hung.
+#: The process counts as hung after the requested time and this one.
 TIMEOUT_S = 240.0
 
 
 def environment() -> dict[str, str]:
-    """Variables of a learner with one thread, which finds modules where the command was given."""
-    found = filter(None, (os.environ.get("PYTHONPATH"), str(Path.cwd())))
+    """Variables of a learner with one thread, which imports from the current directory too."""
+    paths = filter(None, (os.environ.get("PYTHONPATH"), str(Path.cwd())))
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return {**KEEP_FREED_MEMORY, **threads, "PYTHONPATH": os.pathsep.join(found)}
+    return {**KEEP_FREED_MEMORY, **threads, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def figures_of(section: str, job: Job) -> list[Figure]:
-    """What ``figures(job)`` of a section's module returns in a process of its own.
+    """The result of ``figures(job)`` of a section's module, in a process of its own.
 
     Raises:
         ComponentFailed: the process failed; holds its last words.
-        PeerTimeout: it did not end; it is killed.
+        PeerTimeout: the process did not end and was killed.
     """
     timeout_s = job.seconds + TIMEOUT_S
     command = (sys.executable, "-m", "spreeze_zmq.bench.isolated", section, json.dumps(asdict(job)))
@@ -49,14 +49,14 @@ def figures_of(section: str, job: Job) -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The process: measure, and print the figures."""
-    section, job = arguments
-    module, wanted = importlib.import_module(f"spreeze_zmq.bench.{section}"), Job(**json.loads(job))
+    """Measure in this process, and print the figures."""
+    section, text = arguments
+    module, job = importlib.import_module(f"spreeze_zmq.bench.{section}"), Job(**json.loads(text))
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # as in a learner
-    if wanted.device != "cpu":
-        torch.cuda.set_device(wanted.device)
-    print(json.dumps([asdict(figure) for figure in module.figures(wanted)]))
+    if job.device != "cpu":
+        torch.cuda.set_device(job.device)
+    print(json.dumps([asdict(figure) for figure in module.figures(job)]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The learners in ``spreeze bench``: updates of any algorithm beside the matrix products that they need.
+"""The learner section of ``spreeze bench``: updates of any algorithm beside the matrix products they need.
 
-Everything runs in a process of its own, with the environment that the launcher gives to learners.
+Everything is measured in a process with the environment of a learner.
 """
 
 from __future__ import annotations
@@ -17,28 +17,26 @@ from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.precision import has_bf16
 from spreeze_zmq.bench import isolated
 from spreeze_zmq.bench.figures import Figure, Job, Section, Way, by_clock, in_turn, number, paired
-from spreeze_zmq.bench.trial import Trial, make_trial, random_batch, timed
+from spreeze_zmq.bench.trial import Trial, make_trial, timed
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
 
-__all__ = ["figures", "measure", "random_batch"]
-
 BATCH_SIZES = {"cpu": (256, 1024, 8192), "cuda": (1024, 8192, 32_768, 131_072)}
-#: The largest batch takes part on a CPU where a section lasts at least this long: its five rounds take 2 s.
+#: On a CPU the largest batch is left out of shorter sections: its five rounds take 2 s.
 SECONDS_FOR_ALL = 5.0
-#: Where each shipped algorithm is measured that cannot act in the environment that was asked for.
+#: Environments for shipped algorithms that cannot act in the requested one.
 SUITABLE = ("HalfCheetah-v5", "CartPole-v1")
 ROUNDS, COMPARED_ROUNDS = 5, 3
-#: Of one way: the clock of a core with neighbours changes by a quarter within a second.
+#: Duration of a turn; the clock of a core with busy neighbours changes by a quarter within a second.
 TURN_S = 0.1
-#: Rows and columns of the product that shows the peak of a GPU.
+#: Rows and columns of the matrix product that shows the peak of a GPU.
 PEAK_SIZE = 8192
-#: What ours are compared with.
+#: The names of the variants that ours is compared with.
 LIMITS = {"torch": "plain torch", "fp32": "fp32"}
 
 
 def measure(job: Job) -> Section:
-    """Measure updates for about ``job.seconds``; raises as :func:`isolated.figures_of`."""
+    """Measure updates for about ``job.seconds``; raises like :func:`isolated.figures_of`."""
     where = "on one core" if job.device == "cpu" else f"on {job.device}"
     limit = "multiply-adds alone" if job.device == "cpu" else "a large product of matrices"
     about = (
@@ -51,7 +49,7 @@ def measure(job: Job) -> Section:
 
 
 def figures(job: Job) -> list[Figure]:
-    """Every precision that the device has at each batch size; to be called in a learner's process."""
+    """Each precision of the device at each batch size; to be called in a learner's process."""
     kind, spec = algorithms.get(job.algorithm), envs.probe(job.env_id)
     combinations = [(precision, size) for precision in precisions(job.device) for size in batch_sizes(job)]
     shipped = suited(job.env_id) if job.shipped else {}
@@ -65,22 +63,22 @@ def figures(job: Job) -> list[Figure]:
 
 
 def precisions(device: str) -> tuple[str, ...]:
-    """What is measured: fp32 on a CPU, and the formats that multiply faster."""
+    """The precisions to measure: fp32 on a CPU, and the device's faster ones."""
     if device != "cpu":
         return ("bf16", "tf32")
     return ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
 
 
 def batch_sizes(job: Job) -> tuple[int, ...]:
-    """What is measured on the device."""
+    """The batch sizes to measure on the device."""
     if job.device != "cpu" or job.seconds >= SECONDS_FOR_ALL:
         return BATCH_SIZES["cpu" if job.device == "cpu" else "cuda"]
     return BATCH_SIZES["cpu"][:-1]
 
 
 def suited(env_id: str) -> dict[str, str]:
-    """For each shipped algorithm the environment to measure it in: ``env_id`` where it can act there."""
-    found = {}
+    """The environment for each shipped algorithm: ``env_id`` where it can act there."""
+    suitable = {}
     for name in algorithms.names():
         kind = algorithms.get(name)
         for candidate in (env_id, *SUITABLE):
@@ -88,16 +86,16 @@ def suited(env_id: str) -> dict[str, str]:
                 kind.check(envs.probe(candidate), kind.Options())
             except InvalidEnvironment:
                 continue
-            found[name] = candidate
+            suitable[name] = candidate
             break
-    return found
+    return suitable
 
 
 # --- figures --------------------------------------------------------------------------------------
 
 
 def measure_shipped(name: str, env_id: str, device: str, seconds: float) -> Figure:
-    """What all halves of a shipped algorithm train together, one after the other, with default options."""
+    """Transitions/s of a shipped algorithm with default options, its halves updated one after the other."""
     trial = make_trial(algorithms.get(name), envs.probe(env_id), device)
     measured = measure_updates(trial, seconds)
     halves = [figure.details["updates_per_s"] for figure in measured[-len(trial.steps) :]]
@@ -107,7 +105,7 @@ def measure_shipped(name: str, env_id: str, device: str, seconds: float) -> Figu
 
 
 def measure_updates(trial: Trial, seconds: float) -> list[Figure]:
-    """Both halves after one another, if there are two, then each, in turn with the limit."""
+    """Both halves after one another, if there are two, then each alone, in turn with the limit."""
     limits = limit_ways(trial)
     rates = by_clock(in_turn({**limits, **half_ways(trial)}, seconds, ROUNDS, TURN_S))
     limit = max((rates[name] for name in limits), key=statistics.median)
@@ -117,16 +115,16 @@ def measure_updates(trial: Trial, seconds: float) -> list[Figure]:
 def update_figures(
     trial: Trial, limits: Sequence[float], rates: Mapping[str, Sequence[float]]
 ) -> list[Figure]:
-    """What the table says of one batch size and precision.
+    """The figures of one batch size and precision.
 
     Args:
-        trial: what was measured.
+        trial: the measured trial.
         limits: FLOP/s of the limit, one for each round.
-        rates: by part, the transitions/s that it trained, one for each round.
+        rates: transitions/s of each part, one for each round.
     """
     series = {"both": together(trial, rates)} if len(rates) > 1 else {}
     flops = {**trial.flops, "both": sum(trial.shares[part] * trial.flops[part] for part in rates)}
-    made = []
+    figures = []
     for name, reached in {**series, **rates}.items():
         label = f"{name}, {trial.precision}, batch {trial.options.batch_size}"
         figure = paired(label, "transitions/s", [limit / flops[name] for limit in limits], reached)
@@ -142,37 +140,34 @@ def update_figures(
         if name == "both":
             scale, unit = (1e-12, "TFLOP/s") if peak > 1e13 else (1e-9, "GFLOP/s")
             note = f"{number(scale * figure.reached * flops[name])} of {number(scale * peak)} {unit}"
-        made.append(replace(figure, note=note, details=details))
-    return made
+        figures.append(replace(figure, note=note, details=details))
+    return figures
 
 
 def measure_beside_others(
     trial: Trial, kind: type[Algorithm], spec: EnvironmentSpec, seconds: float
 ) -> list[Figure]:
-    """On a CPU all halves beside the same with torch's layers, one operation after another, and beside the
-    same in float32, each in turn with it.
+    """On a CPU all halves in turn with the same in torch's layers, one operation after another, and with the
+    same in float32; nothing on a GPU.
     """
+    if trial.device != "cpu":
+        return []
     options = {"batch_size": trial.options.batch_size, "precision": trial.precision}
-    others: dict[str, dict[str, Any]] = {}
-    if trial.device == "cpu":
-        others["torch"] = {**options, "native": False}
-    if trial.device == "cpu" and trial.precision != "fp32":
+    others: dict[str, dict[str, Any]] = {"torch": {**options, "native": False}}
+    if trial.precision != "fp32":
         others["fp32"] = {**options, "precision": "fp32"}
     trials = {name: make_trial(kind, spec, trial.device, **changed) for name, changed in others.items()}
     ways = half_ways(trial)
     for name, other in trials.items():
         ways |= {f"{name} {part}": way for part, way in half_ways(other).items()}
-    if not trials:
-        return []
     rates = by_clock(in_turn(ways, seconds, COMPARED_ROUNDS, TURN_S))
     ours = together(trial, {part: rates[part] for part in trial.steps})
-    made = []
+    figures = []
     for name, other in trials.items():
         theirs = together(other, {part: rates[f"{name} {part}"] for part in other.steps})
         label = f"over {name}, {trial.precision} {trial.options.batch_size}"
-        note = f"limit: {LIMITS[name]}"
-        made.append(replace(paired(label, "transitions/s", theirs, ours), note=note))
-    return made
+        figures.append(paired(label, "transitions/s", theirs, ours, f"limit: {LIMITS[name]}"))
+    return figures
 
 
 def together(trial: Trial, rates: Mapping[str, Sequence[float]]) -> list[float]:
@@ -188,12 +183,12 @@ def together(trial: Trial, rates: Mapping[str, Sequence[float]]) -> list[float]:
 
 
 def half_ways(trial: Trial) -> dict[str, Way]:
-    """By part: transitions/s that its half trains."""
+    """Transitions/s of each part's half."""
     return {part: timed(step, trial.transitions, trial.device) for part, step in trial.steps.items()}
 
 
 def limit_ways(trial: Trial) -> dict[str, Way]:
-    """FLOP/s of what does little but multiply."""
+    """FLOP/s of computations that do little but multiply."""
     dtype = torch.bfloat16 if trial.precision == "bf16" else torch.float32
-    found = nn.multiply_limits(trial.device, dtype, PEAK_SIZE)
-    return {f"limit of {name}": timed(call, flops, trial.device) for name, (call, flops) in found.items()}
+    limits = nn.multiply_limits(trial.device, dtype, PEAK_SIZE)
+    return {f"limit of {name}": timed(call, flops, trial.device) for name, (call, flops) in limits.items()}

@@ -1,8 +1,10 @@
-"""What no sampler can beat on one core, for ``spreeze bench``: the bare physics of its environments."""
+"""The limit of a sampler on one core, for ``spreeze bench``: the bare physics of its environments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,16 +17,16 @@ if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
     from spreeze_zmq.envs.mujoco import MujocoTask
 
-#: The bare physics takes each of its steps from a state that the engine stepped from, with the same action:
-#: by itself it would measure robots that have fallen and were not reset. To put the state there is cheap.
+#: Number of states recorded from the engine. Each step of the bare physics starts from one of them: without
+#: resets it would measure robots that have fallen. Setting the state is cheap.
 NUM_STATES = 256
 
 
 def policy_actions(env: BatchedEnv, action_shape: tuple[int, ...], policy: Policy) -> list[NDArray[Any]]:
-    """What a policy does from ``reset(seed=0)`` on, for as long as ``bare_mujoco`` takes states.
+    """The first ``NUM_STATES`` actions ``[N, *action_shape]`` of a policy from ``reset(seed=0)`` on.
 
-    A robot on the ground costs more physics than one that random actions throw about, so the limit
-    is the physics of what the policy does.
+    The physics of a robot on the ground costs more than that of one thrown about by random actions, so the
+    limit is measured with the policy's actions.
     """
     obs, _ = env.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -36,77 +38,67 @@ def policy_actions(env: BatchedEnv, action_shape: tuple[int, ...], policy: Polic
     return actions
 
 
-def cycled(step: Callable[[Any], object], actions: Sequence[NDArray[Any]]) -> Callable[[], None]:
-    """Calls ``step`` with the next of ``actions``, over and over."""
-    count = 0
-
-    def next_step() -> None:
-        nonlocal count
-        step(actions[count % len(actions)])
-        count += 1
-
-    return next_step
+def cycled(step: Callable[[Any], object], actions: Sequence[NDArray[Any]]) -> Callable[[], object]:
+    """A function that calls ``step`` with the next of ``actions``, endlessly."""
+    turns = cycle(actions)
+    return lambda: step(next(turns))
 
 
 def bare_physics(
     env: BatchedEnv, env_id: str, actions: Sequence[NDArray[Any]]
 ) -> tuple[Callable[[float], Rate], str]:
-    """What cannot be beaten on one core, and what it is; resets ``env`` and steps it a while.
+    """The limit on one core, and its name; resets and steps ``env``.
 
-    For MuJoCo tasks the physics of the same batch, for any other environment the loop that Gymnasium's users
-    write around one of them.
+    For MuJoCo tasks it is the physics of the same batch, for other environments a plain loop around one
+    Gymnasium environment.
     """
     env.reset(seed=0)
     num_envs = env.num_envs
     if env.backend == "mujoco":
-        step = bare_mujoco(env, actions)
-        return (lambda turn_s: repeated(step, num_envs, turn_s)), "mujoco.batch stepping the same alone"
+        step: Callable[[], object] = bare_mujoco(env, actions)
+        return partial(repeated, step, num_envs), "mujoco.batch stepping the same alone"
     from spreeze_zmq.envs.source import find
 
     source = find(env_id)
     if source.is_own_task:
         task: Any = env.task  # type: ignore[attr-defined]
         step = cycled(task.advance, actions)
-        return (lambda turn_s: repeated(step, num_envs, turn_s)), "the task's advance alone"
+        return partial(repeated, step, num_envs), "the task's advance alone"
     step = one_gymnasium(source.make_one({}), [batch[0] for batch in actions])
-    return (lambda turn_s: repeated(step, 1, turn_s)), "env.step of one Gymnasium environment"
+    return partial(repeated, step, 1), "env.step of one Gymnasium environment"
 
 
 def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]], nthread: int = 1) -> Callable[[], None]:
-    """One step of all simulations without observing, rewarding or resetting, from states that ``env`` has
-    been in, of the model as its file says: what the engine spares the solver is the engine's gain.
+    """A function that steps all simulations once without observations, rewards or resets.
+
+    Each step starts from a state that ``env`` has been in and takes the same action. The model is that of the
+    task's file: the solver work that the engine saves counts for the engine.
     """
     from mujoco.batch import Batch
 
     task: MujocoTask = env.task
-    states = []
-    for count in range(NUM_STATES):
-        states.append(task.batch.state.copy())
-        env.step(actions[count % len(actions)])
-    batch = Batch(task.load()[1], env.num_envs, nthread=nthread)
+    recorded = []
+    for _, action in zip(range(NUM_STATES), cycle(actions), strict=False):
+        recorded.append((task.batch.state.copy(), action))
+        env.step(action)
+    batch, turns = Batch(task.load()[1], env.num_envs, nthread=nthread), cycle(recorded)
     ctrl, frame_skip = batch.bind("ctrl"), task.frame_skip
-    count = 0
 
     def step() -> None:
-        nonlocal count
-        batch.state[:] = states[count % len(states)]
-        ctrl[:] = actions[count % len(actions)]
+        batch.state[:], ctrl[:] = next(turns)
         batch.step(nstep=frame_skip)
-        count += 1
 
     return step
 
 
 def one_gymnasium(env: Any, actions: Sequence[NDArray[Any]]) -> Callable[[], None]:
-    """One step of one environment, and its reset where the episode ends."""
+    """A function that steps one environment once, and resets it where the episode ends."""
     env.reset(seed=0)
-    count = 0
+    turns = cycle(actions)
 
     def step() -> None:
-        nonlocal count
-        _, _, terminated, truncated, _ = env.step(actions[count % len(actions)])
+        _, _, terminated, truncated, _ = env.step(next(turns))
         if terminated or truncated:
             env.reset()
-        count += 1
 
     return step

@@ -1,6 +1,6 @@
-"""The replay in ``spreeze bench``: what it stores and draws beside bare copies, and what feeding costs.
+"""The replay section of ``spreeze bench``: storing and drawing beside bare copies, and the cost of feeding.
 
-Everything runs in a process of its own, with the environment that the launcher gives to learners.
+Everything is measured in a process with the environment of a learner.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from spreeze_zmq.device import WARM_UP_CALLS, Download
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.replay import replay_of
 
+#: Transitions/s that are stored between updates.
 INGESTED_PER_S = 30_000
-#: Transitions and bytes in the replay at most.
+#: Upper bounds of the replay, in transitions and bytes.
 CAPACITY, CAPACITY_BYTES = 1_000_000, 1 << 30
 ROUNDS = 5
-#: As a learner publishes by default.
+#: A learner's default.
 PUBLISH_INTERVAL_S = 0.05
 
 
 def measure(job: Job) -> Section:
-    """Measure for about ``job.seconds``; raises as :func:`isolated.figures_of`."""
+    """Measure for about ``job.seconds``; raises like :func:`isolated.figures_of`."""
     if algorithms.get(job.algorithm).on_policy():
         return Section("replay", f"{job.algorithm} trains on each rollout when it comes and keeps none", [])
     about = (
@@ -41,7 +42,7 @@ def measure(job: Job) -> Section:
 
 
 def figures(job: Job) -> list[Figure]:
-    """Storing, drawing, and updates that are fed; to be called in a learner's process."""
+    """Storing, drawing, and updates with something else between; to be called in a learner's process."""
     kind, spec = algorithms.get(job.algorithm), envs.probe(job.env_id)
     rollout, options = random_rollout(spec), kind.Options()
     size = options.reference_batch_size if options.batch_size == "auto" else options.batch_size
@@ -60,16 +61,25 @@ def figures(job: Job) -> list[Figure]:
 
 
 def measure_copies(replay: Any, rollout: Any, rows: int, each: int, size: int, job: Job) -> list[Figure]:
-    """Rollouts stored and batches drawn beside as many bytes copied in one piece, and gathered row by row."""
+    """Storing rollouts beside one copy of as many bytes, and drawing batches beside gathering as many rows.
+
+    Args:
+        replay: full.
+        rollout: stored again and again.
+        rows: capacity of the replay.
+        each: bytes of a transition.
+        size: batch size.
+        job: the section's task.
+    """
     columns, stored = math.ceil(each / 4), rollout.num_transitions
     table = torch.zeros(rows, columns, device=job.device)
     arrived, drawn = torch.zeros(stored, columns), torch.zeros(size, columns, device=job.device)
-    place = 0
+    offset = 0
 
     def copy() -> None:
-        nonlocal place
-        place = place + stored if place + 2 * stored <= rows else 0
-        table[place : place + stored].copy_(arrived)
+        nonlocal offset
+        offset = offset + stored if offset + 2 * stored <= rows else 0
+        table[offset : offset + stored].copy_(arrived)
 
     def gather() -> None:
         torch.index_select(table, 0, torch.randint(rows, (size,), device=job.device), out=drawn)
@@ -81,14 +91,15 @@ def measure_copies(replay: Any, rollout: Any, rows: int, each: int, size: int, j
         "draw": timed(lambda: replay.sample(size), size, job.device, repeated),
     }
     rates, unit = by_clock(in_turn(ways, job.seconds / 2, ROUNDS)), "transitions/s"
-    storing = paired(f"storing, {stored} at once", unit, rates["copy"], rates["store"])
-    drawing = paired(f"drawing, batch {size}", unit, rates["gather"], rates["draw"])
-    return [replace(storing, note=f"of {rows:,}"), replace(drawing, note=f"{each:,} bytes each")]
+    return [
+        paired(f"storing, {stored} at once", unit, rates["copy"], rates["store"], f"of {rows:,}"),
+        paired(f"drawing, batch {size}", unit, rates["gather"], rates["draw"], f"{each:,} bytes each"),
+    ]
 
 
 def measure_fed(half: Any, replay: Any, rollout: Any, size: int, job: Job) -> list[Figure]:
-    """Critic updates between which something else is done, beside updates alone."""
-    at_hand = replay.sample(size)  # in the replay's own memory, which a CUDA graph is recorded for
+    """Critic updates with drawing, storing or publishing between them, beside updates alone."""
+    at_hand = replay.sample(size)  # in the replay's own memory, for which a CUDA graph is recorded
     for _ in range(WARM_UP_CALLS + 2 if job.device != "cpu" else 1):
         half.update(at_hand)
     download, owed, since_s = Download(torch.device(job.device)), 0.0, 0.0
@@ -123,13 +134,13 @@ def measure_fed(half: Any, replay: Any, rollout: Any, size: int, job: Job) -> li
     ways["alone"] = updates(half, at_hand, lambda passed_s: None, job.device)
     rates = by_clock(in_turn(ways, job.seconds / 2, ROUNDS))
     return [
-        replace(paired(f"updates, {name}", "updates/s", rates["alone"], rates[name]), note=note)
+        paired(f"updates, {name}", "updates/s", rates["alone"], rates[name], note)
         for name, (note, _) in between.items()
     ]
 
 
 def updates(half: Any, batch: Any, between: Callable[[float], None], device: str) -> Way:
-    """Updates of one batch; ``between`` is given the seconds since it was called last."""
+    """Updates of one batch; ``between`` is called before each with the seconds since its last call."""
 
     def way(turn_s: float) -> Rate:
         then_s = time.perf_counter()

@@ -1,7 +1,7 @@
-"""The sampler in ``spreeze bench``: its environments, and a whole one at work, beside the bare physics.
+"""The sampler section of ``spreeze bench``: environments and a whole sampler beside the bare physics.
 
-The whole one is the component's own process with the bench as its peers: it gets a policy, and what it pushes
-is pulled at once. Between its turns it is stopped by a signal, so that nothing else runs during the others.
+The whole sampler is the component's own process with the bench as its peers: the bench publishes a policy and
+receives rollouts at once. Outside its turns a signal suspends it, so that it does not disturb the others.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import psutil
 
 from spreeze_zmq import algorithms, channels, envs, topology
 from spreeze_zmq.bench import isolated
-from spreeze_zmq.bench.figures import Figure, Job, Rate, Section, by_clock, in_turn, paired, repeated
+from spreeze_zmq.bench.figures import Figure, Job, Rate, Section, Way, by_clock, in_turn, paired, repeated
 from spreeze_zmq.bench.physics import bare_physics, cycled, policy_actions
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.plan.plan import Plan
@@ -28,17 +28,17 @@ from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor
 from spreeze_zmq.wire import Message
 
-#: Enough that one call of NumPy for each of them is small beside their physics.
+#: Enough environments that NumPy's overhead per call is small beside their physics.
 NUM_ENVS = 64
 TIMEOUT_S = 30.0
-#: Pulled before a turn is counted: what was under way when the sampler was stopped.
+#: Seconds before a turn's count begins, for rollouts that were under way when the sampler was suspended.
 FLUSH_S = 0.05
-#: The rate of a turn is taken between its first and its last rollout, of at least this many.
+#: Smallest number of rollouts of a turn; its rate is taken between the first and the last one.
 MIN_ROLLOUTS = 4
 
 
 def measure(job: Job) -> Section:
-    """Measure engine and whole sampler beside the bare physics for about ``job.seconds``.
+    """Measure the engine and the whole sampler beside the bare physics for about ``job.seconds``.
 
     Raises:
         ComponentFailed: the sampler ended; holds its last words.
@@ -52,9 +52,9 @@ def measure(job: Job) -> Section:
         limit, limit_name = bare_physics(env, job.env_id, actions)
         step = cycled(env.step, actions)
         with running_sampler(plan, message) as whole:
-            ways = {
+            ways: dict[str, Way] = {
                 "limit": limit,
-                "engine": lambda turn_s: repeated(step, NUM_ENVS, turn_s),
+                "engine": partial(repeated, step, NUM_ENVS),
                 "sampler": whole.turn,
             }
             rates = in_turn(ways, job.seconds)
@@ -65,7 +65,7 @@ def measure(job: Job) -> Section:
 
 
 def bench_plan(env_id: str, algorithm: str, use: str = "sampler") -> Plan:
-    """A topology of one sampler, with every other default; ``use`` is its component."""
+    """The plan of a topology with one sampler, of the component ``use``, and defaults for all else."""
     run = f"env = {json.dumps(env_id)}\nalgorithm = {json.dumps(algorithm)}"
     with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
         path = Path(folder) / "bench.toml"
@@ -75,19 +75,19 @@ def bench_plan(env_id: str, algorithm: str, use: str = "sampler") -> Plan:
 
 
 def figures(rates: dict[str, list[Rate]], backend: str) -> list[Figure]:
-    """What the table says of the rates of ``limit``, ``engine`` and ``sampler``."""
+    """The figures made of the rates of ``limit``, ``engine`` and ``sampler``."""
     by_wall = by_clock(rates)
     by_cpu = {name: [rate.per_cpu_s for rate in measured] for name, measured in rates.items()}
     unit, cpu_unit = "env steps/s", "env steps/CPU s"
     return [
-        replace(paired("environment engine", unit, by_wall["limit"], by_wall["engine"]), note=backend),
-        replace(paired("whole sampler", unit, by_wall["limit"], by_wall["sampler"]), note="to learners, ipc"),
+        paired("environment engine", unit, by_wall["limit"], by_wall["engine"], backend),
+        paired("whole sampler", unit, by_wall["limit"], by_wall["sampler"], "to learners, ipc"),
         paired("whole sampler, of a core", cpu_unit, by_cpu["limit"], by_cpu["sampler"]),
     ]
 
 
 class WholeSampler:
-    """The sampler's process, seen from the ends of its channels that other processes would hold."""
+    """The sampler's process, and its peers' ends of its channels."""
 
     def __init__(self, plan: Plan, supervisor: Supervisor, policy: Message) -> None:
         self.supervisor = supervisor
@@ -101,14 +101,14 @@ class WholeSampler:
         opened["policy"].publish(policy)
 
     def start(self, spec: ProcessSpec) -> None:
-        """Start it, wait for its first rollout, and stop it there."""
+        """Start the sampler, wait for its first rollout, and suspend it."""
         self.supervisor.start(spec)
         self.process = psutil.Process(self.supervisor.pids()[spec.name])
         self.pull_one()
         self.process.suspend()
 
     def turn(self, turn_s: float) -> Rate:
-        """Let it work, pull everything at once, count transitions between the first and the last rollout."""
+        """Resume the sampler, receive at once, and count transitions from the first rollout to the last."""
         self.process.resume()
         until_s = time.perf_counter() + FLUSH_S
         while time.perf_counter() < until_s:
@@ -124,12 +124,12 @@ class WholeSampler:
         return Rate(transitions / wall_s, transitions / max(cpu_s, 1e-9))
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads so far."""
+        """CPU time of all the sampler's threads so far."""
         times = self.process.cpu_times()
         return float(times.user + times.system)
 
     def pull_one(self) -> int:
-        """Wait for the next rollout; its transitions."""
+        """Wait for the next rollout; returns its number of transitions."""
         deadline_s = time.perf_counter() + TIMEOUT_S
         while (message := self.pump(0.1)) is None:
             if time.perf_counter() > deadline_s:
@@ -137,7 +137,7 @@ class WholeSampler:
         return int(message.fields["num_steps"] * message.fields["num_envs"])
 
     def pump(self, timeout_s: float) -> Message | None:
-        """Take what the other channels hold, and one rollout; waits where there is nothing at all."""
+        """Receive one rollout, if there is one, and everything on the other channels; otherwise wait."""
         message: Message | None = self.rollouts.pull()
         for puller in self.others:
             while puller.pull() is not None:
@@ -149,32 +149,29 @@ class WholeSampler:
         return message
 
     def close(self) -> None:
-        """Close this side."""
+        """Close the peers' ends."""
         for channel in self.opened:
             channel.close()
 
 
 @contextmanager
 def running_sampler(plan: Plan, policy: Message) -> Iterator[WholeSampler]:
-    """A sampler of ``plan`` between its turns; nothing of it is left afterwards."""
+    """A context with a suspended sampler of ``plan``, which leaves no process and no file behind."""
     with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
         plan, sockets = settle(plan, RunFolder.create("bench", folder))
         try:
-            with Supervisor() as supervisor:
+            with closing(Supervisor()) as supervisor:
                 supervisor.end_restarts()
-                whole = WholeSampler(plan, supervisor, policy)
-                try:
+                with closing(WholeSampler(plan, supervisor, policy)) as whole:
                     whole.start(sampler_process(plan))
                     yield whole
-                finally:
-                    whole.close()
         finally:
             channels.terminate()
             sockets.remove()
 
 
 def sampler_process(plan: Plan) -> ProcessSpec:
-    """How the launcher starts it."""
+    """The specification of the sampler's process, as in the launcher."""
     component, folder = plan.components["sampler"], RunFolder(Path(plan.run_dir))
     return ProcessSpec(
         name="sampler-0",
@@ -186,7 +183,7 @@ def sampler_process(plan: Plan) -> ProcessSpec:
 
 
 def policy_message(plan: Plan) -> Message:
-    """A policy of the run's algorithm, fresh; its version is 1, since version 0 acts without a network."""
+    """A new policy of the run's algorithm; its version is 1, since version 0 acts without a network."""
     kind = algorithms.get(plan.run.algorithm)
     part = "policy" if kind.has_policy_loss() else "critic"
     half = algorithms.make(part, kind, kind.Options(), plan.environment, "cpu", 1)

@@ -1,4 +1,4 @@
-"""The halves of any algorithm with data at hand, for ``spreeze bench`` to time: no replay, no channel."""
+"""Updates of any algorithm's halves on batches at hand, without replay or channels, for ``spreeze bench``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from spreeze_zmq.replay import Batch, Minibatches, Round
 
 Step = Callable[[], object]
 
-#: Transitions of a round of an on-policy algorithm, at least.
+#: Smallest number of transitions in a round of an on-policy algorithm.
 ROUND = 512
 
 
@@ -32,13 +33,13 @@ class Trial:
     """Both halves of an algorithm at one batch size.
 
     Attributes:
-        options: the algorithm's.
-        precision: of the products.
+        options: the algorithm's options.
+        precision: of the matrix products.
         device: ``"cpu"`` or ``"cuda:0"``.
-        steps: by part: one update, or for an on-policy algorithm all updates of one round.
-        transitions: that a step trains on, an epoch's repetitions included.
-        shares: by part: its updates for each critic update.
-        flops: by part: of the matrix products, for each transition of a batch.
+        steps: for each part one update, or for an on-policy algorithm all updates of one round.
+        transitions: number that a step trains on, counted once per epoch.
+        shares: for each part its updates per critic update.
+        flops: for each part those of the matrix products, per transition of a batch.
     """
 
     options: Any
@@ -53,14 +54,13 @@ class Trial:
 def make_trial(
     kind: type[Algorithm], spec: EnvironmentSpec, device: str, *, native: bool = True, **changed: Any
 ) -> Trial:
-    """Both halves with default options but those ``changed``, their updates recorded.
+    """All halves with default options except those in ``changed``, warmed up.
 
     Args:
         kind: the algorithm.
         spec: of an environment that it can act in.
         device: ``"cpu"`` or ``"cuda:0"``.
-        native: whether layers may be native and updates are recorded; otherwise torch does one operation
-            after another.
+        native: use native layers and recorded updates; otherwise torch runs one operation after another.
         changed: options by name.
     """
     options = dataclasses.replace(kind.Options(), **changed)
@@ -83,14 +83,14 @@ def make_trial(
 
 
 def parts_of(kind: type[Algorithm]) -> tuple[str, ...]:
-    """What learners train."""
+    """The parts of an algorithm that have a learner."""
     return PARTS if kind.has_policy_loss() else PARTS[:1]
 
 
 def make_steps(
     kind: type[Algorithm], spec: EnvironmentSpec, device: str, options: Any, native: bool = True
 ) -> tuple[dict[str, Step], int]:
-    """By part what trains it once, and the transitions that this trains on."""
+    """The step of each part, and the transitions that it trains on."""
     halves: dict[str, Any] = {
         part: algorithms.make(part, kind, options, spec, device, 1) for part in parts_of(kind)
     }
@@ -99,25 +99,21 @@ def make_steps(
             half.leave_to_torch()
     if kind.on_policy():
         size = math.lcm(NUM_ENVS, options.batch_size)
-        made = random_round(spec, size * math.ceil(ROUND / size), device, 1, kind.memory_size(options))
-        trained = options.epochs * made.reward.numel()
-        return {part: _round_step(half, made, options) for part, half in halves.items()}, trained
-    steps = {}
+        data = random_round(spec, size * math.ceil(ROUND / size), device, 1, kind.memory_size(options))
+        trained = options.epochs * data.reward.numel()
+        return {part: _round_step(half, data, options) for part, half in halves.items()}, trained
+    steps: dict[str, Step] = {}
     for part, half in halves.items():
         batch = random_batch_of(kind.fields_of(part), spec, options, options.batch_size, device)
-        steps[part] = _step(half, batch)
+        steps[part] = partial(half.update, batch)
     return steps, options.batch_size
 
 
-def _step(half: Any, batch: Any) -> Step:
-    return lambda: half.update(batch)
-
-
-def _round_step(half: Any, made: Round, options: Any) -> Step:
-    generator = torch.Generator(made.reward.device).manual_seed(1)
+def _round_step(half: Any, data: Round, options: Any) -> Step:
+    generator = torch.Generator(data.reward.device).manual_seed(1)
 
     def step() -> None:
-        batches = Minibatches(half.prepare(made), options.epochs, options.batch_size)
+        batches = Minibatches(half.prepare(data), options.epochs, options.batch_size)
         left = len(batches)
         for batch in batches.drawn(generator):
             left -= 1
@@ -127,14 +123,14 @@ def _round_step(half: Any, made: Round, options: Any) -> Step:
 
 
 def flops_of(kind: type[Algorithm], spec: EnvironmentSpec, options: Any) -> dict[str, float]:
-    """By part: :func:`spreeze_zmq.learner.flops_per_transition` of the algorithm as it is written."""
-    written = dataclasses.replace(options, precision="fp32")
-    halves = {part: algorithms.make(part, kind, written, spec, "cpu", 1) for part in parts_of(kind)}
-    return {part: flops_per_transition(half, part, kind, written, spec) for part, half in halves.items()}
+    """:func:`spreeze_zmq.learner.flops_per_transition` of each part in float32."""
+    fp32 = dataclasses.replace(options, precision="fp32")
+    halves = {part: algorithms.make(part, kind, fp32, spec, "cpu", 1) for part in parts_of(kind)}
+    return {part: flops_per_transition(half, part, kind, fp32, spec) for part, half in halves.items()}
 
 
 def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:
-    """What ``"auto"`` may take at most."""
+    """The precision of the options; for ``"auto"`` the lowest one that it may choose."""
     if options.precision != "auto":
         return str(options.precision)
     dtype = dtypes_of("auto", torch.device(device), kind.auto_bf16)[-1]
@@ -156,17 +152,17 @@ def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:
 def timed(
     step: Step, amount: float, device: str, on_cpu: Callable[[Step, float, float], Rate] = typical
 ) -> Way:
-    """The rate of ``amount`` in a step: on a CPU by its typical duration, or ``on_cpu`` otherwise; on a GPU
-    by all steps.
+    """The rate of a step that does ``amount`` at once: on a CPU as ``on_cpu`` measures it, by default from
+    the typical duration of a step; on a GPU from all steps.
     """
     if device == "cpu":
-        return lambda turn_s: on_cpu(step, amount, turn_s)
-    return lambda turn_s: launched(step, amount, turn_s, device)
+        return partial(on_cpu, step, amount)
+    return partial(launched, step, amount, device=device)
 
 
 def launched(step: Step, amount: float, turn_s: float, device: str) -> Rate:
-    """The rate of a step that does ``amount`` at once, launched for ``turn_s`` as a learner launches updates,
-    and then awaited.
+    """The rate of a step that does ``amount`` at once, launched for ``turn_s`` like a learner's updates, then
+    synchronised.
     """
     work, count = Work(device), 0
     began_s, began_cpu_s = time.perf_counter(), time.process_time()

@@ -134,4 +134,4 @@ def _kept(plan: Plan, found: Mapping[str, Any]) -> str:
         return "the topology fixes the count, so nothing is kept"
     if not found["settled"]:
         return "the count had not settled yet, so nothing is kept: give it longer with --seconds"
-    return f"kept in {tuning.file_of(plan)}"
+    return f"kept in {machine_cache.file_of(tuning.subject_of(plan))}"

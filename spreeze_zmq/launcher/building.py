@@ -1,4 +1,4 @@
-"""Makes the components that are compiled or installed first: runs the ``build`` of their component.toml."""
+"""Builds components that must be compiled or installed: runs the ``build`` of their component.toml."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ QUICK_S = 1.0
 
 
 def build_all(plan: Plan, say: Callable[[str], None]) -> None:
-    """Build what the launcher will start. Raises InputError."""
+    """Build every component that the launcher will start. Raises InputError."""
     for component in plan.components.values():
         if component.launched:
             build(Path(component.folder), say)
 
 
 def build(folder: Path, say: Callable[[str], None]) -> ComponentFile:
-    """Build the component of a folder, where that needs anything; what it is.
+    """Build the component of a folder if it has a ``build``; returns its component.toml.
 
     Raises:
-        InputError: its component.toml has mistakes, or the build failed; holds the last line that it said.
+        InputError: its component.toml has mistakes, or the build failed; holds the build's last line.
     """
     file = read_component_file(folder)
     if not file.build:
         return file
-    building = subprocess.Popen(
+    process = subprocess.Popen(
         file.build, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        said, _ = building.communicate(timeout=QUICK_S)
+        output, _ = process.communicate(timeout=QUICK_S)
     except subprocess.TimeoutExpired:
         say(f"building {folder.name}: the first time takes a while")
-        said, _ = building.communicate()
-    if building.returncode:
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        why = lines[-1] if lines else f"exit code {building.returncode}"
+        output, _ = process.communicate()
+    if process.returncode:
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        why = lines[-1] if lines else f"exit code {process.returncode}"
         raise InputError(f"{folder.name}: {why.removeprefix(f'{file.role}: ')}")
     return file

@@ -1,4 +1,4 @@
-"""The processes of a run, by role: how each is started, and how many there are."""
+"""The processes of a run: starts and stops them until each role has its wanted number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spreeze_zmq import kept_memory
 from spreeze_zmq.autoscale.pinning import Pinning
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.launcher.deadlines import Deadlines
-from spreeze_zmq.launcher.doors import Doors
+from spreeze_zmq.launcher.on_demand import OnDemandPorts
 from spreeze_zmq.launcher.threads import ThreadSpawner
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, LEARNERS
@@ -19,19 +19,19 @@ from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec, Supervisor
 
 
 class Crew:
-    """Starts and stops processes until there are the wanted ones.
+    """The processes of a run.
 
     Args:
-        plan: placed in its folders.
-        folder: the run's.
+        plan: with its folders settled.
+        folder: the run's folder.
         pinning: the cores of each process.
-        threads: components are threads of this process.
+        threads: run components as threads of this process.
 
     Attributes:
-        supervisor: of all processes.
+        supervisor: supervises all processes.
         counts: the wanted number of processes of each role.
-        deadlines: by which each is ready, and reports.
-        doors: ports of roles that are started by their first visitor.
+        deadlines: of getting ready and of reporting.
+        ports: the ports of roles that start with their first visitor.
     """
 
     def __init__(self, plan: Plan, folder: RunFolder, pinning: Pinning, *, threads: bool) -> None:
@@ -43,7 +43,7 @@ class Crew:
         self._missing: list[str] = []
         self.counts: dict[str, int] = {}
         self.deadlines = Deadlines(plan)
-        self.doors = Doors()
+        self.ports = OnDemandPorts()
 
     def scale(self, role: str, count: int) -> None:
         """Start or stop processes of a role until there are ``count``; the highest indices stop first."""
@@ -56,7 +56,7 @@ class Crew:
         self.fill()
 
     def fill(self) -> None:
-        """Start the missing processes, except those whose predecessor of the same name still runs."""
+        """Start the missing processes, except where a predecessor of the same name still runs."""
         for name in [name for name in self._missing if not self.supervisor.alive([name])]:
             role, _, index = name.rpartition("-")
             self.supervisor.start(self._spec(role, int(index)))
@@ -64,10 +64,10 @@ class Crew:
             self.deadlines.begin(name)
 
     def _spec(self, role: str, index: int) -> ProcessSpec:
-        """The supervisor's description of one process."""
+        """The specification of one process for the supervisor."""
         component = self._plan.components[role]
         name = f"{role}-{index}"
-        environment, descriptors = self.doors.environment(role), self.doors.descriptors(role)
+        environment, descriptors = self.ports.environment(role), self.ports.descriptors(role)
         if role in LEARNERS:
             environment = KEEP_FREED_MEMORY
         if role in self._kept:
@@ -89,7 +89,7 @@ class Crew:
         )
 
     def close(self) -> None:
-        """Release what outlives the processes, all of which have left."""
-        self.doors.close(self._folder)
+        """Release ports and kept memory; all processes have ended."""
+        self.ports.close(self._folder)
         for descriptor in self._kept.values():
             os.close(descriptor)

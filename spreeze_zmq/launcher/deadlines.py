@@ -1,4 +1,4 @@
-"""Which processes are late: to get ready, or with a sign of life."""
+"""Detects processes that do not get ready, or do not report, in time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Deadlines:
     """The deadlines of a run's processes.
 
     Args:
-        plan: has ``start_timeout_s`` and ``heartbeat_timeout_s``.
+        plan: ``start_timeout_s`` of each component and ``heartbeat_timeout_s`` of the broker are read.
         clock: monotonic seconds.
     """
 
@@ -27,11 +27,11 @@ class Deadlines:
         self._status_s = math.inf
 
     def begin(self, name: str) -> None:
-        """A process starts, or will start again soon."""
+        """Begin the start timeout of a process that starts, or is about to be restarted."""
         self._started_s[name] = self._clock()
 
     def hear_status(self) -> None:
-        """The broker has published a status, its own sign of life."""
+        """Note that the broker has published a status, which is its own heartbeat."""
         self._status_s = self._clock()
 
     def missed(self, name: str, process: Mapping[str, Any]) -> str:
@@ -39,8 +39,8 @@ class Deadlines:
 
         Args:
             name: ``ROLE-INDEX``.
-            process: its row of the newest status; empty where that has none. Before it is ready, one that
-                waits for something else than in the row before has made progress: its time starts again.
+            process: its row of the newest status; empty where there is none. While it starts, a change of
+                what it waits for counts as progress and begins its start timeout again.
         """
         waiting_for = process.get("waiting_for", "")
         if process.get("ready"):

@@ -15,7 +15,7 @@ from spreeze_zmq import channels
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.pinning import pinned
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.launcher import telling
+from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.metrics import physical_cores
@@ -51,8 +51,8 @@ class Launch:
         plan: completed by ``sizing.settle``.
         folder: the run's, new.
         view: displays the run.
-        remeasure: ignore the cached number of samplers and measure it again.
-        threads: components are threads of this process, which a debugger may hold for any time.
+        remeasure: ignore the cached number of samplers.
+        threads: run components as threads of this process, which a debugger may hold for any time.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Launch:
         self.plan, self.sockets = settle(plan, folder)
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
         self.crew = Crew(self.plan, folder, self.pinning, threads=threads)
-        self.supervisor, self.doors = self.crew.supervisor, self.crew.doors
+        self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
         self.status: dict[str, Any] = {}
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
         self.stop_reason, self.last_word, self.gave_up = "", "", False
         self.failures: list[tuple[str, str]] = []
         self.input_fault: tuple[str, str] | None = None
-        self.stages, self.news = telling.Stages(self.sockets), telling.News()
+        self.stages, self.news = texts.Stages(self.sockets), texts.News()
         self.interrupts = Interrupts()
 
     def _open(self, channel: str, end: str) -> Any:
@@ -88,15 +88,15 @@ class Launch:
                 )
                 continue
             if component.on_demand:
-                self.doors.open(role, component.options.get("port", 0), self.folder, self.view.note)
+                self.ports.open(role, component.options.get("port", 0), self.folder, self.view.note)
             else:
-                self.scale(role, component.count.initial, telling.why_count(self.plan, role, self.remembered))
-        self.view.begin(telling.facts(self.plan, self.folder, self.doors.page_address))
+                self.scale(role, component.count.initial, texts.why_count(self.plan, role, self.remembered))
+        self.view.begin(texts.facts(self.plan, self.folder, self.ports.page_address))
         self.show_processes()
         if self.pinning.cpus or self.plan.balance.pin == "always":
             self.view.note(self.pinning.reason)
-        why = telling.why_count(self.plan, SAMPLER, self.remembered)
-        for note in filter(None, (telling.first_count(self.plan, why), telling.not_evaluated(self.plan))):
+        why = texts.why_count(self.plan, SAMPLER, self.remembered)
+        for note in filter(None, (texts.first_count(self.plan, why), texts.not_evaluated(self.plan))):
             self.view.note(note)
 
     def scale(self, role: str, count: int, reason: str) -> None:
@@ -118,8 +118,8 @@ class Launch:
     # --- the run
 
     def run(self) -> int:
-        """Run until a stop condition, the user or a failure ends it; returns the exit code: 2 where a process
-        has found the user's input at fault, 1 where it has failed or has taken no env step.
+        """Run until a stop condition, the user or a failure ends it. Returns the exit code: 2 where a process
+        found the user's input at fault, 1 where the run failed or took no env step, otherwise 0.
         """
         self.interrupts.heed()
         try:
@@ -127,7 +127,7 @@ class Launch:
             while not self.stop_reason:
                 self.pump(0.1)
                 self.watch()
-                for role in self.doors.visited(self.crew.counts):
+                for role in self.ports.visited(self.crew.counts):
                     self.scale(role, 1, "somebody looks at its page")
                 if self.interrupts.count:
                     self.ask_to_stop(f"interrupted by {self.interrupts.by}")
@@ -136,7 +136,7 @@ class Launch:
             self.finish()
         if self.gave_up:
             return 1 if self.input_fault is None else InputError.exit_code
-        self.last_word = telling.why_no_step(self.folder, processes)
+        self.last_word = texts.why_no_step(self.folder, processes)
         return 1 if self.last_word else 0
 
     def pump(self, timeout_s: float) -> None:
@@ -153,7 +153,7 @@ class Launch:
                 self.view.note(message.fields["reason"])
 
     def hear_status(self, status: dict[str, Any]) -> None:
-        """Show a status and its news; a process that does not get through with its work ends the run."""
+        """Show a status and its new lines; a process all of whose messages are refused ends the run."""
         self.status = status
         self.crew.deadlines.hear_status()
         self.view.update(status)
@@ -167,31 +167,29 @@ class Launch:
                 self.tell("stop_request", reason=self.stop_reason)
 
     def watch(self) -> None:
-        """Handle the supervisor's events, and check that each process gets ready and reports."""
+        """Handle the supervisor's events, and check that each process gets ready and reports in time."""
         for event in self.supervisor.poll():
             self.on_event(event)
         self.crew.fill()
         heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
-            process = heard.get(name, {})
-            if process.get("pid") != pid:  # the status is of this process's predecessor
-                process = {}
-            self.watch_one(name, process)
+            process = heard.get(name, {})  # with another pid it is the predecessor's
+            self.watch_one(name, process if process.get("pid") == pid else {})
         self.show_processes()
 
     def show_processes(self, leaving: Sequence[str] = ()) -> None:
-        """Have the view show what each process does; those that are ``leaving`` have been asked to stop."""
+        """Have the view show the stage of each process; those in ``leaving`` have been asked to stop."""
         names, pids = self.supervisor.names(), self.supervisor.pids()
         stages = self.stages.of(names, pids, self.status.get("processes", {}))
         self.view.show_processes({**stages, **dict.fromkeys(self.supervisor.alive(leaving), "stopping")})
 
     def watch_one(self, name: str, process: Mapping[str, Any]) -> None:
-        """Kill a process, and so restart it, if it does not get ready or has stopped reporting."""
+        """Kill a process, so that it is restarted, if it has missed a deadline."""
         if self.threads or (not self.status and name != f"{BROKER}-0"):
-            return  # it may stand at a breakpoint; or nothing is known of it, never without a broker
+            return  # a thread may stand at a breakpoint, and without a status nothing is known
         if what := self.crew.deadlines.missed(name, process):
             self.crew.deadlines.begin(name)
-            why = "" if process.get("ready") else f"; {telling.why_silent(name, process, self.status)}"
+            why = "" if process.get("ready") else f"; {texts.why_silent(name, process, self.status)}"
             self.fail(name, what + why)
             self.supervisor.kill(name)
 
@@ -203,7 +201,7 @@ class Launch:
         elif isinstance(event, Exited) and not (event.expected or (event.code == 0 and asked)):
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.crew.deadlines.begin(event.name)
-            fault = telling.fault_in(event)
+            fault = texts.fault_in(event)
             if event.code == InputError.exit_code:
                 self.input_fault = self.input_fault or (event.name, fault)
             self.fail(event.name, fault)
@@ -217,17 +215,17 @@ class Launch:
             self.tell("stop_request", reason=self.stop_reason)
 
     def on_observer(self, event: Event) -> None:
-        """Report the end of a process that the run does without."""
+        """Report the end of an observer, without which the run goes on."""
         if isinstance(event, Exited):
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             if not event.expected:
-                what = telling.fault_in(event) if event.code == InputError.exit_code else event.how
+                what = texts.fault_in(event) if event.code == InputError.exit_code else event.how
                 self.fail(event.name, f"{what}; the run goes on\n{event.words}")
         elif isinstance(event, GaveUp):
-            self.doors.shut(event.name.rpartition("-")[0])
+            self.ports.shut(event.name.rpartition("-")[0])
 
     def fail(self, name: str, what: str) -> None:
-        """Record one failure and report it; ``report_end`` shows the first one again."""
+        """Record and report one failure; ``report_end`` shows the first one again."""
         if name.rpartition("-")[0] not in OBSERVERS:
             self.failures.append((name, what))
         log = self.folder.logs / f"{name}.log"
@@ -242,10 +240,10 @@ class Launch:
     # --- the end
 
     def ask_to_stop(self, reason: str) -> None:
-        """Have the broker end the run with a last checkpoint, within ``BROKER_ANSWERS_S``."""
+        """Ask the broker to end the run with a last checkpoint; wait for that up to ``BROKER_ANSWERS_S``."""
         self.view.note(f"stopping: {reason} (once more to stop at once)")
         self.tell("stop_request", reason=reason)
-        self.supervisor.end_restarts()  # all processes may have been asked with this one, as systemd does
+        self.supervisor.end_restarts()  # the signal may have reached all processes, as from systemd
         ours = self.supervisor.alive([f"{BROKER}-0"])
         deadline_s = time.monotonic() + BROKER_ANSWERS_S
         while not self.stop_reason and time.monotonic() < deadline_s and self.interrupts.count < 2:
@@ -275,8 +273,8 @@ class Launch:
         self.folder.tidy()
 
     def see_off(self, names: Sequence[str], group: Sequence[str]) -> None:
-        """Wait until these processes have left. The second Ctrl-C ends the wait, the first one that for the
-        evaluator of a run that nobody interrupted; the broker writes what the run was until the third.
+        """Wait until these processes have ended, or until the second Ctrl-C. The broker, which writes the
+        run's record, has until the third; the evaluator of a run that was not interrupted until the first.
         """
         patience = {EVALUATOR: min(1, self.interrupts.count), BROKER: 2}.get(group[0], 1)
         note_s = time.monotonic() + SILENT_END_S
@@ -294,6 +292,6 @@ class Launch:
                 self.view.note("the last policy is evaluated (Ctrl-C to leave it out)")
 
     def report_end(self) -> None:
-        """Print the last words: what was reached, and the commands that use the run."""
-        words = self.failures, self.input_fault, self.last_word
-        say_last(telling.last_words(self.folder, self.stop_reason, *words))
+        """Print the outcome of the run and the commands that use it."""
+        ending = self.stop_reason, self.failures, self.input_fault, self.last_word
+        say_last(texts.last_words(self.folder, *ending))

@@ -1,4 +1,4 @@
-"""Compares the messages that a process sends with those of its recording."""
+"""Compares the messages that a replayed process sends with those of its recording."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from spreeze_zmq.wire import Message
 
-#: The kinds that are compared; the others tell the time of day, the process's id and how long it waited.
+#: The kinds of messages that are compared; others hold the time, the process id and waiting times.
 COMPARED = ("rollout", "policy", "critic", "part", "evaluation")
-#: Fields that measure the machine.
+#: Fields that depend on the machine.
 UNCOMPARED = {"wall_s"}
 
 
@@ -23,47 +23,29 @@ class Compared:
     """The messages of one kind on one channel.
 
     Attributes:
-        recorded: how many the recording holds, as far as it has been read.
-        sent: how many the process has sent.
-        same: how many of the pairs are equal.
-        first_difference: number of the first unequal pair, from 0, and what differs; empty for none.
+        recorded: number of messages read from the recording so far.
+        sent: number of messages that the process has sent.
+        same: number of equal pairs.
+        first_difference: index of the first unequal pair, from 0, and what differs; empty for none.
+        unpaired_recorded: recorded messages that the process has not sent yet.
+        unpaired_sent: sent messages that have not been read from the recording yet.
     """
 
     recorded: int = 0
     sent: int = 0
     same: int = 0
     first_difference: str = ""
-    _expected: deque[Message] = field(default_factory=deque)
-    _got: deque[Message] = field(default_factory=deque)
+    unpaired_recorded: deque[Message] = field(default_factory=deque)
+    unpaired_sent: deque[Message] = field(default_factory=deque)
 
     @property
     def equal(self) -> bool:
-        """Whether the process has sent all that was recorded; it may go on after the recording's end."""
+        """Whether the process has sent every recorded message; it may send more after the recording's end."""
         return self.recorded == self.same
-
-    def expect(self, message: Message, tolerance: float) -> None:
-        """Add a recorded message."""
-        self.recorded += 1
-        self._expected.append(message)
-        self._pair(tolerance)
-
-    def take(self, message: Message, tolerance: float) -> None:
-        """Add a message of the process."""
-        self.sent += 1
-        self._got.append(message)
-        self._pair(tolerance)
-
-    def _pair(self, tolerance: float) -> None:
-        while self._expected and self._got:
-            number = self.recorded - len(self._expected)
-            difference = unlike(self._expected.popleft(), self._got.popleft(), tolerance)
-            self.same += not difference
-            if difference and not self.first_difference:
-                self.first_difference = f"number {number}: {difference}"
 
 
 class Outputs:
-    """All that one process sends, beside the recording.
+    """All messages of one process, compared with its recording.
 
     Args:
         tolerance: largest difference of two numbers, absolute and relative; 0 compares every bit.
@@ -74,16 +56,19 @@ class Outputs:
         self.by_kind: dict[tuple[str, str], Compared] = {}
 
     def expect(self, channel: str, message: Message) -> Compared | None:
-        """Add a message of the recording; the figures of its kind, None where it is not compared."""
-        found = self._of(channel, message)
-        if found is not None:
-            found.expect(message, self.tolerance)
-        return found
+        """Add a recorded message; returns the comparison of its kind, None where that is not compared."""
+        if (compared := self._of(channel, message)) is not None:
+            compared.recorded += 1
+            compared.unpaired_recorded.append(message)
+            self._pair(compared)
+        return compared
 
     def take(self, channel: str, message: Message) -> None:
-        """Add a message of the process."""
-        if (found := self._of(channel, message)) is not None:
-            found.take(message, self.tolerance)
+        """Add a message that the process sent."""
+        if (compared := self._of(channel, message)) is not None:
+            compared.sent += 1
+            compared.unpaired_sent.append(message)
+            self._pair(compared)
 
     @property
     def equal(self) -> bool:
@@ -94,8 +79,8 @@ class Outputs:
         """One line for each kind, and one for its first difference."""
         lines = []
         for (channel, kind), compared in self.by_kind.items():
-            told = f"{compared.sent} sent, {compared.recorded} recorded, {compared.same} the same"
-            lines.append(f"{kind} on {channel}: {told}")
+            counts = f"{compared.sent} sent, {compared.recorded} recorded, {compared.same} the same"
+            lines.append(f"{kind} on {channel}: {counts}")
             if compared.first_difference:
                 lines.append(f"  the first that differs is {compared.first_difference}")
         return lines
@@ -105,9 +90,18 @@ class Outputs:
             return None
         return self.by_kind.setdefault((channel, message.kind), Compared())
 
+    def _pair(self, compared: Compared) -> None:
+        while compared.unpaired_recorded and compared.unpaired_sent:
+            number = compared.recorded - len(compared.unpaired_recorded)
+            pair = compared.unpaired_recorded.popleft(), compared.unpaired_sent.popleft()
+            difference = unlike(*pair, self.tolerance)
+            compared.same += not difference
+            if difference and not compared.first_difference:
+                compared.first_difference = f"number {number}: {difference}"
+
 
 def unlike(recorded: Message, sent: Message, tolerance: float) -> str:
-    """What differs in the fields and arrays of two messages, in one line; empty for nothing."""
+    """The first difference in the fields and arrays of two messages, in one line; empty for none."""
     for name in sorted((recorded.fields.keys() | sent.fields.keys()) - UNCOMPARED):
         ours, theirs = recorded.fields.get(name), sent.fields.get(name)
         if not _alike(ours, theirs, tolerance):

@@ -1,4 +1,4 @@
-"""Plays all peers of one process: feeds it a recording over real sockets, and keeps what it sends."""
+"""Plays all peers of one process: feeds it a recording over real sockets, and records what it sends."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from spreeze_zmq.wire import Message, decode
 Pace = Literal["recorded", "full", "step"]
 #: A longer wait is announced.
 PATIENCE_S = 5.0
-#: High-water mark of messages from the process; they are taken at once.
+#: High-water mark for messages of the process, which are received at once.
 QUEUED = 1000
 
 
 def in_fixed_order(plan: Plan, role: str) -> bool:
-    """Whether messages of this role depend on those that it receives and not on their times."""
+    """Whether a role's messages depend only on the messages that it receives, and not on their times."""
     return plan.balance.in_order and role in (*LEARNERS, SAMPLER)
 
 
 class Playback:
     """The peers of one process.
 
-    Where the order is fixed (:func:`in_fixed_order`), nothing is fed before the process has sent all that it
-    had sent by then when it was recorded: what it has to do then depends on the recording alone.
+    Where the order is fixed (:func:`in_fixed_order`), each message is fed only after the process has sent
+    everything that the recording has before it, so that its work depends on the recording alone.
 
     Args:
         recording: of the process.
-        plan: of the recording, placed in a run's folder of its own.
-        pace: ``recorded``, ``full`` (as fast as the process takes it) or ``step`` (at each Enter).
-        outputs: what is compared.
+        plan: of the recording, settled in a run's folder of its own.
+        pace: ``recorded``, ``full`` (as fast as the process receives) or ``step`` (at each Enter).
+        outputs: compares the messages of the process with the recording.
         timeout_s: longest wait for a message that the process owes; infinite for a debugger.
 
     Attributes:
         fixed: whether the order is fixed.
         alive: whether the process lives.
-        num_fed: messages that the process has been sent.
-        num_left: those that it has not, since it ended before.
-        interrupted: set by the user.
+        num_fed: messages sent to the process.
+        num_left: messages not sent, since the process ended before.
+        interrupted: whether the user has interrupted the playback.
         kept: the recording of this playback.
     """
 
@@ -66,8 +66,8 @@ class Playback:
         self.recording, self.plan, self.pace, self.outputs = recording, plan, pace, outputs
         self.name, self.role = about["name"], about["role"]
         self.timeout_s, self.fixed = timeout_s, in_fixed_order(plan, self.role)
-        #: Queues behave as in the run: a full one drops messages, and rollouts wait.
-        self.as_it_was = pace == "recorded" and not self.fixed
+        #: Queues behave as in the run: full ones drop messages or block rollouts.
+        self.queues_as_recorded = pace == "recorded" and not self.fixed
         self.alive: Callable[[], bool] = lambda: True
         self.num_fed = self.num_left = self.num_heard = self.num_to_step = 0
         self.left = self.interrupted = False
@@ -77,8 +77,8 @@ class Playback:
         self.ends: dict[str, Any] = {}
         for name, end in plan.components[self.role].channels.items():
             self.ends[name] = self._opened(name, OTHER_END[end], incarnation)
-        self.takers = {name: end for name, end in self.ends.items() if hasattr(end, "pull")}
-        self.takers |= {name: end for name, end in self.ends.items() if hasattr(end, "receive")}
+        self.receivers = {name: end.pull for name, end in self.ends.items() if hasattr(end, "pull")}
+        self.receivers |= {name: end.receive for name, end in self.ends.items() if hasattr(end, "receive")}
         self.publishers = [end for end in self.ends.values() if isinstance(end, Publisher)]
 
     def _opened(self, name: str, end: str, incarnation: int) -> Any:
@@ -86,7 +86,7 @@ class Playback:
         if end == "sub":
             channel = replace(channel, high_water_mark=QUEUED)
         opened = channels.open_channel(channel, end, "replay-0", incarnation)
-        if isinstance(opened, Publisher) and not self.as_it_was:
+        if isinstance(opened, Publisher) and not self.queues_as_recorded:
             opened.lose_nothing()
         opened.record = partial(self.kept.add, name)
         return opened
@@ -94,7 +94,7 @@ class Playback:
     # --- the whole
 
     def run(self) -> None:
-        """Feed the recording from its beginning to its end, then have the process stop.
+        """Feed the recording from beginning to end, then ask the process to stop.
 
         Raises:
             PeerTimeout: the process owes a message for longer than ``timeout_s``.
@@ -117,7 +117,7 @@ class Playback:
 
     @property
     def hears_control(self) -> bool:
-        """Whether the process can be asked to stop by a message; the broker cannot."""
+        """Whether a message can ask the process to stop; not the broker, which sends such messages."""
         return CONTROL in self.ends and self.role != BROKER
 
     @property
@@ -126,7 +126,7 @@ class Playback:
         return self.left or self.interrupted or not self.alive()
 
     def close(self) -> None:
-        """Take what the process has sent last; close the channels."""
+        """Receive the last messages of the process, and close the channels."""
         self.pump(0.1)
         for end in self.ends.values():
             end.close()
@@ -136,13 +136,15 @@ class Playback:
     # --- one message
 
     def _expect(self, entry: Entry) -> str:
-        """Note what the process sent here, and wait for it where the order is fixed; returns its kind."""
+        """Add a message that the recorded process sent, and wait for it now where the order is fixed; returns
+        its kind.
+        """
         try:
             message = decode(entry.frames)
-        except WireError:  # of a component that sent what its peer refused
+        except WireError:  # the recorded process sent a message that its peer refused
             return ""
-        had = self._last_sent.get((entry.channel, message.kind), -1)
-        if message.repeat and message.sequence <= had:
+        last = self._last_sent.get((entry.channel, message.kind), -1)
+        if message.repeat and message.sequence <= last:
             return message.kind
         self._last_sent[entry.channel, message.kind] = message.sequence
         compared = self.outputs.expect(entry.channel, message)
@@ -160,8 +162,8 @@ class Playback:
             self._step(entry)
 
     def _step(self, entry: Entry) -> None:
-        """Show what comes next, and wait for Enter, for a number of messages, or for q."""
-        print(f"{entry.t_s:9.3f} s  {_told(entry)}", flush=True)
+        """Show the next message, and wait for Enter, for a number of messages to feed, or for q."""
+        print(f"{entry.t_s:9.3f} s  {_summary(entry)}", flush=True)
         while self.num_to_step == 0 and not self.over:
             if sys.stdin.fileno() in self.pump(0.5, also=[sys.stdin.fileno()]):
                 lines = os.read(sys.stdin.fileno(), 4096).decode(errors="replace").split("\n")[:-1]
@@ -188,49 +190,46 @@ class Playback:
     def pump(
         self, timeout_s: float = 0.0, writable: Collection[Any] = (), also: Sequence[int] = ()
     ) -> set[Any]:
-        """Wait on all sockets, and take what the process has sent."""
-        wanted = {name: end for name, end in self.takers.items() if self._wants(name)}
-        ready = channels.poll([*wanted.values(), *self.publishers, *also], writable, timeout_s=timeout_s)
-        for name, end in wanted.items():
-            while self._wants(name) and (message := _taken(end)) is not None:
+        """Wait on all sockets and descriptors, and receive what the process has sent; returns those that are
+        ready.
+        """
+        wanted = {name: receive for name, receive in self.receivers.items() if self._wants(name)}
+        readable = [*(self.ends[name] for name in wanted), *self.publishers, *also]
+        ready = channels.poll(readable, writable, timeout_s=timeout_s)
+        for name, receive in wanted.items():
+            while self._wants(name) and (message := receive()) is not None:
                 self.outputs.take(name, message)
                 self.num_heard += name == REPORT
                 self.left = self.left or message.kind == "bye"
         return ready
 
     def _wants(self, name: str) -> bool:
-        """Whether to take another message. No more rollouts are taken than at this point of the recording, so
-        that a sampler is blocked as it was then.
+        """Whether to receive another message. Not more rollouts are received than up to this point of the
+        recording, so that a sampler is blocked as it was then.
         """
-        if not (self.as_it_was and name.startswith(experience_of(""))):
+        if not (self.queues_as_recorded and name.startswith(experience_of(""))):
             return True
         rollouts = self.outputs.by_kind.get((name, "rollout"))
         return rollouts is not None and rollouts.sent < rollouts.recorded
 
     def _until(self, done: Callable[[], bool], owed: str) -> None:
-        """Wait until ``done``; ``owed`` says in words what the process owes.
+        """Wait until ``done``, or the end; ``owed`` is what the process must do, in words.
 
         Raises:
             PeerTimeout: it is not done within ``timeout_s``.
         """
-        began_s, told = time.monotonic(), False
+        began_s, announced = time.monotonic(), False
         while not done() and not self.over:
             self.pump(0.2)
             waited_s = time.monotonic() - began_s
-            if waited_s > PATIENCE_S and not told:
-                told = True
+            if waited_s > PATIENCE_S and not announced:
+                announced = True
                 print(f"waiting for {self.name} to {owed}", flush=True)
             if waited_s > self.timeout_s:
                 raise PeerTimeout("replay", self.name, f"to {owed}", waited_s)
 
 
-def _taken(end: Any) -> Message | None:
-    """The next message that waits at a receiving end."""
-    message: Message | None = end.pull() if hasattr(end, "pull") else end.receive()
-    return message
-
-
-def _told(entry: Entry) -> str:
+def _summary(entry: Entry) -> str:
     """One message in a line."""
     try:
         message = decode(entry.frames)

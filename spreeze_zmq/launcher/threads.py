@@ -1,4 +1,4 @@
-"""Components as threads of the launcher's process: a whole run in one debugger."""
+"""Runs components as threads of the launcher's process: a whole run in one debugger."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Trace = Callable[[FrameType, Any, Any], Any]
 
 
 class ThreadSpawner:
-    """Starts each Python component that is built on ``spreeze_zmq.component`` as a thread; any other program,
-    and one that inherits a port, as a process.
+    """Starts each Python component that is built on ``spreeze_zmq.component`` as a thread, and any other
+    program, or one that inherits a port, as a process.
 
-    Create it in the main thread, which a debugger traces: the threads are traced with it.
+    Create it in the main thread, which a debugger traces: its trace function then traces the threads too.
     """
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ class ThreadSpawner:
         return ComponentThread(spec, program, self._stderr, self._trace)
 
     def close(self) -> None:
-        """End the processes; threads are not among them."""
+        """End the processes; threads go on."""
         self._groups.close()
 
 
 class ComponentThread:
-    """One component in a thread. It can be asked to stop, and cannot be killed."""
+    """One component in a thread, which can be asked to stop, but not be killed."""
 
     def __init__(
         self, spec: ProcessSpec, program: Path, stderr: _ThreadsStderr, trace: _SharedTrace | None
@@ -96,8 +96,8 @@ class ComponentThread:
 
 
 class _ThreadsStderr:
-    """Standard error that each component's thread has to itself; standard output stays with the terminal,
-    where ``print`` and a debugger's prompt belong.
+    """Standard error by thread: each component's goes to its log. Standard output stays with the terminal,
+    for ``print`` and a debugger's prompt.
     """
 
     def __init__(self, terminal: IO[str]) -> None:
@@ -109,8 +109,8 @@ class _ThreadsStderr:
 
 
 class _SharedTrace:
-    """One debugger's trace function for several threads: while it asks its user, all of them stand still at
-    their next traced line, and ``step`` follows the thread that it was said to.
+    """One debugger's trace function for several threads: while it waits for its user, all of them stop at
+    their next traced line, and ``step`` stays in the thread that it was entered for.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -141,11 +141,11 @@ def _module_of(program: Path) -> ModuleType:
     name = f"spreeze_component_{program.parent.name}"
     with _loading:
         if name not in sys.modules:
-            found = importlib.util.spec_from_file_location(name, program)
-            assert found is not None
-            assert found.loader is not None
-            module = sys.modules[name] = importlib.util.module_from_spec(found)
-            found.loader.exec_module(module)
+            spec = importlib.util.spec_from_file_location(name, program)
+            assert spec is not None
+            assert spec.loader is not None
+            module = sys.modules[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
         return sys.modules[name]
 
 

@@ -1,4 +1,4 @@
-"""A published policy as samplers and evaluators use it: NumPy alone, from a message or from a file.
+"""Acting with a published policy, from a message or a file, in NumPy alone.
 
 torch is imported only for a network with a convolution.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spreeze_zmq.policy.classes import register_class_loader
 from spreeze_zmq.policy.file import read_file
-from spreeze_zmq.policy.frame_stack import FrameStack
+from spreeze_zmq.policy.observations import FrameStack
 from spreeze_zmq.policy.policy import Policy, usable
 
 __all__ = ["FrameStack", "Policy", "read_file", "register_class_loader", "usable"]

@@ -1,4 +1,4 @@
-"""Policies that no table of layers describes: each names a class, which a registered loader makes."""
+"""Policies whose description names a class, which a registered loader makes, and not a table of layers."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.policy.head import ClassActor
+from spreeze_zmq.policy.actor import ClassActor
 
 #: Takes the description ``{"class": "module:Name", "options": {...}, "environment": {...}}`` and the policy's
-#: arrays, and gives what acts.
+#: arrays; returns the actor.
 ClassLoader = Callable[[Mapping[str, Any], Mapping[str, NDArray[np.float32]]], ClassActor]
 
-#: Modules of this process that the user has said to trust, by :meth:`Policy.load`.
+#: Modules that the user has declared trustworthy in this process, by :meth:`Policy.load`.
 trusted: set[str] = set()
 
-#: Where the algorithms that ship are.
+#: The package of the shipped algorithms.
 SHIPPED = "spreeze_zmq.algorithms."
 
 _loaders: list[ClassLoader] = []
 
 
 def register_class_loader(loader: ClassLoader) -> None:
-    """Let ``loader`` make the policies that name a class; it takes the place of the one before.
+    """Let ``loader`` make the policies that name a class; it replaces the previous loader.
 
     It is called for messages too, which anybody may have sent: it must refuse, with a ValueError, every class
-    but those that the user trusts, and must import nothing before it has.
+    that the user does not trust, before it imports anything.
     """
     _loaders[:] = [loader]
 
@@ -36,7 +36,7 @@ def module_of(description: Mapping[str, Any]) -> str | None:
     """The module of the class that a description names; None where it names none.
 
     Raises:
-        ValueError: it is not written ``module:Name``.
+        ValueError: the name is not of the form ``module:Name``.
     """
     if "class" not in description:
         return None
@@ -48,12 +48,12 @@ def module_of(description: Mapping[str, Any]) -> str | None:
 
 
 def is_trusted(module: str | None, trust: Collection[str]) -> bool:
-    """Whether classes of a module may be loaded: the user trusts it, or it ships."""
+    """Whether classes of a module may be loaded: ``trust`` names it, or it is a shipped algorithm's."""
     return module is not None and (module in trust or module.startswith(SHIPPED))
 
 
 def load_class(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> ClassActor:
-    """What acts, made by the loader.
+    """The actor that the loader makes of a description and its arrays.
 
     Raises:
         ValueError: there is no loader, or it refused the class or could not import it.

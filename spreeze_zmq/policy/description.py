@@ -1,4 +1,4 @@
-"""Reading the plain tables of a policy's description, which came from elsewhere and may hold anything."""
+"""Checked reads from the tables of a policy's description, which others wrote and which may hold anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def count(table: Mapping[str, Any], name: str) -> int:
-    """The integer ``name``, at least 1. Raises KeyError where it is missing, ValueError where it is none."""
+    """The integer ``name``, at least 1. Raises KeyError where it is missing, ValueError for anything else."""
     return _count(name, table[name])
 
 
@@ -21,9 +21,9 @@ def counts(table: Mapping[str, Any], name: str) -> tuple[int, ...]:
 
 
 def number(table: Mapping[str, Any], name: str, default: float | None = None) -> float:
-    """The finite number ``name``; ``default``, where there is one, stands for a missing one.
+    """The finite number ``name``, or ``default`` where it is missing.
 
-    Raises KeyError where it is missing, ValueError where it is none.
+    Raises KeyError where both are missing, ValueError for anything but a finite number.
     """
     value = table[name] if default is None else table.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""A policy in a safetensors file: its arrays, and its fields as JSON beside them."""
+"""Policy files: safetensors with the policy's arrays, and its fields as JSON in the metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InputError
 
-#: What a policy file says it is; the number goes up when older readers would misread it.
+#: Identifies a policy file; the number goes up when older readers would misread it.
 FILE_FORMAT = "spreeze_zmq.policy.1"
 #: The name of the best policy's file in a run's folder.
 POLICY_FILE = "policy.safetensors"
@@ -26,7 +26,7 @@ def write_file(
     arrays: Mapping[str, NDArray[np.float32]],
     metadata: Mapping[str, str],
 ) -> None:
-    """Write ``fields`` (those of ``_FIELDS``), ``arrays`` and ``metadata``, whole or not at all.
+    """Write ``fields`` (those of ``_FIELDS``), ``arrays`` and ``metadata`` atomically.
 
     Raises:
         ValueError: ``metadata`` uses a name that the file itself needs.
@@ -37,7 +37,7 @@ def write_file(
     if taken := about.keys() & metadata.keys():
         raise ValueError(f"metadata may not use {', '.join(sorted(taken))}")
     content = save(dict(arrays), {**metadata, **about})
-    # A name of its own for each process: two that write the same path must not share a half-written file.
+    # The process id in the name: two processes that write the same path must not share a half-written file.
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with partial.open("wb") as file:
         file.write(content)
@@ -47,7 +47,7 @@ def write_file(
 
 
 def read_file(path: Path | str) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, str]]:
-    """Fields, arrays and metadata as they were written; nothing in them is checked yet.
+    """Fields, arrays and metadata as they were written; the caller must check their contents.
 
     Raises:
         InputError: there is no such file, or it holds no policy of this format.

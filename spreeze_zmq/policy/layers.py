@@ -1,4 +1,4 @@
-"""The layers of a description, each with its part of the flat parameters."""
+"""Reads the layers of a policy's description, each with its slice of the flat parameters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from spreeze_zmq.policy.actor import Floats
 from spreeze_zmq.policy.description import count, counts, number
 
-Floats = NDArray[np.float32]
-
-#: Layers that apply one function to each number.
+#: Layers that apply one function elementwise.
 ACTIVATIONS = ("relu", "elu", "silu", "tanh")
 KINDS = ("linear", "layer_norm", "conv2d", "append", "dueling", *ACTIVATIONS)
 
@@ -25,15 +21,16 @@ class Layer:
 
     Attributes:
         kind: one of ``KINDS``.
-        num_inputs: numbers in a row that comes.
-        num_outputs: numbers in a row that goes.
-        weights: of ``linear`` ``[out, in]`` and ``[out]``, of ``layer_norm`` ``[size]`` and ``[size]``, of
-            ``conv2d`` ``[out, c, kernel, kernel]`` and ``[out]``, of ``append`` ``[size]``; views.
-        image: ``(c, h, w)`` of a ``conv2d``'s rows.
+        num_inputs: numbers in an input row.
+        num_outputs: numbers in an output row.
+        weights: views of the parameters: of ``linear`` ``[out, in]`` and ``[out]``, of ``layer_norm``
+            ``[size]`` and ``[size]``, of ``conv2d`` ``[out, c, kernel, kernel]`` and ``[out]``, of ``append``
+            ``[size]``.
+        image: ``(c, h, w)`` of a ``conv2d``'s input rows.
         stride: of a ``conv2d``.
         eps: of a ``layer_norm``.
         actions: of a ``dueling`` layer.
-        atoms: likewise.
+        atoms: of a ``dueling`` layer.
     """
 
     kind: str
@@ -48,10 +45,10 @@ class Layer:
 
 
 def read_layers(description: Sequence[Mapping[str, Any]], parameters: Floats, num_inputs: int) -> list[Layer]:
-    """The layers of a description over ``parameters`` ``[P]``, for rows of ``num_inputs`` numbers.
+    """The layers of a description over ``parameters`` ``[P]``, for input rows of ``num_inputs`` numbers.
 
     Raises:
-        KeyError, TypeError, ValueError: they do not fit each other, or there is no such layer.
+        KeyError, TypeError, ValueError: layers and parameters do not fit, or a kind of layer is unknown.
     """
     if parameters.ndim != 1:
         raise ValueError(f"parameters are {parameters.shape}, expected them flat")
@@ -76,7 +73,9 @@ def read_layers(description: Sequence[Mapping[str, Any]], parameters: Floats, nu
 
 
 def _shapes(about: Mapping[str, Any], size: int) -> tuple[list[tuple[int, ...]], int, dict[str, Any]]:
-    """The shapes of a layer's parameters, the size of its output for an input of ``size``, and its fields."""
+    """The shapes of a layer's parameters, the size of its output rows for input rows of ``size``, and its
+    further fields.
+    """
     kind = about["kind"]
     if kind in ACTIVATIONS:
         return [], size, {}
@@ -92,19 +91,16 @@ def _shapes(about: Mapping[str, Any], size: int) -> tuple[list[tuple[int, ...]],
     if kind == "append":
         return [(count(about, "size"),)], size + about["size"], {}
     if kind == "dueling":
-        return _dueling(count(about, "actions"), count(about, "atoms"), size)
+        actions, atoms = count(about, "actions"), count(about, "atoms")
+        if size != (needed := (1 + actions) * atoms):
+            raise ValueError(
+                f"a dueling layer of {actions} actions and {atoms} atoms takes {needed} numbers, "
+                f"{size} come to it"
+            )
+        return [], actions * atoms, {"actions": actions, "atoms": atoms}
     if kind == "conv2d":
         return _conv2d(about, size)
     raise ValueError(f"unknown layer {kind!r}; there is {', '.join(KINDS)}")
-
-
-def _dueling(actions: int, atoms: int, size: int) -> tuple[list[tuple[int, ...]], int, dict[str, Any]]:
-    if size != (1 + actions) * atoms:
-        raise ValueError(
-            f"a dueling layer of {actions} actions and {atoms} atoms takes {(1 + actions) * atoms} numbers, "
-            f"{size} come to it"
-        )
-    return [], actions * atoms, {"actions": actions, "atoms": atoms}
 
 
 def _conv2d(about: Mapping[str, Any], size: int) -> tuple[list[tuple[int, ...]], int, dict[str, Any]]:

@@ -1,27 +1,26 @@
-"""The layers of a policy in NumPy: observations to the numbers that its actions are drawn from."""
+"""A policy's network in NumPy: rows of observations to the rows that its head draws actions from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spreeze_zmq.policy.actor import Floats
 from spreeze_zmq.policy.layers import Layer
 
-Floats = NDArray[np.float32]
-#: Takes rows and a buffer ``[N, num_outputs]``; gives the buffer, or the rows where it works in place.
+#: Takes rows and a buffer ``[N, num_outputs]``; returns the buffer, or the rows where it works in place.
 Step = Callable[[Floats, Floats], Floats]
 
 
 class Network:
-    """The layers, over buffers that are kept while the number of observations stays the same.
+    """Evaluates layers over buffers that are reused while the number of rows stays the same.
 
     Args:
-        layers: all but ``conv2d``, which runs in torch.
+        layers: any but ``conv2d``, which runs in torch.
 
     Attributes:
-        num_outputs: numbers in a row of the result.
+        num_outputs: numbers in an output row.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -33,12 +32,12 @@ class Network:
         self._buffers: list[Floats] = []
 
     def __call__(self, rows: Floats) -> Floats:
-        """``[N, inputs]`` to ``[N, num_outputs]``; holds until the next call."""
+        """``[N, inputs]`` to ``[N, num_outputs]``; the result is valid until the next call."""
         if len(rows) != self._batch_size:
             self._batch_size = len(rows)
             self._buffers = [np.empty((len(rows), size), np.float32) for size in self._sizes]
         if self._in_place_first:
-            rows = rows.copy()  # these are the caller's
+            rows = rows.copy()  # the caller's rows stay as they are
         for step, buffer in zip(self._steps, self._buffers, strict=True):
             rows = step(rows, buffer)
         return rows
@@ -47,58 +46,57 @@ class Network:
 def _step(layer: Layer) -> Step:
     if layer.kind in ACTIVATIONS:
         return ACTIVATIONS[layer.kind]
-    return BUFFERED[layer.kind](layer) if layer.kind in BUFFERED else _LayerNorm(layer)
+    return BUFFERED[layer.kind](layer) if layer.kind in BUFFERED else _layer_norm(layer)
 
 
-class _Linear:
-    def __init__(self, layer: Layer) -> None:
-        # Transposed once: a product of few rows with a transposed view takes almost twice as long.
-        self._weight = np.ascontiguousarray(layer.weights[0].T)
-        self._bias = layer.weights[1]
+def _linear(layer: Layer) -> Step:
+    # Transposed once: a product of few rows with a transposed view takes almost twice as long.
+    weight, bias = np.ascontiguousarray(layer.weights[0].T), layer.weights[1]
 
-    def __call__(self, x: Floats, buffer: Floats) -> Floats:
-        np.matmul(x, self._weight, out=buffer)
-        buffer += self._bias
+    def step(x: Floats, buffer: Floats) -> Floats:
+        np.matmul(x, weight, out=buffer)
+        buffer += bias
         return buffer
 
+    return step
 
-class _LayerNorm:
-    def __init__(self, layer: Layer) -> None:
-        self._weight, self._bias = layer.weights
-        self._eps = np.float32(layer.eps)
 
-    def __call__(self, x: Floats, buffer: Floats) -> Floats:
+def _layer_norm(layer: Layer) -> Step:
+    (weight, bias), eps = layer.weights, np.float32(layer.eps)
+
+    def step(x: Floats, buffer: Floats) -> Floats:
         x -= x.mean(1, keepdims=True)
-        x /= np.sqrt(np.square(x).mean(1, keepdims=True) + self._eps)
-        x *= self._weight
-        x += self._bias
+        x /= np.sqrt(np.square(x).mean(1, keepdims=True) + eps)
+        x *= weight
+        x += bias
         return x
 
+    return step
 
-class _Append:
-    def __init__(self, layer: Layer) -> None:
-        self._numbers = layer.weights[0]
-        self._at = layer.num_inputs
 
-    def __call__(self, x: Floats, buffer: Floats) -> Floats:
-        buffer[:, : self._at] = x
-        buffer[:, self._at :] = self._numbers
+def _append(layer: Layer) -> Step:
+    (numbers,), num_inputs = layer.weights, layer.num_inputs
+
+    def step(x: Floats, buffer: Floats) -> Floats:
+        buffer[:, :num_inputs] = x
+        buffer[:, num_inputs:] = numbers
         return buffer
 
+    return step
 
-class _Dueling:
-    """Value and advantages to action values (arXiv 1511.06581, equation 9), atom by atom."""
 
-    def __init__(self, layer: Layer) -> None:
-        self._shape = (1 + layer.actions, layer.atoms)
+def _dueling(layer: Layer) -> Step:
+    """Action values from a value and advantages (arXiv 1511.06581, equation 9), for each atom."""
 
-    def __call__(self, x: Floats, buffer: Floats) -> Floats:
-        parts = x.reshape(len(x), *self._shape)
+    def step(x: Floats, buffer: Floats) -> Floats:
+        parts = x.reshape(len(x), 1 + layer.actions, layer.atoms)
         value, advantage = parts[:, :1], parts[:, 1:]
         values = buffer.reshape(advantage.shape)
         np.subtract(advantage, advantage.mean(1, keepdims=True), out=values)
         values += value
         return buffer
+
+    return step
 
 
 def _relu(x: Floats, buffer: Floats) -> Floats:
@@ -122,7 +120,7 @@ def _tanh(x: Floats, buffer: Floats) -> Floats:
     return np.tanh(x, out=x)
 
 
-#: In place, and so is layer_norm.
+#: These layers work in place, and so does layer_norm.
 ACTIVATIONS: dict[str, Step] = {"relu": _relu, "elu": _elu, "silu": _silu, "tanh": _tanh}
-#: Layers that write their result into a buffer.
-BUFFERED: dict[str, Callable[[Layer], Step]] = {"linear": _Linear, "append": _Append, "dueling": _Dueling}
+#: These layers write their result into a buffer.
+BUFFERED: dict[str, Callable[[Layer], Step]] = {"linear": _linear, "append": _append, "dueling": _dueling}

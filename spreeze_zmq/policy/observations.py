@@ -1,19 +1,76 @@
-"""Observations as an environment gives them to the rows that a network takes."""
+"""From an environment's observations to a network's rows: frame stacks, then scaling."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.policy.description import counts, number
-from spreeze_zmq.policy.frame_stack import FrameStack
+from spreeze_zmq.frames import channels_first
+from spreeze_zmq.policy.actor import Floats
+from spreeze_zmq.policy.description import count, counts, number
 
-Floats = NDArray[np.float32]
+
+class FrameStack:
+    """The newest observations of each environment of a batch, and a recurrent policy's memory.
+
+    Args:
+        stack: observations that the policy takes at once; an episode's first one fills the whole stack.
+        channels_last: whether the environment's images are ``[height, width, channels]``.
+        memory_size: numbers of recurrent state per environment; 0 for none.
+
+    Attributes:
+        memory: ``[N, memory_size]`` float32, which the policy overwrites at each step.
+    """
+
+    def __init__(self, stack: int = 1, channels_last: bool = False, memory_size: int = 0) -> None:
+        self.stack = stack
+        self.memory = np.zeros((0, memory_size), np.float32)
+        self._channels_last = channels_last
+        self._frames: NDArray[Any] = np.empty((0, stack))  # [N, stack, ...], channels first
+
+    @classmethod
+    def described(cls, observation: Mapping[str, Any], memory_size: int = 0) -> Self:
+        """The stack that the table ``description.observation`` asks for. Raises ValueError."""
+        stack = count(observation, "stack") if "stack" in observation else 1
+        return cls(stack, bool(observation.get("channels_last", False)), memory_size)
+
+    def begin(self, obs: NDArray[Any]) -> None:
+        """Begin an episode in every environment with ``obs`` ``[N, *obs_shape]``."""
+        self.memory = np.zeros((len(obs), self.memory.shape[1]), np.float32)
+        frames = self.in_order(obs)
+        self._frames = np.repeat(frames[:, None], self.stack, 1) if self.stack > 1 else frames[:, None]
+
+    def add(self, obs: NDArray[Any], ended: NDArray[np.bool_]) -> None:
+        """Append a step's ``obs`` ``[N, *obs_shape]``; where the last episode has ``ended`` ``[N]``, it
+        begins the next one.
+        """
+        self.memory[ended] = 0.0
+        frames = self.in_order(obs)
+        if self.stack == 1:
+            self._frames = frames[:, None]
+            return
+        self._frames[:, :-1] = self._frames[:, 1:]
+        self._frames[:, -1] = frames
+        self._frames[ended] = frames[ended][:, None]
+
+    @property
+    def seen(self) -> NDArray[Any]:
+        """``[N, ...]``: the policy's next input; valid until the next call."""
+        return self._frames[:, 0] if self.stack == 1 else self._frames.reshape(len(self._frames), -1)
+
+    def history(self) -> NDArray[Any]:
+        """``[stack - 1, N, *obs_shape]``: the observations before the newest ones; a copy."""
+        before = np.moveaxis(self._frames[:, :-1], 1, 0)
+        return np.array(np.moveaxis(before, -3, -1) if self._channels_last else before, order="C")
+
+    def in_order(self, obs: NDArray[Any]) -> NDArray[Any]:
+        """Observations ``[..., *obs_shape]`` with the channels of images first; may be a view."""
+        return channels_first(obs) if self._channels_last else obs
 
 
 class ObservationScaling:
@@ -24,7 +81,7 @@ class ObservationScaling:
         shape: of one observation of the environment.
         size: numbers in a row.
         normalize: whether rows are normalised.
-        clip: normalised numbers stay within -clip to clip.
+        clip: normalised numbers are clipped to -clip to clip.
         mean: ``[size]``, subtracted.
         std: ``[size]``, divided by.
     """
@@ -43,8 +100,8 @@ class ObservationScaling:
                 raise ValueError("observation_std must be positive")
 
     def __call__(self, obs: NDArray[Any]) -> Floats:
-        """``[N, *shape]``, or what :class:`FrameStack` makes of it, to ``[N, size]``; may be the caller's own
-        memory.
+        """``[N, *shape]``, or the output of a :class:`FrameStack`, to ``[N, size]``; may return the caller's
+        own memory.
 
         Raises:
             WireError: ``bad_policy``, where the observations are of another size.

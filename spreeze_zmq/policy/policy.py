@@ -1,4 +1,4 @@
-"""The policy itself: made of a message or a file, it draws actions or takes their mode."""
+"""The policy, made of a message or a file: draws actions, or returns their mode."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InputError, WireError
+from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats
 from spreeze_zmq.policy.classes import is_trusted, load_class, module_of, trusted
 from spreeze_zmq.policy.description import counts
 from spreeze_zmq.policy.file import POLICY_FILE, read_file, write_file
-from spreeze_zmq.policy.frame_stack import FrameStack
-from spreeze_zmq.policy.head import Actions, Actor, Drawn
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.layers import Layer, read_layers
 from spreeze_zmq.policy.network import Network
-from spreeze_zmq.policy.observations import ObservationScaling
-
-Floats = NDArray[np.float32]
+from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
 
 _ARRAYS = ("parameters", "action_low", "action_high", "observation_mean", "observation_std")
 
@@ -30,22 +27,22 @@ class Policy:
     """Acts in one environment or in a batch of them.
 
     >>> policy = Policy.load("runs/pendulum-20260101-120000")
-    >>> action = policy(obs)                    # deterministic, as the environment's step takes it
+    >>> action = policy(obs)                    # deterministic, for the environment's step
     >>> action, _ = policy.act(obs[None], rng)  # drawn from its distribution, for a batch
 
     Args:
         fields: of a policy message: ``version``, ``description`` and ``extras`` are read.
         arrays: of a policy message; viewed, not copied.
-        metadata: words that came with a file.
+        metadata: of a policy file.
 
     Attributes:
-        memory_size: numbers that it keeps of each environment from step to step; 0 for none.
+        memory_size: numbers of recurrent state per environment; 0 for none.
         version: counts publications; 0 acts uniformly at random.
-        description: its observations, layers and distribution, or its class, as PROTOCOL.md says.
-        arrays: float32: parameters, bounds and normaliser, as PROTOCOL.md says.
-        actor: turns the network's output, or of a class the observations, into actions.
-        extras: numbers that travelled with it, such as the temperature.
-        metadata: words that came with the file, empty for a message.
+        description: observations, layers and distribution, or the class; see PROTOCOL.md.
+        arrays: float32: parameters, bounds and normaliser; see PROTOCOL.md.
+        actor: turns the network's output, or for a class the observations, into actions.
+        extras: numbers published with it, such as the temperature.
+        metadata: of the policy file; empty for a message.
 
     Raises:
         WireError: ``bad_policy``, where description and arrays do not make a policy.
@@ -89,11 +86,11 @@ class Policy:
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """What it acts on: one observation of the environment, or ``[stack, *obs_shape]``, oldest first, as
-        ``gymnasium.wrappers.FrameStackObservation(env, stack, padding_type="reset")`` gives them.
+        """The shape of its input: one observation of the environment, or ``[stack, *obs_shape]``, oldest
+        first, as from ``gymnasium.wrappers.FrameStackObservation(env, stack, padding_type="reset")``.
 
         Raises:
-            WireError: ``bad_policy``, where its description names none.
+            WireError: ``bad_policy``, where the description states no shape.
         """
         try:
             shape = counts(self.description["observation"], "shape")
@@ -109,11 +106,11 @@ class Policy:
             obs: ``[*observation_shape]`` or ``[N, *observation_shape]``, of any number type; Dict and Tuple
                 observations flattened by ``gymnasium.spaces.flatten``.
             memory: ``[memory_size]`` or ``[N, memory_size]`` float32 of a recurrent policy, zeros where an
-                episode begins; written anew for the next step.
+                episode begins; overwritten with the next step's.
 
         Returns:
-            What ``env.step`` takes: of a box float32 ``[*action_shape]`` within its bounds, else int64 (a
-            single number for a Discrete space), counted from 0; for a batch with ``[N]`` before it.
+            Actions for ``env.step``: float32 ``[*action_shape]`` within the bounds of a Box space, else int64
+            from 0 (a single number for a Discrete space); for a batch with ``[N]`` in front.
 
         Raises:
             InputError: observations of another shape.
@@ -130,7 +127,7 @@ class Policy:
         return self.env_action(self.mode(frames, memory))
 
     def frame_stack(self) -> FrameStack:
-        """An empty stack of observations as it takes them, to be held beside a batch of environments."""
+        """A new, empty stack for a batch of environments, whose ``seen`` is the input of ``act``."""
         return FrameStack.described(self.description.get("observation", {}), self.memory_size)
 
     def act(
@@ -142,24 +139,24 @@ class Policy:
         log_prob: bool = False,
         memory: Floats | None = None,
     ) -> Drawn:
-        """Draw an action for each observation; version 0 draws uniformly where it can.
+        """Draw an action for each observation; version 0 draws uniformly where the action space allows.
 
         Args:
-            obs: ``[N, *obs_shape]``, as :meth:`frame_stack` gives them.
-            rng: where all randomness comes from.
-            place: ``[N]`` in [0, 1], where each environment stands among all of the run's, which may explore
-                differently; by default evenly spread over them, 0 for a single one.
-            log_prob: whether the log densities are wanted.
-            memory: ``[N, memory_size]``, as the :meth:`frame_stack` holds it, of a recurrent policy; written
-                anew for the next step.
+            obs: ``[N, *obs_shape]``, the ``seen`` of a :meth:`frame_stack`.
+            rng: source of all randomness.
+            place: ``[N]`` in [0, 1], the position of each environment among all of the run's, which may
+                explore differently; by default evenly spread, 0 for a single one.
+            log_prob: return log densities too.
+            memory: ``[N, memory_size]`` of a recurrent policy, that of its :meth:`frame_stack`; overwritten
+                with the next step's.
 
         Returns:
-            The actions ``[N, *action_shape]``, float32 in the environment's own units (of a ``normal`` not
+            The actions ``[N, *action_shape]``, float32 in the environment's own units (for a ``normal`` not
             clipped to the bounds) or int64, and their log densities ``[N]`` float32, or None.
 
         Raises:
-            WireError: ``bad_policy``, where the observations are of another size, or a density is wanted of a
-                policy that has none.
+            WireError: ``bad_policy``, where the observations are of another size, or log densities are
+                requested of a policy that has none.
         """
         uniform = self.actor.uniform(len(obs), rng) if self.version == 0 else None
         if uniform is not None:
@@ -170,13 +167,14 @@ class Policy:
             raise WireError("bad_policy", str(error)) from error
 
     def mode(self, obs: NDArray[Any], memory: Floats | None = None) -> Actions:
-        """The deterministic action for each of ``obs``, within the bounds; the network's own at version 0
-        too. ``memory`` as for :meth:`act`. Raises WireError as that.
+        """The deterministic action for each of ``obs``, within the bounds; at version 0 too the network's.
+
+        ``memory`` and WireError as for :meth:`act`.
         """
         return self.actor.mode(self._output(obs, memory))
 
     def env_action(self, action: Actions) -> Actions:
-        """What an environment is given for actions of :meth:`act`: a box's clipped to its bounds."""
+        """Actions of :meth:`act` for the environment's step: those of a box clipped to its bounds."""
         return self.actor.env_action(action)
 
     def _output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
@@ -189,10 +187,7 @@ class Policy:
         return self._output_of(obs, memory)
 
     def save(self, path: Path | str, metadata: Mapping[str, str]) -> None:
-        """Write everything needed to act to a safetensors file, whole or not at all.
-
-        ``metadata`` comes back on ``load``.
-        """
+        """Write everything needed to act to a safetensors file, atomically; ``load`` returns ``metadata``."""
         fields = {"description": self.description, "version": self.version, "extras": self.extras}
         write_file(Path(path), fields, self.arrays, metadata)
 
@@ -202,8 +197,8 @@ class Policy:
 
         Args:
             path: of the file, or of the folder of a run, whose best policy is read.
-            trust: modules whose classes may be loaded: a file that names another one is refused, since to
-                import it is to run it.
+            trust: modules whose classes may be loaded; a file that names a class of another module is
+                refused, since importing a module runs it.
 
         Raises:
             InputError: there is no such file, it holds no policy of this format, or it names a class of a
@@ -231,11 +226,11 @@ class Policy:
 
 @contextmanager
 def usable(version: int) -> Iterator[None]:
-    """Make and use the policy of this version inside; it and those after it come of one algorithm, so where
-    it cannot be used a restart would not help.
+    """A context in which the policy of this version is made and used. Later versions come from the same
+    algorithm, so a restart does not help where one cannot be used.
 
     Raises:
-        InputError: a WireError came from inside; one line that names it.
+        InputError: the code inside raised a WireError; one line that names it.
     """
     try:
         yield
@@ -244,7 +239,7 @@ def usable(version: int) -> Iterator[None]:
 
 
 def _network(layers: list[Layer]) -> Any:
-    """What evaluates the layers: NumPy, or where there is a convolution torch."""
+    """The layers in NumPy, or in torch where there is a convolution."""
     if all(layer.kind != "conv2d" for layer in layers):
         return Network(layers)
     from spreeze_zmq.policy.torch_network import TorchNetwork
@@ -257,5 +252,5 @@ def _floats(name: str, array: NDArray[Any]) -> Floats:
         raise ValueError(f"{name} is {array.dtype}, expected float32")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinity")
-    # A view into a received frame may lie off the alignment; every product would then copy it again.
+    # A view into a received frame may be unaligned; every product would then copy it again.
     return np.require(array, requirements=["C", "A"])

@@ -1,6 +1,6 @@
-"""The layers of a policy in torch, for networks with convolutions, which NumPy has none of.
+"""A policy's network in torch, for convolutions, which NumPy does not have.
 
-Imported only when such a policy comes: a sampler of others does without torch.
+Imported only for a policy with a convolution: other samplers do without torch.
 """
 
 from __future__ import annotations
@@ -9,21 +9,19 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from spreeze_zmq import nn
+from spreeze_zmq.policy.actor import Floats
 from spreeze_zmq.policy.layers import Layer
-
-Floats = NDArray[np.float32]
 
 
 class TorchNetwork:
-    """Layers of any kind, evaluated without gradients on copies of their weights.
+    """Evaluates layers of any kind without gradients on copies of their weights.
 
-    The number of threads is left to the process, which the launcher starts with its share of the machine.
+    The process sets the number of threads: the launcher starts it with its share of the machine.
 
     Attributes:
-        num_outputs: numbers in a row of the result.
+        num_outputs: numbers in an output row.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -38,14 +36,14 @@ class TorchNetwork:
     def __call__(self, rows: Floats) -> Floats:
         """``[N, inputs]`` to ``[N, num_outputs]``; the rows stay as they are."""
         if not rows.flags.writeable:
-            rows = rows.copy()  # torch warns of memory that it must not write to
+            rows = rows.copy()  # torch warns about read-only memory
         with torch.inference_mode():
             result: Floats = self.forward(torch.from_numpy(rows)).numpy()
         return result
 
 
 def _module(layer: Layer) -> torch.nn.Module:
-    """The layer with its own weights; nothing is initialised, since a new policy comes every few updates."""
+    """A module with the layer's weights, made without initialisation: policies arrive every few updates."""
     with torch.device("meta"):
         module = _empty(layer)
     for (name, _), weight in zip(list(module.named_parameters()), layer.weights, strict=True):

@@ -1,4 +1,4 @@
-"""Keeps the processes of a run alive and leaves none behind; independent of sockets and topologies."""
+"""Starts, restarts and stops the processes of a run and leaves none behind; independent of topologies."""
 
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
 from spreeze_zmq.supervisor.supervision import Event, Exited, GaveUp, Restarted, Supervisor

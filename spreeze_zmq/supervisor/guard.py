@@ -1,4 +1,4 @@
-"""Ends what a dead launcher leaves: its process groups, beyond its children, and its sockets' folder."""
+"""Cleans up after a launcher that was killed: ends its process groups and removes its sockets' folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-#: Time that graceful groups get to clean up, in tenths of a second.
+#: Tenths of a second that graceful groups get to clean up.
 GRACE_TENTHS = 100
 
-#: Each input line lists the living groups, ``HASTY.../GRACEFUL...``; the end of input is the launcher's end.
+#: Each input line lists the living groups, ``HASTY.../GRACEFUL...``; input ends with the launcher.
 #: A leader that init has not reaped yet counts as gone. A shell takes 1 MB, an interpreter 10.
 SCRIPT = """
 trap '' HUP INT TERM
@@ -34,10 +34,10 @@ rm -rf -- "$@"
 
 
 class Guard:
-    """A shell that waits for the launcher's end, however it ends.
+    """A shell process that waits for the launcher's end, of whatever cause.
 
     Args:
-        leftovers: files and folders, absolute, that it removes after the last process.
+        leftovers: absolute paths of files and folders to remove after the last process.
     """
 
     def __init__(self, leftovers: Sequence[Path] = ()) -> None:
@@ -52,7 +52,7 @@ class Guard:
         )
 
     def add(self, group: int, *, graceful: bool) -> None:
-        """Watch a group; a graceful one gets time before it is killed."""
+        """Watch a process group; a graceful one gets time before it is killed."""
         self._groups[group] = graceful
         self._send_groups()
 
@@ -62,7 +62,7 @@ class Guard:
         self._send_groups()
 
     def close(self) -> None:
-        """End the shell; it kills every group still watched."""
+        """End the shell, which kills every group that is still watched."""
         assert self._shell.stdin is not None
         self._shell.stdin.close()
         try:
@@ -75,5 +75,5 @@ class Guard:
         hasty = " ".join(str(group) for group, graceful in self._groups.items() if not graceful)
         graceful = " ".join(str(group) for group, graceful in self._groups.items() if graceful)
         assert self._shell.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the shell was killed; the kernel's own signal remains
+        with contextlib.suppress(BrokenPipeError):  # the shell was killed; the parent-death signal remains
             self._shell.stdin.write(f"{hasty}/{graceful}\n".encode())

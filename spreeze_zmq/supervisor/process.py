@@ -24,7 +24,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """How one process is started, stopped and restarted.
+    """The command and conditions of one process, and when it is stopped and restarted.
 
     Attributes:
         name: ``ROLE-INDEX``, unique among the supervised.
@@ -32,13 +32,13 @@ class ProcessSpec:
         log_path: file that stdout and stderr are appended to.
         environment: variables added to the launcher's; they override ``threads``.
         nice: added to the launcher's niceness, 0 to 19.
-        threads: threads of linear algebra libraries; 0 leaves it to them.
+        threads: threads of linear algebra libraries; 0 for the libraries' default.
         stop_grace_s: seconds from SIGTERM to SIGKILL.
         max_restarts: restarts within ``restart_window_s``; one more crash is final.
-        restart_window_s: seconds that a crash counts.
+        restart_window_s: seconds for which a crash counts.
         parent_death_signal: signal at the launcher's death; SIGTERM for a process that must clean up.
-        cpus: CPUs that it may run on; None for the launcher's.
-        descriptors: open files that it inherits.
+        cpus: CPUs that it may run on; None for all of the launcher's.
+        descriptors: file descriptors that it inherits.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ProcessSpec:
 
 
 class Process(Protocol):
-    """A started process as the supervisor sees it."""
+    """A started process, for the supervisor."""
 
     @property
     def pid(self) -> int:
@@ -64,10 +64,10 @@ class Process(Protocol):
 
     @property
     def log_start(self) -> int:
-        """Byte in its log at which this incarnation begins."""
+        """The byte of its log at which this incarnation begins."""
 
     def poll(self) -> int | None:
-        """Exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
+        """The exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group."""
@@ -87,7 +87,7 @@ class GroupSpawner:
     """Starts each process as the leader of its own session, so that Ctrl-C reaches only the launcher.
 
     Args:
-        leftovers: files and folders that are removed if the launcher dies.
+        leftovers: files and folders to remove if the launcher dies.
     """
 
     def __init__(self, leftovers: Sequence[Path] = ()) -> None:
@@ -96,7 +96,8 @@ class GroupSpawner:
         self._guard = Guard(leftovers)
 
     def spawn(self, spec: ProcessSpec) -> GroupProcess:
-        """Start one process. Call it in the main thread: the death signal follows the thread that forked.
+        """Start one process; only in the main thread, since the parent-death signal is sent when the forking
+        thread ends.
 
         Raises:
             InputError: the command cannot be run, the log cannot be written, or no CPU of ``cpus`` is usable.
@@ -123,11 +124,11 @@ class GroupSpawner:
         return GroupProcess(popen, log_start, on_end=self._guard.remove)
 
     def close(self) -> None:
-        """Dismiss the guard."""
+        """End the guard."""
         self._guard.close()
 
     def _preparation(self, spec: ProcessSpec) -> Callable[[], None]:
-        """The function to run in the child between fork and exec; it does as little as possible."""
+        """The function for the child to run between fork and exec; it does as little as possible."""
         bind = bound_to_parent(spec.parent_death_signal)
 
         def prepare() -> None:
@@ -141,8 +142,8 @@ class GroupSpawner:
 
 
 def bound_to_parent(number: int) -> Callable[[], None]:
-    """A function that has a child sent the signal ``number`` when this process dies; called in the child
-    between fork and exec.
+    """A function for a child to call between fork and exec, after which the kernel sends it the signal
+    ``number`` when this process dies.
     """
     parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
     prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
@@ -167,11 +168,11 @@ class GroupProcess:
         return self._popen.pid
 
     def poll(self) -> int | None:
-        """Exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
+        """The exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
         if self._popen.returncode is None:
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 return None
-            # Not reaped yet, so no other group can have its number.
+            # The leader is not reaped yet, so no other group can have its number.
             self.signal(signal.SIGKILL)
             self._popen.wait()
             self._on_end(self.pid)
@@ -184,7 +185,7 @@ class GroupProcess:
 
 
 def _open_log(spec: ProcessSpec) -> tuple[int, int]:
-    """The log, open for appending, and the byte after the header line that it gets here."""
+    """The log's descriptor, open for appending, and the byte after the header line written here."""
     try:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         log = os.open(spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

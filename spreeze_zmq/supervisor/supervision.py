@@ -1,4 +1,4 @@
-"""Starts, watches, restarts and stops the processes of a run; all of it in ``poll``, which never waits."""
+"""Starts, watches, restarts and stops the processes of a run; ``poll`` does the work and never waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
@@ -28,9 +27,9 @@ class Exited:
         name: the process.
         code: exit code; None where a signal ended it.
         signal: the signal that ended it; None where it exited.
-        expected: it was asked to stop.
-        restarting: it is to be restarted.
-        words: its traceback or last lines; empty where it was expected.
+        expected: whether it was asked to stop.
+        restarting: whether it will be restarted.
+        words: its traceback or last lines; empty where its end was expected.
         log_path: its whole log.
         lived_s: seconds from its start.
     """
@@ -87,7 +86,7 @@ Event = Exited | Restarted | GaveUp
 
 @dataclass
 class _Supervised:
-    """One name: its process while it lives, when its restart is due, the times of its recent crashes."""
+    """One name: its process while that lives, the time of its restart, the times of its recent crashes."""
 
     spec: ProcessSpec
     process: Process | None
@@ -114,22 +113,14 @@ class Supervisor:
         self._supervised: dict[str, _Supervised] = {}
         self._restarting = True
 
-    def __enter__(self) -> Supervisor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     # --- commands
 
     def start(self, spec: ProcessSpec) -> None:
-        """Start a process and keep it alive.
+        """Start a process, and restart it when it crashes.
 
         Raises:
             InputError: it cannot be started; the message names it and its command.
-            ValueError: its name is supervised already.
+            ValueError: its name is in use.
         """
         if spec.name in self._supervised:
             raise ValueError(f"{spec.name} is supervised already")
@@ -146,13 +137,13 @@ class Supervisor:
                 one.kill_at_s = self._clock() + one.spec.stop_grace_s
 
     def kill(self, name: str) -> None:
-        """SIGKILL a process now; unless it was asked to stop, that is a crash and it is restarted."""
+        """SIGKILL a process now; unless it was asked to stop, this counts as a crash and it is restarted."""
         for one in self._known([name]):
             if one.process is not None:
                 self._kill(one)
 
     def end_restarts(self) -> None:
-        """Restart nothing any more: the run ends."""
+        """Restart nothing from now on, since the run ends."""
         self._restarting = False
         for one in list(self._supervised.values()):
             if one.process is None:
@@ -186,7 +177,7 @@ class Supervisor:
     # --- state
 
     def names(self) -> list[str]:
-        """Names of the supervised, in the order of their start, including those that wait for a restart."""
+        """Supervised names in the order of their start, including those that wait for a restart."""
         return list(self._supervised)
 
     def alive(self, names: Iterable[str]) -> list[str]:
@@ -223,7 +214,7 @@ class Supervisor:
         return [exited] if expected or not self._restarting else [exited, GaveUp(spec.name, reason)]
 
     def _why_not_again(self, one: _Supervised, code: int | None, now_s: float) -> str:
-        """Why a crashed process is not restarted; empty where it is. Forgets crashes before the window."""
+        """Why a crashed process is not restarted; empty where it is. Drops crashes from before the window."""
         spec = one.spec
         one.crashes_s = [then_s for then_s in one.crashes_s if now_s - then_s <= spec.restart_window_s]
         if code is None:

@@ -1,13 +1,13 @@
-"""Reads the last words of a dead process from its log, so that the first failure can be printed last."""
+"""Reads the last words of a process that has ended from its log, for the launcher's messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 TAIL_BYTES = 64 * 1024
-#: Last lines that are quoted where there is no traceback.
+#: Number of last lines that are quoted where there is no traceback.
 QUOTED_LINES = 10
-#: A longer traceback loses its middle: its beginning and its end matter.
+#: A longer traceback is cut in the middle: its beginning and its end matter.
 MOST_LINES = 60
 HEAD_LINES = 15
 
@@ -21,11 +21,11 @@ LINKS = (
 
 
 def last_words(log_path: Path, start: int = 0) -> str:
-    """The last traceback of a log, with the exceptions that caused it; without one, the last lines.
+    """The last traceback of a log, with the exceptions that caused it, or else the last lines.
 
     Args:
-        log_path: a log in UTF-8; other bytes are replaced.
-        start: first byte to read, such as the beginning of the last incarnation.
+        log_path: a log in UTF-8; invalid bytes are replaced.
+        start: the first byte to read, such as the beginning of the last incarnation.
 
     Returns:
         Text without trailing blanks; empty for an empty or missing log.
@@ -45,7 +45,7 @@ def last_words(log_path: Path, start: int = 0) -> str:
 
 
 def _last_report(lines: list[str]) -> int | None:
-    """First line of the last crash report, including its chain of causes; None where there is none."""
+    """The first line of the last crash report, including its chain of causes; None where there is none."""
     begin = None
     linked = False
     for number, line in enumerate(lines):

@@ -1,14 +1,13 @@
 """Runs the entries of ``comparisons.toml``: our topology and Stable-Baselines3 in turn on the same cores.
 
-What ``time_to_return.py`` and ``learning_curves.py`` share. Each finished run leaves a JSON file in the
-folder ``--out`` and is not run again: the same command continues where it was interrupted. The peer needs a
-virtual environment of its own:
+Used by ``time_to_return.py`` and ``learning_curves.py``. Each finished run leaves a JSON file in the folder
+``--out`` and is not run again: the same command continues where it was interrupted. The peer needs a virtual
+environment of its own:
 
     python -m venv .venv-peers
     .venv-peers/bin/pip install -c .ci/constraints.txt torch stable-baselines3 'gymnasium[mujoco]'
 """
 
-import argparse
 import json
 import os
 import queue
@@ -27,7 +26,7 @@ SIDES = ("ours", "theirs")
 
 @dataclass(frozen=True)
 class Comparison:
-    """An entry of ``comparisons.toml``, which says at its top what each field is."""
+    """An entry of ``comparisons.toml``, where a comment describes each field."""
 
     ours: str
     env: str
@@ -49,40 +48,40 @@ def load(path=TABLE):
 
 def parser(description):
     """The options that both scripts have."""
-    made = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = whole_runs.parser(description)
+    parser.add_argument("comparison", nargs="+", choices=load(), metavar="comparison", help=", ".join(load()))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--peer-seeds", type=int, nargs="*", help="those of --seeds by default")
+    parser.add_argument("--out", type=Path, required=True, help="folder of all results")
+    parser.add_argument(
+        "--minutes", type=float, help="a run that takes longer is cut; the entry's by default"
     )
-    made.add_argument("comparison", nargs="+", choices=load(), metavar="comparison", help=", ".join(load()))
-    made.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    made.add_argument("--peer-seeds", type=int, nargs="*", help="those of --seeds by default")
-    made.add_argument("--out", type=Path, required=True, help="folder of all results")
-    made.add_argument("--minutes", type=float, help="a run that takes longer is cut; the entry's by default")
-    made.add_argument("--cores", type=int, nargs="+", help="ids of those that may be used; all by default")
-    made.add_argument("--jobs", type=int, default=1, help="runs at once, each on its share of the cores")
-    made.add_argument(
+    parser.add_argument("--cores", type=int, nargs="+", help="ids of the cores to use; all by default")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once, each on its share of the cores")
+    parser.add_argument(
         "--peer-python",
         type=whole_runs.interpreter,
-        help="interpreter that has stable_baselines3; ours alone without it",
+        help="interpreter that has stable_baselines3; without it only ours is run",
     )
-    made.add_argument("--set", action="append", default=[], metavar="A.B=C", help="of our runs")
-    return made
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="of our runs")
+    return parser
 
 
-def parse(made):
+def parse(parser):
     """The command line, with the cores filled in."""
-    arguments = made.parse_args()
+    arguments = parser.parse_args()
     arguments.cores = arguments.cores or sorted(os.sched_getaffinity(0))
     if not 1 <= arguments.jobs <= len(arguments.cores):
-        made.error(f"--jobs: between 1 and the {len(arguments.cores)} cores, got {arguments.jobs}")
+        parser.error(f"--jobs: between 1 and the {len(arguments.cores)} cores, got {arguments.jobs}")
     return arguments
 
 
 def wanted(arguments, stop):
-    """Every run asked for, in the order of their turns, without its result.
+    """Every requested run, in the order of their turns, without its result.
 
     Args:
         arguments: of the command line.
-        stop: what ends the runs of an entry, beside the minutes: a function from it to a dictionary.
+        stop: a function from an entry to a dictionary of the stop conditions of its runs, beside the minutes.
     """
     theirs = arguments.seeds if arguments.peer_seeds is None else arguments.peer_seeds
     for name in arguments.comparison:
@@ -96,7 +95,7 @@ def wanted(arguments, stop):
 
 
 def play(run, arguments, cores, overrides):
-    """One run of either side to its end; ``overrides`` are what all of ours have."""
+    """One run of either side to its end; ``overrides`` are those of all our runs."""
     entry, stop = load()[run["comparison"]], run["stop"]
     if run["who"] == "ours":
         ends = ", ".join(f"{name} = {value}" for name, value in stop.items())
@@ -118,13 +117,13 @@ def play(run, arguments, cores, overrides):
 
 
 def file_of(folder, run):
-    """Where a run's result is kept."""
+    """The file of a run's result."""
     what, value = next(iter(run["stop"].items()))
     return folder / f"{run['comparison']}-{run['who']}-{what}{value:g}-seed{run['seed']}.json"
 
 
 def finished(folder, run):
-    """The result that is there already; None where it has to be run.
+    """The result of an earlier call; None where the run is missing.
 
     Raises:
         SystemExit: the file is of a run with other settings.
@@ -140,7 +139,7 @@ def finished(folder, run):
 
 
 def play_all(arguments, stop, line, overrides=()):
-    """Run what is missing and print a line for each; all results, and whether no run has failed."""
+    """Run what is missing and print a line for each; returns all results, and whether all runs succeeded."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     runs = list(wanted(arguments, stop))
     shares = queue.SimpleQueue()
@@ -162,19 +161,19 @@ def play_all(arguments, stop, line, overrides=()):
 
     missing = [run for run in runs if finished(arguments.out, run) is None]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        well = all(list(pool.map(one, missing)))
-    return [result for run in runs if (result := finished(arguments.out, run)) is not None], well
+        succeeded = all(list(pool.map(one, missing)))
+    return [result for run in runs if (result := finished(arguments.out, run)) is not None], succeeded
 
 
 def by_side(results):
     """``(comparison, its entry, {side: its results})`` for each comparison, in the order of the results."""
     for name in dict.fromkeys(result["comparison"] for result in results):
-        of_it = [result for result in results if result["comparison"] == name]
-        yield name, load()[name], {who: [r for r in of_it if r["who"] == who] for who in SIDES}
+        own = [result for result in results if result["comparison"] == name]
+        yield name, load()[name], {who: [r for r in own if r["who"] == who] for who in SIDES}
 
 
 def publish(folder, name, rows, text):
-    """Print a table of Markdown, and keep it beside its figures as JSON."""
+    """Print a Markdown table, and save it and its figures as JSON."""
     whole_runs.write_whole(folder / f"{name}.json", rows)
     (folder / f"{name}.md").write_text(text + "\n")
     print(text)

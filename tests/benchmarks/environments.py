@@ -1,16 +1,15 @@
-"""Batches of environments on all cores beside EnvPool's, Gymnasium's AsyncVectorEnv and the bare physics.
+"""Env steps/s on all cores beside EnvPool, Gymnasium's AsyncVectorEnv and the bare physics.
 
     python tests/benchmarks/environments.py --seconds 8 --json environments.json
     python tests/benchmarks/environments.py --only HalfCheetah-v5 --only sampler
 
-Each task of MuJoCo by the best setting of each side (a first pass finds it); uneven steps, which wait or
+Each task of MuJoCo by the best setting of each side, which a first pass finds; uneven steps, which wait or
 compute; small environments in workers; the memory of a sampler and the time until its first rollout. EnvPool
 is left out where it is not installed. A line takes about ``--seconds``, besides the starts of processes.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 import statistics
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import whole_runs
 from numpy.typing import NDArray
 from uneven import mean_step_s
 
@@ -39,14 +39,14 @@ from spreeze_zmq.topology.resolve import available_cores
 
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
 NUM_ENVS = 64
-#: Drawn once and used in turn, so that drawing them is not in the figures.
+#: Batches of actions, drawn once and used in turn: the figures do not include drawing them.
 NUM_ACTIONS = 64
 UNIT = "env steps/s"
-#: Long beside the slowest of uneven steps: a turn ends when all that are under way have ended.
+#: Long beside the slowest uneven step: a turn ends when every step under way has ended.
 UNEVEN_TURN_S = 1.5
-#: What is asked of us as a ratio to EnvPool.
+#: Target ratios to EnvPool.
 AGAINST_ENVPOOL = {"HalfCheetah-v5": 1.1, "Ant-v5": 1.1, "Humanoid-v5": 1.1}
-#: The settings of each side that are tried; the best one counts. ``None`` waits for all.
+#: The settings of each side that are tried; the best one counts. ``None`` waits for all environments.
 BATCH_SIZES = (None, 16, 32)
 MAX_RSS_MB, MAX_READY_S = 200.0, 1.0
 
@@ -54,20 +54,15 @@ Rates = dict[str, list[Rate]]
 
 
 def lines(seconds: float) -> dict[str, Callable[[], list[Figure]]]:
-    """What is measured, by name."""
-    workers = {"Pendulum-v1": 6.0, "CartPole-v1": 6.0}
+    """The measurement of each line, by name; small environments are sixteen in two workers."""
     return {
         **{env_id: partial(measure_task, env_id, seconds) for env_id in TASKS},
         "waiting": lambda: [measure_uneven("64 that wait", "uneven:Waiting", 64, 64, 16, 2.0, seconds)],
         "computing": lambda: measure_computing(seconds),
-        **{env_id: partial(measure_workers, env_id, asked, seconds) for env_id, asked in workers.items()},
+        "Pendulum-v1": lambda: [measure_uneven("Pendulum-v1", "Pendulum-v1", 16, 2, None, 6.0, seconds)],
+        "CartPole-v1": lambda: [measure_uneven("CartPole-v1", "CartPole-v1", 16, 2, None, 6.0, seconds)],
         "sampler": measure_sampler_process,
     }
-
-
-def measure_workers(env_id: str, asked: float, seconds: float) -> list[Figure]:
-    """Sixteen small environments in two workers."""
-    return [measure_uneven(env_id, env_id, 16, 2, None, asked, seconds)]
 
 
 def random_actions(spec: EnvironmentSpec, num_envs: int) -> list[NDArray[Any]]:
@@ -82,8 +77,8 @@ def random_actions(spec: EnvironmentSpec, num_envs: int) -> list[NDArray[Any]]:
 def measure_task(env_id: str, seconds: float) -> list[Figure]:
     """One task of MuJoCo: ours, EnvPool's, Gymnasium's, and the physics alone on all cores.
 
-    A first pass finds the best setting of each side; only these are then measured in turn, so that what the
-    others leave behind (work under way, 64 processes) falls on none of them.
+    A first pass finds the best setting of each side; only these are then measured in turn, so that leftovers
+    of the others (work under way, 64 processes) disturb none of them.
     """
     actions = random_actions(envs.probe(env_id), NUM_ENVS)
     cores = available_cores()
@@ -100,7 +95,7 @@ def measure_task(env_id: str, seconds: float) -> list[Figure]:
         single.reset()
         physics = bare_mujoco(single, actions, nthread=cores)
         chosen = {way: ways[way] for way in sides}
-        chosen["raw physics"] = lambda turn_s: repeated(physics, NUM_ENVS, turn_s)
+        chosen["raw physics"] = partial(repeated, physics, NUM_ENVS)
         rates = in_turn(chosen, 2 * seconds)
         figures = [against(f"{env_id} / physics", rates, "raw physics", 0.9)]
         if len(sides) == 2:
@@ -121,7 +116,7 @@ def measure_uneven(
     asked: float,
     seconds: float,
 ) -> Figure:
-    """Ours in workers beside Gymnasium's with a process for each environment."""
+    """Ours in workers beside Gymnasium's with one process per environment; ``asked`` is the target ratio."""
     actions = random_actions(envs.probe(env_id), num_envs)
     with ExitStack() as stack:
         ours = stack.enter_context(batch(env_id, num_envs, num_workers=num_workers, batch_size=batch_size))
@@ -134,11 +129,11 @@ def measure_uneven(
 
 
 def measure_computing(seconds: float) -> list[Figure]:
-    """Uneven work on all cores, beside Gymnasium's and beside the work itself, shared among the cores."""
+    """Uneven work on all cores, beside Gymnasium's and beside the work itself, evenly spread over cores."""
     cores = available_cores()
     figure = measure_uneven("16 that compute", "uneven:Computing", 16, cores, 4, 1.3, seconds)
     limit = cores / mean_step_s()
-    # A peer that loses little to the slowest leaves little to gain: no batch is faster than its work.
+    # No batch is faster than its work: a peer that loses little to the slowest step leaves little to gain.
     figure = replace(figure, note=f"{figure.note}; the cores allow {limit / figure.limit:.2f}")
     note = f"limit: {cores} cores, {1000 * mean_step_s():.2f} ms of work a step"
     work = Figure("16 that compute / work", limit, figure.reached, UNIT, figure.reached / limit, note)
@@ -163,7 +158,7 @@ def measure_sampler_process() -> list[Figure]:
 
 
 def against(name: str, rates: Rates, peer: str, asked: float | None) -> Figure:
-    """Our best setting beside the best one of a peer, whose ways begin with its name."""
+    """Our best setting beside the best one of a peer; the names of a side's ways begin with its name."""
     ours, theirs = best(rates, "ours"), best(rates, peer)
     per_s = {way: [rate.per_s for rate in rates[way]] for way in (ours, theirs)}
     note = " over ".join(way for way in (ours, theirs) if way.split()[-1] in ("all", "16", "32"))
@@ -174,7 +169,7 @@ def against(name: str, rates: Rates, peer: str, asked: float | None) -> Figure:
 
 
 def best(rates: Rates, whose: str) -> str:
-    """The way of somebody's with the highest median; empty where there is none."""
+    """The way of one side with the highest median; empty where there is none."""
     own = [way for way in rates if way.startswith(whose)]
     return max(own, key=lambda way: statistics.median(rate.per_s for rate in rates[way]), default="")
 
@@ -184,7 +179,7 @@ def best(rates: Rates, whose: str) -> str:
 
 @contextmanager
 def batch(env_id: str, num_envs: int, **kwargs: Any) -> Iterator[Any]:
-    """One of ours, closed in the end."""
+    """A batch of ours in a context that closes it."""
     env = envs.make(env_id, num_envs, step_info=False, **kwargs)
     try:
         yield env
@@ -193,11 +188,11 @@ def batch(env_id: str, num_envs: int, **kwargs: Any) -> Iterator[Any]:
 
 
 def driven(env: Any, actions: list[Any]) -> Way:
-    """Steps a batch in the way that suits its batch size."""
+    """Steps a batch of ours: all at once, or the first-finished ``batch_size`` environments."""
     env.reset()
     size: int = env.batch_size
     if size == env.num_envs:
-        return rate_of(cycled(env.step, actions), size)
+        return partial(repeated, cycled(env.step, actions), size)
 
     def way(turn_s: float) -> Rate:
         began_s, began_cpu_s, steps = time.perf_counter(), time.process_time(), 0
@@ -207,7 +202,7 @@ def driven(env: Any, actions: list[Any]) -> Way:
             ids = env.recv()[4]["env_id"]
             env.send(next(turns)[ids], ids)
             steps += size
-        # What is under way would else finish while others have their turn.
+        # Steps under way would otherwise finish during the turns of others.
         for _ in range(env.num_envs // size):
             steps += len(env.recv()[1])
         cpu_s = max(time.process_time() - began_cpu_s, 1e-9)
@@ -217,7 +212,7 @@ def driven(env: Any, actions: list[Any]) -> Way:
 
 
 def envpool_way(env_id: str, size: int | None, actions: list[Any]) -> Way:
-    """EnvPool by itself; its dead steps, in which an environment only resets, do not count."""
+    """EnvPool alone; its dead steps, in which an environment only resets, do not count."""
     import envpool
 
     pool = envpool.make(env_id, env_type="gymnasium", num_envs=NUM_ENVS, batch_size=size or NUM_ENVS)
@@ -257,7 +252,7 @@ def envpool_way(env_id: str, size: int | None, actions: list[Any]) -> Way:
 
 
 def async_vector_way(stack: ExitStack, env_id: str, num_envs: int, actions: list[Any]) -> Way:
-    """Gymnasium's vector environment with a process for each environment."""
+    """Gymnasium's vector environment with one process per environment."""
     from gymnasium.vector import AsyncVectorEnv
 
     from spreeze_zmq.envs.source import find
@@ -266,19 +261,12 @@ def async_vector_way(stack: ExitStack, env_id: str, num_envs: int, actions: list
     env = AsyncVectorEnv([lambda: source.make_one({})] * num_envs)
     stack.callback(env.close)
     env.reset(seed=0)
-    return rate_of(cycled(env.step, actions), num_envs)
-
-
-def rate_of(step: Callable[[], None], amount: int) -> Way:
-    """A way that repeats a step of ``amount`` environments."""
-    return lambda turn_s: repeated(step, amount, turn_s)
+    return partial(repeated, cycled(env.step, actions), num_envs)
 
 
 def main() -> None:
-    """Measure, print each line's figures as soon as they are there, write them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Measure, print each line's figures at once, and write all of them."""
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=8.0, metavar="N", help="for each line")
     parser.add_argument(
         "--only", action="append", choices=[*lines(1.0)], help="this line alone; may be repeated"

@@ -1,5 +1,5 @@
-"""Is learning right before it is fast? Evaluated returns over env steps, or over the transitions trained on
-(batch size x gradient steps), beside Stable-Baselines3 up to the same number of them.
+"""Evaluated returns over env steps, or over transitions trained on (batch size x gradient steps), beside
+Stable-Baselines3 up to the same number of them: whether learning is right, before it is fast.
 
     python tests/benchmarks/learning_curves.py halfcheetah_ppo hopper_ppo --seeds 1 2 3 4 5 \\
         --peer-python .venv-peers/bin/python --jobs 2 --out learning_curves
@@ -8,8 +8,8 @@ The entries and their budgets are those of ``comparisons.toml``. Both sides are 
 ten deterministic episodes; a return at a quarter, half, three quarters or the end of the budget is the mean
 of the evaluations in the tenth of the budget before it. The wall time of ours includes start-up, shutdown and
 evaluations, to which it gives more of the machine than by default; theirs evaluates outside its clock.
-With ``--jobs`` several runs go at once, each on its own cores. Needs matplotlib for the PNG, which nothing
-else here does (pip install matplotlib).
+With ``--jobs`` several runs go at once, each on its own cores. Only the PNG needs matplotlib (pip install
+matplotlib).
 """
 
 import math
@@ -24,14 +24,14 @@ import whole_runs
 COLOURS = {"ours": "tab:blue", "theirs": "tab:orange"}
 #: Parts of the budget at which returns are compared.
 PLACES = (0.25, 0.5, 0.75, 1.0)
-#: Of the budget, before each place: one evaluation alone is noisy.
+#: Part of the budget before each place whose evaluations are averaged: a single one is noisy.
 WINDOW = 0.1
-#: Points at which curves are joined.
+#: Points of median curves.
 GRID = 200
 
 
 def budget(result):
-    """What its curve runs over, and up to where: ("env_steps", 1_000_000)."""
+    """The unit of a result's curve and its end: ("env_steps", 1_000_000)."""
     return next(iter(result["stop"].items()))
 
 
@@ -43,14 +43,14 @@ def curve(result):
 
 
 def is_cut(result):
-    """Whether it ended before its budget."""
+    """Whether the run ended before its budget."""
     by, end = budget(result)
     return result[by] < end
 
 
 def return_at(result, place):
-    """The mean of the evaluations just before a part of the budget, or the last one where none is that near;
-    None where there is none, or the run was cut before. A run ends where it ended, which may be later.
+    """The mean of the evaluations in the tenth of the budget before ``place``, or the last one before that;
+    None where there is none, or the run was cut before. Place 1 is the run's own end.
     """
     by, end = budget(result)
     at = result[by] if place == 1.0 else place * end
@@ -73,7 +73,7 @@ def line(result):
 
 
 def median_curve(results):
-    """The median over seeds on a common grid, up to where all have come: two arrays of length ``GRID``."""
+    """The median over seeds on a grid that ends with the shortest run: two arrays ``[GRID]``."""
     end = min(result[budget(result)[0]] for result in results)
     curves = [whole_runs.on_grid(curve(result), end, GRID) for result in results]
     return np.linspace(0, end, GRID + 1)[1:], np.median(curves, axis=0)
@@ -91,8 +91,8 @@ def side(results):
 
 
 def difference(ours, theirs):
-    """Of the mean returns at the end, ours less theirs, and its standard error over seeds; None without two
-    seeds of each.
+    """The difference of the mean returns at the end, ours less theirs, and its standard error over seeds;
+    None without two seeds of each.
     """
     finals = [of_side["returns"][-1] for of_side in (ours, theirs)]
     if min(map(len, finals)) < 2:
@@ -102,7 +102,7 @@ def difference(ours, theirs):
 
 
 def table(results):
-    """A row for each comparison: both sides, how much better ours is, and the ratio of the wall times."""
+    """A row for each comparison: both sides, the difference of their returns, the ratio of the wall times."""
     rows = []
     for name, entry, sides in comparisons.by_side([result for result in results if curve(result)]):
         row = {"comparison": name, "env": entry.env, "peer": entry.algorithm}
@@ -116,7 +116,7 @@ def table(results):
 
 def as_text(rows):
     """The rows as a table of Markdown, two lines for each."""
-    said = [
+    lines = [
         "| comparison | who | returns: 1/4 | 1/2 | 3/4 | end | each seed | env steps | trained | wall time |",
         "|---" * 10 + "|",
     ]
@@ -128,7 +128,7 @@ def as_text(rows):
             medians = " | ".join(f"{statistics.median(v):.0f}" if v else "none" for v in found)
             each = ", ".join("none" if v is None else f"{v:.0f}" for v in of_side["returns"][-1])
             each += f" ({of_side['cut']} CUT before the budget)" * bool(of_side["cut"])
-            said.append(
+            lines.append(
                 f"| {row['comparison']} | {who} | {medians} | {each} | {of_side['median_env_steps']:,.0f} |"
                 f" {of_side['median_trained_transitions']:,.0f} | {of_side['median_wall_s']:.0f} s |"
             )
@@ -136,7 +136,8 @@ def as_text(rows):
             better = row["difference"]
             noise = "" if better is None else f"ours {better[0]:+.0f} (standard error {better[1]:.0f}), "
             compared.append(f"{row['comparison']}: {noise}theirs / ours in wall time {row['wall_ratio']:.1f}")
-    return "\n".join([*said, "", *compared, f"medians over seeds; {whole_runs.SAME_RULE}"])
+    rule = f"medians over seeds; both sides: mean return of {whole_runs.EPISODES} deterministic episodes"
+    return "\n".join([*lines, "", *compared, rule])
 
 
 def draw(results, path):
@@ -163,17 +164,17 @@ def draw(results, path):
 
 
 def main():
-    """Run what is missing, then table and picture of everything asked for."""
-    made = comparisons.parser(__doc__)
-    made.add_argument("--env-steps", type=int, help="in each run; the entry's budget by default")
-    made.add_argument("--trained", type=int, help="transitions in each run, in place of env steps")
-    made.add_argument(
+    """Run what is missing, then print the table and draw the picture of everything."""
+    parser = comparisons.parser(__doc__)
+    parser.add_argument("--env-steps", type=int, help="in each run; the entry's budget by default")
+    parser.add_argument("--trained", type=int, help="transitions in each run, in place of env steps")
+    parser.add_argument(
         "--evaluation-share",
         type=float,
         default=whole_runs.EVALUATION_SHARE,
         help="of the machine, for evaluations of ours; less to compare wall times (default: %(default)s)",
     )
-    arguments = comparisons.parse(made)
+    arguments = comparisons.parse(parser)
 
     def stop(entry):
         budgets = {"env_steps": arguments.env_steps, "trained_transitions": arguments.trained}
@@ -182,14 +183,14 @@ def main():
         return next({name: value} for name, value in budgets.items() if value)
 
     share = f"components.evaluator.cost_share={arguments.evaluation_share}"
-    results, well = comparisons.play_all(arguments, stop, line, [share])
+    results, succeeded = comparisons.play_all(arguments, stop, line, [share])
     rows = table(results)
     comparisons.publish(arguments.out, "learning_curves", rows, as_text(rows))
     if find_spec("matplotlib") is None:
         print("no picture: matplotlib is missing; with it the same command draws, and runs nothing again")
     elif rows:
         draw(results, arguments.out / "learning_curves.png")
-    return 0 if well else 1
+    return 0 if succeeded else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An environment that waits: a pendulum behind a slow line, so that more samplers help on few cores."""
+"""A pendulum whose steps wait, as for a slow device, so that more samplers help even on few cores."""
 
 import time
 
@@ -7,7 +7,7 @@ from gymnasium.wrappers import TimeLimit
 
 
 class Napping(PendulumEnv):
-    """Pendulum-v1 whose every step takes ``nap_s`` longer and no core."""
+    """Pendulum whose steps sleep for ``nap_s``, which takes no core."""
 
     def __init__(self, nap_s=0.001):
         super().__init__()
@@ -20,5 +20,5 @@ class Napping(PendulumEnv):
 
 
 def make(nap_s=0.001):
-    """With the time limit of Pendulum-v1."""
+    """The environment with the time limit of Pendulum-v1."""
     return TimeLimit(Napping(nap_s), 200)

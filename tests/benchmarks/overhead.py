@@ -1,37 +1,36 @@
-"""What evaluator, broker and status cost: updates/s of whole runs with and without them, in turn.
+"""The cost of evaluator, broker and status: updates/s of whole runs with and without them, in turn.
 
     python tests/benchmarks/overhead.py halfcheetah --pairs 5 --seconds 30
 
-Without a broker the learners' reports wait in their queues; they are read when the run is over, so that
-nothing watches it while it is measured. Both kinds of run are measured over the same span of their lives.
+Without a broker the learners' reports wait in their queues and are read after the run, so that nothing
+disturbs the measurement. Both kinds of run are measured over the same span of their lives.
 """
 
-import argparse
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+import whole_runs
 
 from spreeze_zmq import channels
 from spreeze_zmq.metrics import read_journal
 from spreeze_zmq.plan.plan import Plan
 
 WARM_UP_S = 8.0
-LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 
 
 def start(arguments, folder, *more):
-    """One run that only its benchmark ends."""
-    command = [*LAUNCH, arguments.topology, "--run-dir", folder, "--set", "run.stop.return=1e9"]
-    command += ["--set", "run.stop.minutes=10", *more]
+    """Start a run that ends only when this script stops it; ``more`` are further options of the command."""
+    overrides = ["run.stop.return=1e9", "run.stop.minutes=10"]
+    command = [*whole_runs.launch(arguments.topology, folder, overrides), *more]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def stop(launcher):
-    """Ctrl-C."""
+    """End a run as by Ctrl-C."""
     launcher.send_signal(signal.SIGINT)
     launcher.wait()
 
@@ -73,9 +72,7 @@ def without(arguments, folder):
 
 def main():
     """Print each pair and the median ratio."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("topology")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=30)

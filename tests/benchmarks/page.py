@@ -1,40 +1,38 @@
-"""What the page costs while somebody looks: trained transitions/s of one run, page open and closed in turn.
+"""The cost of the page with a visitor: trained transitions/s of one run, page open and closed in turn.
 
     python tests/benchmarks/page.py halfcheetah --turns 8 --seconds 20
 
-The visitor takes everything that a browser takes (the feed, the captions and pictures, the stream of MuJoCo's
-viewer) and draws nothing: what a browser draws depends on its graphics card, and where it has none it takes
-cores from the run. Its own share of a core is printed. Each open turn is compared with the mean of its closed
+The visitor receives everything that a browser does (the feed, the captions and pictures, the stream of
+MuJoCo's viewer) and draws nothing: drawing depends on the graphics card, and without one it takes cores from
+the run. The visitor's own share of a core is printed. Each open turn is compared with the mean of its closed
 neighbours, so that a drift of the machine's speed cancels.
 """
 
-import argparse
 import asyncio
 import contextlib
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import whole_runs
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from spreeze_zmq.metrics import read_journal
 
-LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
-#: Before the first turn: learning has begun and worker counts have settled.
+#: Seconds before the first turn: learning begins and worker counts settle.
 WARM_UP_S = 30.0
-#: At the start of each turn, which counts for neither: the stage opens, or is kept for the next visitor.
+#: Seconds at the start of each turn that are not counted: the stage opens, or waits for the next visitor.
 SWITCH_S = 6.0
-#: For which a visitor stays after its turn was measured.
+#: Seconds that a visitor stays after its turn was measured.
 SETTLE_S = 0.5
 
 
 async def take(address, until_s, received):
-    """Read one stream to the end of the turn; one that is not there yet is asked for again."""
+    """Read one stream to the end of the turn, and connect again while it is not available."""
     while (left_s := until_s - time.monotonic()) > 0:
         with contextlib.suppress(OSError, WebSocketException, TimeoutError):
             async with asyncio.timeout(left_s), connect(address, max_size=None, ping_interval=None) as stream:
@@ -44,7 +42,7 @@ async def take(address, until_s, received):
 
 
 async def visit(address, seconds):
-    """Look at the page; returns the bytes that each stream brought."""
+    """Visit the page; returns the bytes received on each stream."""
     base = address.replace("http", "ws", 1).rstrip("/")
     received = dict.fromkeys(("feed", "agent", "state", "ui"), 0)
     until_s = time.monotonic() + seconds
@@ -60,7 +58,7 @@ def progress(run):
 
 
 def turns_of(run, num_turns, seconds):
-    """Trained transitions/s of each turn, in turn closed and open, a closed one last."""
+    """Trained transitions/s of each turn: closed and open alternately, a closed one last."""
     address, rates, busy_s = (run / "page.url").read_text().strip(), [], 0.0
     for turn in range(num_turns * 2 + 1):
         began_cpu_s = time.process_time()
@@ -82,17 +80,14 @@ def turns_of(run, num_turns, seconds):
 
 def main():
     """Print each turn and the median cost."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("topology")
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=20)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
-        command = [*LAUNCH, arguments.topology, "--run-dir", str(run)]
-        command += ["--set", "run.stop={minutes=60}"]
+        command = whole_runs.launch(arguments.topology, run, ["run.stop={minutes=60}"])
         launcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             time.sleep(WARM_UP_S)

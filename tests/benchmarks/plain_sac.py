@@ -1,40 +1,50 @@
-"""Our SAC updates beside SAC as one writes it in PyTorch at first.
+"""Our SAC updates beside a straightforward SAC in PyTorch.
 
     python tests/benchmarks/plain_sac.py --batch 256 --batch 1024 --batch 8192 --seconds 10
 
 The straightforward one is float32, autograd, a module for each network, torch's Adam; the same networks,
 losses and target updates as ours, nothing left out and nothing made slow. One core, HalfCheetah-v5, two
-layers of 256 units. For each batch size both of our updates in the best precision beside both of plain
-PyTorch's.
+layers of 256 units. For each batch size, critic and actor update of ours in the best precision beside those
+of plain PyTorch.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
+import whole_runs
 from torch import nn
-from update_arithmetic import HIDDEN_SIZES, network_widths
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.bench import bench
 from spreeze_zmq.bench.figures import Figure, Section, Way, by_clock, in_turn, paired
 from spreeze_zmq.bench.learner import precisions
 from spreeze_zmq.bench.trial import random_batch, timed
+from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.replay import Batch
 
 SPEC = envs.probe("HalfCheetah-v5")
 BATCH_SIZES = (256, 1024, 8192)
+#: Units of each hidden layer.
+HIDDEN_SIZES = (256, 256)
 TURN_S = 0.1
 ROUNDS = 5
+
+
+def network_widths(spec: EnvironmentSpec) -> dict[str, tuple[int, ...]]:
+    """Inputs, units of each hidden layer, and outputs of one critic and of the policy."""
+    num_inputs, num_actions = math.prod(spec.obs_shape), math.prod(spec.action_shape)
+    return {
+        "critic": (num_inputs + num_actions, *HIDDEN_SIZES, 1),
+        "policy": (num_inputs, *HIDDEN_SIZES, 2 * num_actions),
+    }
 
 
 def network(widths: Sequence[int]) -> nn.Sequential:
@@ -46,12 +56,12 @@ def network(widths: Sequence[int]) -> nn.Sequential:
 
 
 class PlainSAC:
-    """Both halves in one, for actions in [-1, 1].
+    """Critic and actor updates in one class, for actions in [-1, 1].
 
     Args:
         critic: widths of one critic.
         policy: widths of the policy.
-        fused: torch's Adam in one call for all parameters.
+        fused: use torch's fused Adam, one call for all parameters.
     """
 
     def __init__(self, critic: Sequence[int], policy: Sequence[int], fused: bool = False):
@@ -76,7 +86,7 @@ class PlainSAC:
         return u.tanh(), (log_prob - log_det).sum(1)
 
     def update(self, batch: Batch) -> None:
-        """Of both halves."""
+        """Both updates."""
         self.update_critic(batch)
         self.update_actor(batch)
 
@@ -117,40 +127,34 @@ class PlainSAC:
 
 
 def halves(batch_size: int, precision: str) -> tuple[Any, Any]:
-    """Ours."""
+    """Our critic and actor halves."""
     kind = algorithms.get("sac")
     options = kind.Options(hidden_sizes=HIDDEN_SIZES, batch_size=batch_size, precision=precision)
     critic, actor = (algorithms.make(part, kind, options, SPEC, "cpu", 1) for part in ("critic", "policy"))
     return critic, actor
 
 
-def update_of(critic: Any, actor: Any, batch: Batch) -> Callable[[], None]:
-    """Both of our updates."""
+def measure_beside_plain(batch_size: int, seconds: float, precision: str) -> Figure:
+    """Both updates of ours in ``precision`` beside both of plain PyTorch in float32."""
+    batch, plain = random_batch(SPEC, batch_size), PlainSAC(**network_widths(SPEC))
+    critic, actor = halves(batch_size, precision)
 
-    def update() -> None:
+    def ours() -> None:
         critic.update(batch)
         actor.update(batch.obs)
 
-    return update
-
-
-def measure_beside_plain(batch_size: int, seconds: float, precision: str) -> Figure:
-    """Both updates of ours, at the best precision, beside both of plain PyTorch's in float32."""
-    batch, plain = random_batch(SPEC, batch_size), PlainSAC(**network_widths(SPEC))
     ways: dict[str, Way] = {
         "theirs": timed(lambda: plain.update(batch), batch_size, "cpu"),
-        "ours": timed(update_of(*halves(batch_size, precision), batch), batch_size, "cpu"),
+        "ours": timed(ours, batch_size, "cpu"),
     }
     rates = by_clock(in_turn(ways, seconds, ROUNDS, TURN_S))
-    figure = paired(f"over plain, batch {batch_size}", "transitions/s", rates["theirs"], rates["ours"])
-    return replace(figure, note=f"{precision}; limit: plain PyTorch, fp32")
+    note = f"{precision}; limit: plain PyTorch, fp32"
+    return paired(f"over plain, batch {batch_size}", "transitions/s", rates["theirs"], rates["ours"], note)
 
 
 def main() -> None:
     """Measure each batch size and print its figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("--batch", type=int, action="append", help="may be repeated; 256, 1024 and 8192")
     parser.add_argument("--seconds", type=float, default=10.0, metavar="N", help="for each batch size")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")

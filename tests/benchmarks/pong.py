@@ -6,12 +6,11 @@ network's products for acting and learning, each measured on all cores.
     python tests/benchmarks/pong.py --run runs/pong-... --batch 512 --network small_cnn --pixels 42 \\
         --networks 2 --target-passes 0
 
-A frame is one of the emulator's: four for each env step. A run does both on the same cores, so the floor is
-the sum of the two times. Products are those of a network's convolutions and two linear layers: no activation,
-loss, optimiser, copy or message is in them, and of float32 and bfloat16 in both layouts the fastest counts.
+An env step is four frames of the emulator. A run does both on the same cores, so the floor is the sum of the
+two times. Products are those of a network's convolutions and two linear layers, without activations, loss,
+optimiser, copies or messages; the fastest of float32 and bfloat16 in both layouts counts.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import whole_runs
 from torch import nn
 
 FRAME_SKIP = 4
@@ -62,7 +62,7 @@ def emulated(pixels, num_envs, batch_size, seconds, num_threads):
 
 
 def network_of(name, pixels):
-    """Its products alone: uint8 images enter as floats."""
+    """The network's products without activations, for images as floats."""
     filters, hidden = NETWORKS[name]
     layers, channels, side = [], 4, pixels
     for out, kernel, stride in filters:
@@ -73,7 +73,7 @@ def network_of(name, pixels):
 
 
 def per_second(call, seconds):
-    """How often a call can be made in a second: the median of five parts of the time."""
+    """Calls per second: the median over five parts of the time."""
     call()
     rates = []
     for _ in range(5):
@@ -86,10 +86,10 @@ def per_second(call, seconds):
 
 
 def products(name, pixels, batch, seconds):
-    """Transitions/s of a forward pass, and of a forward and a backward pass: the best of all formats, each
-    with its name: ``{"forward": (rate, format), "both": (rate, format)}``.
+    """Transitions/s of a forward pass, and of a forward and a backward pass, in the fastest format:
+    ``{"forward": (rate, format), "both": (rate, format)}``.
     """
-    found = {"forward": [], "both": []}
+    rates = {"forward": [], "both": []}
     for dtype in (torch.float32, torch.bfloat16):
         for layout in (torch.contiguous_format, torch.channels_last):
             network = network_of(name, pixels).to(dtype=dtype, memory_format=layout)
@@ -106,8 +106,8 @@ def products(name, pixels, batch, seconds):
 
             way = f"{dtype} {layout}".replace("torch.", "")
             for what, call in (("forward", forward), ("both", both)):
-                found[what].append((batch * per_second(call, seconds), way))
-    return {what: max(rates) for what, rates in found.items()}
+                rates[what].append((batch * per_second(call, seconds), way))
+    return {what: max(measured) for what, measured in rates.items()}
 
 
 def floor(env_steps, trained_transitions, rates, target_passes):
@@ -126,9 +126,7 @@ def floor(env_steps, trained_transitions, rates, target_passes):
 
 def parse():
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("--frames", type=float, default=4e6)
     parser.add_argument("--trained-per-step", type=float, default=8, help="transitions for each env step")
     parser.add_argument("--run", type=Path, help="folder of a run, in place of both: what it has done")

@@ -2,18 +2,18 @@
 
     python tests/benchmarks/ratio.py halfcheetah --minutes 4
 
-Reads what the broker wrote once a second: transitions trained on and received, as the critic-learner counts
-them in one report. Every window that begins after ``--after`` is looked at, not only whole minutes.
+Reads the broker's journal of once a second: transitions trained on and received, as the critic-learner counts
+them in one report. Every window that begins after ``--after`` counts, not only whole minutes.
 """
 
-import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import whole_runs
+
+from spreeze_zmq.metrics import read_journal
 
 
 def played(arguments, target):
@@ -21,20 +21,16 @@ def played(arguments, target):
     overrides = [f"balance.replay_ratio={target}", f"run.stop.minutes={arguments.minutes}"]
     overrides += ["run.stop.return=1e9", *arguments.set]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "spreeze_zmq.commands.launch", arguments.topology]
-        command += ["--run-dir", f"{folder}/run"]
-        for override in overrides:
-            command += ["--set", override]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        lines = Path(folder, "run", "metrics.jsonl").read_text().splitlines()
-        samples = json.loads(Path(folder, "run", "summary.json").read_text())["samples"]
+        run_dir = Path(folder, "run")
+        whole_runs.finish(whole_runs.launch(arguments.topology, run_dir, overrides))
+        lines = list(read_journal(run_dir / "metrics.jsonl"))
+        samples = json.loads((run_dir / "summary.json").read_text())["samples"]
     print(f"target {target:g}: {whole_runs.account(samples)}", flush=True)
-    found = [json.loads(line) for line in lines]
-    return [(s["t_s"], s["env_steps"], s["trained_transitions"]) for s in found if "trained_transitions" in s]
+    return [(s["t_s"], s["env_steps"], s["trained_transitions"]) for s in lines if "trained_transitions" in s]
 
 
 def ratios(series, after_s, window_s):
-    """``(from_s, ratio)`` of each window: for each moment the first one that is a window later."""
+    """``(from_s, ratio)`` of each window: from each moment to the first one at least ``window_s`` later."""
     for began_s, received, trained in series:
         later = next((s for s in series if s[0] >= began_s + window_s), None)
         if began_s >= after_s and later is not None and later[1] > received:
@@ -42,10 +38,8 @@ def ratios(series, after_s, window_s):
 
 
 def main():
-    """One run for each target; one line for each whole window, then the worst of all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """One run and one line for each target, then the worst deviation."""
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("topology", nargs="?", default="halfcheetah")
     parser.add_argument("--targets", type=float, nargs="+", default=[0.5, 2, 8, 32])
     parser.add_argument("--minutes", type=float, default=4)

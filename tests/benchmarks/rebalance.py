@@ -1,16 +1,14 @@
-"""What live rebalancing makes of bad starts: runs beside a sweep of fixed counts, and their curves as a PNG.
+"""Live rebalancing after bad starts and disturbances, beside a sweep of fixed counts; curves as a PNG.
 
     python tests/benchmarks/rebalance.py --png rebalance.png
     python tests/benchmarks/rebalance.py --only slowed_learner --only busy_core --rounds 3
 
 Two topologies: one whose environment mostly waits, so that several samplers are right even on two cores, and
-pendulum, where one is right. Each bad start is compared with the best fixed count under the same disturbance
-at the same time; ``--rounds`` repeats the fixed counts and the live run in turn and takes medians, since the
-best of a few noisy figures is better than any of them.
-Needs matplotlib for the PNG, which nothing else here does (pip install matplotlib).
+pendulum, where one is right. Each live run is compared with the best fixed count under the same disturbance.
+``--rounds`` repeats the fixed counts and the live run in turn and takes medians, since the maximum of a few
+noisy figures is too high. Only the PNG needs matplotlib (pip install matplotlib).
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -30,22 +28,21 @@ from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.metrics import read_journal
 
 HERE = Path(__file__).parent
-LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
-#: An environment that waits 1 ms a step and learners that want as much as several samplers make of it.
+#: An environment that waits 1 ms a step, and learners that need as much as several samplers produce.
 NAPPING = ["run.env=napping:make", "balance.replay_ratio=32", "algorithm.learning_starts=500"]
 PENDULUM = []
-#: When the disturbance begins, in seconds of the run; and what the first seconds of a run do not count.
+#: The time of the disturbance in seconds of the run, and the first seconds, which do not count.
 DISTURBED_S, WARM_UP_S = 20.0, 6.0
 
 
 class Busy:
-    """A loop that takes a core."""
+    """A process that keeps a core busy."""
 
     def __init__(self, *_):
         self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
 
     def end(self):
-        """Give the core back."""
+        """Release the core."""
         self.process.kill()
         self.process.wait()
 
@@ -60,11 +57,11 @@ def find(run_file, role):
 
 
 def slowed(run_file, role):
-    """Leave the first process of a role a tenth of its time."""
+    """Slow the first process of a role down to a tenth of its time."""
     return Slowed(lambda: find(run_file, role), period_s=0.5)
 
 
-#: Name -> overrides, first count, and the disturbance: its maker and its role.
+#: Name -> overrides, first count, and the disturbance: a function that begins it, and the role it disturbs.
 SCENARIOS = {
     "one_where_several_are_right": (NAPPING, 1, None),
     "eight_where_one_is_right": (PENDULUM, 8, None),
@@ -76,43 +73,37 @@ SCENARIOS = {
 
 @contextmanager
 def disturbed(disturbance, run_file):
-    """Begin the disturbance in good time, end it with the run."""
-    made = []
-    timer = threading.Timer(DISTURBED_S, lambda: made.append(disturbance[0](run_file, disturbance[1])))
+    """A context that begins the disturbance after ``DISTURBED_S`` and ends it with the run."""
+    begun = []
+    timer = threading.Timer(DISTURBED_S, lambda: begun.append(disturbance[0](run_file, disturbance[1])))
     if disturbance is not None:
         timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        for one in made:
+        for one in begun:
             one.end()
 
 
 def train(overrides, count, seconds, disturbance=None, begin=None):
-    """One run; its (t_s, trained transitions) and its changes of the sampler's count.
+    """One run; returns its (t_s, trained transitions) and its changes of the samplers' count.
 
     Args:
         overrides: of the pendulum topology.
-        count: as the topology writes it.
+        count: the samplers' count in the topology.
         seconds: of wall time.
-        disturbance: what happens to it after ``DISTURBED_S``.
-        begin: the count that a stale cache makes it begin with.
+        disturbance: begins after ``DISTURBED_S``.
+        begin: the first count, from a prepared cache.
     """
     everything = [*overrides, f"components.sampler.count={count}", f"run.stop={{minutes={seconds / 60}}}"]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         if begin is not None:
             tuning.remember(topology.load("pendulum", everything), tuning.Tuning(begin, 0.0, 0.0))
-        arguments = [word for setting in everything for word in ("--set", setting)]
         run_dir = Path(folder, "run")
         with disturbed(disturbance, run_dir / "run.json"):
-            subprocess.run(
-                [*LAUNCH, "pendulum", "--run-dir", run_dir, *arguments],
-                check=True,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            whole_runs.finish(whole_runs.launch("pendulum", run_dir, everything))
         lines = [line for line in read_journal(run_dir / "metrics.jsonl") if line["kind"] == "status"]
         summary = json.loads((run_dir / "summary.json").read_text())
     print(f"  samplers {count}: {whole_runs.account(summary['samples'])}", flush=True)
@@ -121,7 +112,7 @@ def train(overrides, count, seconds, disturbance=None, begin=None):
 
 
 def rate(points, from_s, to_s):
-    """Trained transitions/s between two times of a run; 0 where it has no two points there."""
+    """Trained transitions/s between two times of a run; 0 with fewer than two points there."""
     within = [point for point in points if from_s <= point[0] <= to_s]
     if len(within) < 2:
         return 0.0
@@ -130,19 +121,17 @@ def rate(points, from_s, to_s):
 
 def sweep(overrides, counts, seconds, disturbance=None):
     """Trained transitions/s of fixed counts under the disturbance."""
-    found = {}
+    rates = {}
     from_s = WARM_UP_S + (DISTURBED_S if disturbance else 0.0)
     for count in counts:
         points, _ = train(overrides, count, from_s + seconds, disturbance)
-        found[count] = rate(points, from_s, from_s + seconds)
-        print(f"  fixed {count}: {found[count]:>12,.0f} trained transitions/s", flush=True)
-    return found
+        rates[count] = rate(points, from_s, from_s + seconds)
+        print(f"  fixed {count}: {rates[count]:>12,.0f} trained transitions/s", flush=True)
+    return rates
 
 
 def reached_s(points, bad_s, best, span_s=4.0):
-    """Seconds from the bad moment until the rate of the next ``span_s`` is within 10 % of the best; None if
-    never.
-    """
+    """Seconds from ``bad_s`` until the rate over ``span_s`` is within 10 % of the best; None if never."""
     for t_s, _ in points:
         if t_s >= bad_s and rate(points, t_s, t_s + span_s) >= 0.9 * best and t_s + span_s <= points[-1][0]:
             return t_s - bad_s
@@ -150,7 +139,7 @@ def reached_s(points, bad_s, best, span_s=4.0):
 
 
 def live(overrides, begin, disturbance, arguments):
-    """One run whose samplers the broker counts."""
+    """One run in which the broker chooses the number of samplers."""
     seconds = arguments.seconds + (DISTURBED_S if disturbance else 0.0)
     points, changes = train(overrides, f"[1, {max(arguments.counts)}]", seconds, disturbance, begin)
     training_s = next((t_s for t_s, trained in points if trained > 0), 0.0)
@@ -163,7 +152,7 @@ def live(overrides, begin, disturbance, arguments):
 
 
 def scenario(name, arguments):
-    """A bad start or a disturbance, beside the best fixed count under it."""
+    """A bad start or a disturbance, beside the best fixed count under the same."""
     overrides, begin, disturbance = SCENARIOS[name]
     print(f"{name}:", flush=True)
     sweeps, lives = [], []
@@ -182,7 +171,7 @@ def scenario(name, arguments):
 
 
 def draw(results, path):
-    """Rates over time beside the best fixed count, and the sweeps."""
+    """Draw rates over time beside the best fixed count, and the sweeps."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -208,10 +197,8 @@ def draw(results, path):
 
 
 def main():
-    """Run the scenarios and print what came of each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Run the scenarios and print the outcome of each."""
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("--only", action="append", choices=list(SCENARIOS), help="may be repeated")
     parser.add_argument("--seconds", type=float, default=60, help="of each live run after its bad moment")
     parser.add_argument("--sweep-seconds", type=float, default=15, help="measured of each fixed count")

@@ -1,13 +1,12 @@
-"""Whether relaxing pays: wall time to an evaluated return, free against lock-step, in turn on the same cores.
+"""Wall time to an evaluated return in free and in lock-step mode, in turn on the same cores.
 
     python tests/benchmarks/relaxing.py pendulum --target -200
     python tests/benchmarks/relaxing.py halfcheetah --target 2000 --minutes 10
 
-Beside the wall time stand the environment steps and trained transitions at that point, since one mode may
-need more of them and be done sooner, and whether the account of samples adds up.
+Also prints the environment steps and trained transitions at that point, since one mode may need more of them
+in less time, and whether the account of samples adds up.
 """
 
-import argparse
 import json
 import math
 import statistics
@@ -19,9 +18,7 @@ MODES = ("free", "lockstep")
 
 def main():
     """Every seed in every mode, then the medians."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = whole_runs.parser(__doc__)
     parser.add_argument("topology")
     parser.add_argument("--target", type=float, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])

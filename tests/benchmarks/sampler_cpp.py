@@ -1,7 +1,7 @@
 """Whole samplers in Python and C++ beside the bare physics, in turn on one core: ``sampler_cpp.py ENV...``.
 
-The bare physics takes the states and actions of one policy; the samplers act by that policy and push what
-they collect over ipc. The rates are env steps a CPU second of all the process's threads.
+The bare physics takes states and actions of one policy; the samplers act by that policy and push rollouts
+over ipc. The rates are env steps per CPU second of all threads of the process.
 """
 
 import sys

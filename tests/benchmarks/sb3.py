@@ -3,12 +3,12 @@
     taskset -c 0,1 .venv-peers/bin/python tests/benchmarks/sb3.py PPO CartPole-v1 --seed 1 --target 475 \\
         --settings '{"n_envs": 8, "n_steps": 32, "batch_size": 256, "learning_rate": "lin_0.001"}'
 
-It ends at a return, at a number of env steps or of transitions trained on, or when time is over. Runs in a
-virtual environment of its own, and is started by ``whole_runs.py``. Its evaluations are played outside its
-clock, which is to its advantage; ``start_s`` of ``wall_s`` is what imports and construction took.
+It ends at a return, at a number of env steps or of transitions trained on, or after ``--minutes``.
+``whole_runs.py`` starts it in a virtual environment of its own. Its evaluations are left out of ``wall_s``,
+which is to its advantage; ``start_s`` is the part of ``wall_s`` that imports and construction took.
 
 Settings have the names of rl-baselines3-zoo: arguments of the algorithm's constructor, "lin_X" for a value
-that falls from X to 0, and n_envs, n_timesteps (what such schedules run over; longer runs call ``learn()``
+that falls from X to 0, and n_envs, n_timesteps (the length of such schedules; longer runs call ``learn()``
 again), normalize, noise_std, frame_stack and atari (its wrappers).
 """
 
@@ -75,7 +75,7 @@ class Until(BaseCallback):
         return not self.exit_reason
 
     def used_up(self):
-        """Which budget is, in words; empty while none is."""
+        """The budget that is used up, in words; empty while none is."""
         for name, used in (("env_steps", self.num_timesteps), ("trained_transitions", self.trained)):
             if used >= getattr(self.arguments, name):
                 return f"{name} {used} >= {getattr(self.arguments, name):g}"
@@ -84,7 +84,7 @@ class Until(BaseCallback):
         return ""
 
     def evaluate(self):
-        """Enter the mean return, and end the run where it is enough."""
+        """Evaluate the policy, and end the run if its mean return reaches the target."""
         now_s, began_s = self.clock_s, time.monotonic()
         if isinstance(self.env, VecNormalize):
             sync_envs_normalization(self.model.get_env(), self.env)
@@ -97,7 +97,7 @@ class Until(BaseCallback):
 
 
 def make_env(name, settings, num_envs, seed, *, training):
-    """Environments in this process; what evaluates neither learns the normalisation nor clips rewards."""
+    """Environments in this process; those for evaluation neither update the normaliser nor clip rewards."""
     if settings["atari"]:
         import ale_py
 
@@ -113,7 +113,7 @@ def make_env(name, settings, num_envs, seed, *, training):
 
 
 def read(text):
-    """Settings as JSON: those of the run by name, the constructor's under ``of_algorithm``."""
+    """Settings from JSON: those of the run by name, the constructor's under ``of_algorithm``."""
     of_run = {
         "n_envs": 1,
         "n_timesteps": 10**9,

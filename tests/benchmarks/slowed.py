@@ -1,7 +1,7 @@
 """Slows a process tenfold from outside: SIGSTOP and SIGCONT in turn.
 
-On a busy machine a signal is sent late. What was late is made up for, or a process would be slowed less the
-more the others do, and runs of several settings could not be compared.
+On a busy machine signals are sent late. The delay is compensated: otherwise other load would change how much
+a process is slowed, and runs of several settings could not be compared.
 """
 
 import signal
@@ -10,13 +10,13 @@ import time
 
 import psutil
 
-#: A tenth of the time is left.
+#: The share of time in which the process runs.
 LEFT = 0.1
 
 
 class Slowed:
-    """The process that ``find`` gives, and its successor when it is gone, has a tenth of its time left, once
-    in ``period_s``: the shorter that is, the more of what is left goes into waking up.
+    """Lets the process that ``find`` returns, and its successors, run for ``LEFT`` of each ``period_s``; in
+    short periods it spends more of that on waking up.
     """
 
     def __init__(self, find, period_s=0.1):
@@ -25,7 +25,7 @@ class Slowed:
         self.thread.start()
 
     def work(self):
-        """Stop and continue until told to end."""
+        """Suspend and resume the process until ``end``."""
         process, owed_s = None, 0.0
         while not self.done.is_set():
             process = process or self.find()
@@ -41,13 +41,13 @@ class Slowed:
 
     @staticmethod
     def _signalled(process, number, seconds):
-        """Leave it in a state; returns how long it really was."""
+        """Send a signal, and wait; returns the seconds that really passed."""
         began_s = time.monotonic()
         process.send_signal(number)
         time.sleep(max(0.0, seconds))
         return time.monotonic() - began_s
 
     def end(self):
-        """Leave it running."""
+        """Leave the process running."""
         self.done.set()
         self.thread.join()

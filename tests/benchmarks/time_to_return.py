@@ -5,9 +5,10 @@
 
 The entries are those of ``comparisons.toml``. Ours is timed as a whole process, start-up and shutdown of all
 processes included; theirs from the start of its process, its evaluations left out. The last column leaves out
-its imports and construction too, and nothing of ours. Both are cut after the same minutes, and both evaluate
-by one rule: the mean return of ten deterministic episodes. The time of a run that does not reach the return
-is a lower bound, and so is the ratio. Results in ``--out`` are not run again.
+its imports and construction too, and nothing of ours. Theirs ends when the mean of ten deterministic episodes
+reaches the return, ours only when thirty fresh episodes of the saved policy confirm it, whose time counts.
+Both are cut after the same minutes: the time of a run that does not reach the return is a lower bound, and so
+is the ratio. Results in ``--out`` are not run again.
 """
 
 import math
@@ -15,7 +16,9 @@ import statistics
 import sys
 
 import comparisons
-import whole_runs
+
+#: How each side's run ends, for the table.
+RULE = "ours ends when thirty fresh episodes of the saved policy confirm the return, theirs when ten reach it"
 
 
 def is_reached(run):
@@ -24,9 +27,9 @@ def is_reached(run):
 
 
 def median_s(runs, without_start=False):
-    """The median wall time, and whether it is one: where False, it is only a lower bound.
+    """The median wall time, and whether it is exact; if not, it is a lower bound.
 
-    A run that did not reach the return is slower than all that did.
+    A run that did not reach the return counts as slower than all that did.
     """
     walls = [run["wall_s"] - (run["start_s"] or 0.0) * without_start for run in runs]
     times = [wall_s if is_reached(run) else math.inf for wall_s, run in zip(walls, runs, strict=True)]
@@ -35,11 +38,11 @@ def median_s(runs, without_start=False):
 
 
 def ratio(ours, theirs, without_start=False):
-    """Of the median times, in words; a bound where one side did not reach the return."""
-    (our_s, our_end), (their_s, their_end) = median_s(ours), median_s(theirs, without_start)
-    if not our_end and not their_end:
+    """The ratio of the median times, in words; a bound where one side did not reach the return."""
+    (our_s, ours_exact), (their_s, theirs_exact) = median_s(ours), median_s(theirs, without_start)
+    if not ours_exact and not theirs_exact:
         return "unknown, neither has reached it"
-    bound = "" if our_end and their_end else "at least " if our_end else "at most "
+    bound = "" if ours_exact and theirs_exact else "at least " if ours_exact else "at most "
     return f"{bound}{their_s / our_s:.1f}"
 
 
@@ -57,14 +60,14 @@ def line(run):
 
 def side(runs):
     """The times of one side."""
-    middle, is_end = median_s(runs)
+    middle, is_exact = median_s(runs)
     return {
         "seeds": [run["seed"] for run in runs],
         "wall_s": [run["wall_s"] for run in runs],
         "start_s": [run["start_s"] for run in runs],
         "reached": [is_reached(run) for run in runs],
         "median_s": middle,
-        "median_is_reached": is_end,
+        "median_is_reached": is_exact,
     }
 
 
@@ -93,7 +96,7 @@ def times(of_side):
 
 def as_text(rows):
     """The rows as a table of Markdown."""
-    said = [
+    lines = [
         "| comparison | task | return | ours | median | theirs | median | theirs / ours | without start |",
         "|---" * 9 + "|",
     ]
@@ -101,23 +104,23 @@ def as_text(rows):
         cells = [row["comparison"], row["env"], f"{row['stop']['return']:g}"]
         cells += [*times(row.get("ours")), *times(row.get("theirs"))]
         cells += [row.get("ratio", ""), row.get("ratio_without_start", "")]
-        said.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*said, "", whole_runs.SAME_RULE])
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", RULE])
 
 
 def main():
     """Run in turn what is missing, print each, then the medians and their ratios."""
-    made = comparisons.parser(__doc__)
-    made.add_argument("--target", type=float, help="the return; the entry's by default")
-    arguments = comparisons.parse(made)
+    parser = comparisons.parser(__doc__)
+    parser.add_argument("--target", type=float, help="the return; the entry's by default")
+    arguments = comparisons.parse(parser)
 
     def stop(entry):
         return {"return": entry.target if arguments.target is None else arguments.target}
 
-    results, well = comparisons.play_all(arguments, stop, line)
+    results, succeeded = comparisons.play_all(arguments, stop, line)
     rows = table(results)
     comparisons.publish(arguments.out, "time_to_return", rows, as_text(rows))
-    return 0 if well else 1
+    return 0 if succeeded else 1
 
 
 if __name__ == "__main__":

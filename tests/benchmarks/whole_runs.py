@@ -1,8 +1,8 @@
-"""Whole runs, ours and Stable-Baselines3's, each as one dictionary of the same shape, for benchmarks that
-compare them.
+"""Runs whole runs, ours and Stable-Baselines3's, and returns each as one dictionary of the same shape.
 
-Both sides are scored by one rule: the mean undiscounted return of ``EPISODES`` whole episodes, played with
-the mode of the policy, their starts drawn again for each evaluation.
+An evaluation of either side is the mean undiscounted return of ``EPISODES`` whole episodes, played with the
+mode of the policy from new random starts. A return ends the peer's run at the first such evaluation, ours
+only when ``confirm_episodes`` fresh episodes of the policy that is saved confirm it.
 
 A result holds, with names of summary.json: ``wall_s``, ``env_steps``, ``critic_updates``,
 ``trained_transitions`` (batch size x critic updates), ``best_return`` (None before the first evaluation),
@@ -25,12 +25,11 @@ from spreeze_zmq.metrics import read_journal
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 PEER = Path(__file__).with_name("sb3.py")
-#: Of one evaluation, on both sides.
+#: Episodes of one evaluation, on both sides.
 EPISODES = 10
-SAME_RULE = f"both sides: mean return of {EPISODES} deterministic episodes"
-#: Share of the machine that evaluations may use, ten times the default, where curves matter and not speed.
+#: Share of the machine for evaluations where curves matter and not speed: ten times the default.
 EVALUATION_SHARE = 0.15
-#: What a result takes from summary.json.
+#: The fields of summary.json in a result.
 KEPT = (
     "env",
     "seed",
@@ -51,8 +50,15 @@ class RunFailed(Exception):
     """A run ended with an error; its message has the last lines of its output."""
 
 
+def parser(description):
+    """A parser of a script's command line that shows its docstring as it is written."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
 def interpreter(text):
-    """The type of ``--peer-python``: a wrong one is refused before the first run, not after it."""
+    """The type of ``--peer-python``, which refuses a missing interpreter before the first run."""
     if shutil.which(text) is None:
         raise argparse.ArgumentTypeError(
             f"an interpreter that has stable_baselines3 was expected, got {text}"
@@ -60,26 +66,29 @@ def interpreter(text):
     return text
 
 
+def launch(topology, run_dir, overrides):
+    """The command of one of our runs; ``overrides`` are arguments of ``--set``."""
+    words = [word for override in overrides for word in ("--set", override)]
+    return [*LAUNCH, topology, "--run-dir", str(run_dir), *words]
+
+
 def ours(topology, overrides, cores=None):
     """One run of a topology to its end; ``wall_s`` is that of the whole command.
 
     Args:
-        topology: a shipped one's name, or a path.
-        overrides: as ``--set`` takes them.
-        cores: the ids of those that it may use; None for all.
+        topology: name of a shipped one, or a path.
+        overrides: arguments of ``--set``.
+        cores: ids of the cores that it may use; None for all.
     """
-    words = [word for override in overrides for word in ("--set", override)]
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder, "run")
-        command = [*LAUNCH, topology, "--run-dir", str(run_dir), *words]
-        command += ["--set", f"components.evaluator.episodes={EPISODES}"]
+        overrides = [*overrides, f"components.evaluator.episodes={EPISODES}"]
         began_s = time.monotonic()
-        finish(command, cores)
+        finish(launch(topology, run_dir, overrides), cores)
         wall_s = time.monotonic() - began_s
         summary = json.loads((run_dir / "summary.json").read_text())
         journal = [line for line in read_journal(run_dir / "metrics.jsonl") if "trained_transitions" in line]
-    # An evaluation knows how many transitions its policy's learner had received; the journal, how many were
-    # trained on by then.
+    # An evaluation holds the transitions that the learner had received, the journal those trained on by then.
     steps, trained = (
         [0, *(line[key] for line in journal), summary[key]] for key in ("env_steps", "trained_transitions")
     )
@@ -91,16 +100,16 @@ def theirs(python, algorithm, env, seed, settings, stop, *, every, threads, core
     """One run of Stable-Baselines3; its evaluations are left out of ``wall_s``.
 
     Args:
-        python: the interpreter of a virtual environment that has it.
-        algorithm: a class of it.
+        python: the interpreter of its virtual environment.
+        algorithm: a class of Stable-Baselines3.
         env: a Gymnasium id.
         seed: of the run.
-        settings: as ``sb3.py`` takes them, by name.
+        settings: settings of ``sb3.py`` by name.
         stop: as ``run.stop`` of a topology: return, env_steps, trained_transitions, minutes; the first that
             is reached ends the run.
         every: environment steps between two evaluations.
         threads: of torch.
-        cores: the ids of those that it may use; None for all.
+        cores: ids of the cores that it may use; None for all.
     """
     command = [python, str(PEER), algorithm, env, "--seed", str(seed), "--settings", json.dumps(settings)]
     command += ["--every", str(every), "--threads", str(threads), "--episodes", str(EPISODES)]
@@ -110,36 +119,36 @@ def theirs(python, algorithm, env, seed, settings, stop, *, every, threads, core
 
 
 def finish(command, cores=None):
-    """Run a command to its end; its output."""
+    """Run a command to its end; returns its output. Raises RunFailed."""
     pinned = [] if cores is None else ["taskset", "--cpu-list", ",".join(map(str, cores))]
     done = subprocess.run([*pinned, *command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        said = "\n".join(done.stderr.splitlines()[-15:])
-        raise RunFailed(f"{' '.join(command)}\nended with exit code {done.returncode}:\n{said}")
+        errors = "\n".join(done.stderr.splitlines()[-15:])
+        raise RunFailed(f"{' '.join(command)}\nended with exit code {done.returncode}:\n{errors}")
     return done.stdout
 
 
 def account(samples):
-    """In words, whether produced = received + dropped + in flight, each counted on its own."""
+    """Whether produced = received + dropped + in flight, each of which is counted separately, in words."""
     whole = samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
     return f"account {'adds up' if whole else 'DOES NOT ADD UP'}: {json.dumps(samples)}"
 
 
 def on_grid(curve, trained, points):
-    """The return at so many places, evenly up to ``trained`` transitions."""
+    """The return at ``points`` places, evenly up to ``trained`` transitions."""
     at, returns = np.array(curve).T
     return np.interp(np.linspace(0, trained, points + 1)[1:], at, returns)
 
 
 def draw(figure, path):
-    """Write a figure of matplotlib."""
+    """Save a figure of matplotlib."""
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     print(f"drawn: {path}")
 
 
 def write_whole(path, value):
-    """A JSON file that is never seen half-written."""
+    """Write a JSON file atomically."""
     scratch = path.with_name(f".{path.name}")
     scratch.write_text(json.dumps(value))
     scratch.replace(path)

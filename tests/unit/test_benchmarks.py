@@ -102,7 +102,9 @@ def test_the_table_of_times_shows_who_has_not_reached_the_return_and_by_which_ru
     text = time_to_return.as_text([row])
     assert "| hopper | Hopper-v5 | 1500 | 60.0, 50.0 | 55.0 s | more than 720.0 | more than 720.0 s |" in text
     assert "| at least 13.1 | at least 13.1 |" in text
-    assert text.endswith("both sides: mean return of 10 deterministic episodes")
+    assert text.endswith(
+        "thirty fresh episodes of the saved policy confirm the return, theirs when ten reach it"
+    )
     assert "1500 NOT reached (best 303)" in time_to_return.line(runs[-1])
 
 

@@ -88,7 +88,7 @@ def live(plant_at, count, seconds, low=1, high=8, noise=lambda: 1.0, start_s=2.0
 
 
 def run(rule, knob, window_at, seconds, start_s=2.0, window_s=5.0):
-    """Have a rule move a knob for so many seconds; likewise."""
+    """Have a rule move a knob for ``seconds``; returns the same as ``live``."""
     changes, since_s = [], 0.0
     for tick in range(int(seconds)):
         now_s = float(tick)

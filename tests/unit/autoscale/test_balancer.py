@@ -135,7 +135,7 @@ def test_the_batch_moves_where_no_sampler_is_left_to_add(count, moves, monkeypat
     if first.option:
         assert first.reason.startswith("batch size 512 -> 64: critic_learner starved 98 % of the time")
         assert balancer.batch_size.present == 64
-        balancer.go_on_with(batch_size=256)
+        balancer.set_batch_size(batch_size=256)
         assert balancer.batch_size.present == 256
 
 
@@ -144,4 +144,4 @@ def test_a_fixed_count_leaves_nothing_to_know(monkeypatch):
     balancer = eight_cores(monkeypatch, "components.sampler.count=1", "balance.replay_ratio=8")
     assert starving(balancer, 11) == []
     assert balancer.status()["settled"]
-    assert balancer.found() is None
+    assert balancer.tuning() is None

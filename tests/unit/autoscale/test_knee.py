@@ -50,7 +50,7 @@ def test_noise_of_a_few_percent_moves_the_choice_by_one_doubling_at_most():
 
 
 @pytest.mark.parametrize("curve", [{}, {64: 0.0}, {64: float("nan")}, {64: 1.0, 128: float("inf")}])
-def test_a_curve_of_nonsense_is_a_mistake_of_whoever_made_it(curve):
+def test_a_curve_of_nonsense_is_a_programming_error(curve):
     """Rates are positive and finite, and there is one."""
     with pytest.raises(AssertionError):
         knee(curve)

@@ -23,7 +23,7 @@ def test_small_machines_are_left_alone(cores):
 
 
 def test_sixteen_cores_give_each_learner_one():
-    """With both hyperthreads, and samplers stay off them; the broker and whoever else comes run anywhere."""
+    """With both hyperthreads, and samplers stay off them; the broker and all other processes run anywhere."""
     found = pin(machine(16, 2), LEARNERS, "auto")
     assert found.of("critic_learner-0") == {0, 16}
     assert found.of("actor_learner-0") == {1, 17}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq import topology
-from spreeze_zmq.autoscale import sizing
+from spreeze_zmq.autoscale import machine_cache, sizing
 from spreeze_zmq.autoscale.sizing import Curves
 from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.learner import measure_updates
@@ -26,6 +26,11 @@ def empty_cache(tmp_path, monkeypatch):
 def plan(*overrides, cores=2):
     """The pendulum topology: learning rate 3e-3, tau 0.02, both for a batch of 256."""
     return topology.load("pendulum", [AUTO, *overrides], cores=cores)
+
+
+def cached(plan):
+    """The cache's file for a plan's curves."""
+    return machine_cache.file_of(sizing.subject_of(plan))
 
 
 def test_what_the_topology_leaves_open_waits_for_a_measurement():
@@ -115,9 +120,9 @@ def test_threads_are_measured_at_the_batch_of_the_run():
         "algorithm.precision=fp32",
     ],
 )
-def test_other_work_is_measured_anew(override):
+def test_other_work_is_measured_again(override):
     """Shapes, networks, precision and limit all decide about the curve."""
-    assert sizing.file_of(plan(override)) != sizing.file_of(plan())
+    assert cached(plan(override)) != cached(plan())
 
 
 @pytest.mark.parametrize(
@@ -137,7 +142,7 @@ def test_other_work_is_measured_anew(override):
 def test_a_senseless_cache_is_passed_over(found, monkeypatch, caplog):
     """One line that says what to do, then a measurement; here one that is known."""
     monkeypatch.setattr(sizing, "measure", lambda plan: CURVES)
-    path = sizing.file_of(plan())
+    path = cached(plan())
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"of": sizing.subject_of(plan()), "found": found}))
     assert sizing.settle(plan()).algorithm["batch_size"] == 512
@@ -150,7 +155,7 @@ def test_a_limit_of_memory_is_not_kept(monkeypatch):
     """What is free now says nothing of the next run."""
     monkeypatch.setattr(sizing, "measure", lambda plan: replace(CURVES, ended="memory"))
     sizing.settle(plan())
-    assert not sizing.file_of(plan()).exists()
+    assert not cached(plan()).exists()
 
 
 def test_threads_of_an_on_policy_learner_are_measured(one_thread, monkeypatch):

@@ -119,7 +119,7 @@ def test_steady_rates_are_steady_however_reports_and_looks_fall_together(interva
     assert len([window for window in seen if window is not None]) >= 24
 
 
-def test_a_new_life_begins_anew():
+def test_a_restarted_process_has_new_counters():
     """Counters that fall with a restart are no negative rates."""
     windows = fed(10)
     windows.take("sampler-0", 2, report("sampler", 0.5, per_s=50), 10.5)
@@ -152,7 +152,7 @@ def test_what_each_side_could_do_is_its_rate_while_it_works():
 
 
 def test_several_critic_learners_are_one():
-    """What they train is added up; where one has told nothing there is no window."""
+    """What they train is added up; without reports of one there is no window."""
     windows = Windows(8.0, CORES, ["critic_learner-0", "critic_learner-1"], ["actor_learner-0"])
     for t_s in range(11):
         for name in ("critic_learner-0", "actor_learner-0", "sampler-0"):
@@ -175,7 +175,7 @@ def test_a_run_without_an_actor_learner_has_windows_too():
 
 
 def test_time_that_is_waited_for_a_core_is_no_work():
-    """All cores are busy, and whoever waits least for anything else has half of those that it wants: a
+    """All cores are busy, and the process that waits least for anything else has half a core: a
     sampler that is busy for all of its time would do the same in half of it. One that sleeps would not.
     """
     window = last(fed(10), 2, 0.0, 10.0)

@@ -3,15 +3,30 @@
 import plain_sac
 import pytest
 import torch
-from plain_sac import SPEC, PlainSAC, halves, measure_beside_plain
+from plain_sac import SPEC, PlainSAC, halves, measure_beside_plain, network_widths
 from torch.utils.flop_counter import FlopCounterMode
-from update_arithmetic import actor_flops, critic_flops, network_widths, product_flops
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.bench.trial import flops_of, random_batch
 
-#: HalfCheetah: 17 observations and 6 actions, two layers of 256 units.
-CRITIC, POLICY = (23, 256, 256, 1), (17, 256, 256, 12)
+#: FLOP per transition of a critic and of an actor update, two layers of 256 units, counted by hand. A pass
+#: multiplies and adds once for each weight; the gradients of the weights cost as much, and so do those of the
+#: inputs. HalfCheetah has 23 x 256, 256 x 256 and 256 x 1 weights in each of two critics (143,360 in a pass)
+#: and 17 x 256, 256 x 256 and 256 x 12 in the policy (145,920); Pendulum 4 x 256 and 256 x 1, 3 x 256 and
+#: 256 x 2 in their place (133,632 both). A critic update is a pass of the policy and eight of a critic, less
+#: two gradients of the first layer's inputs (11,776; 2,048). An actor update is three passes of the policy,
+#: less the gradient of its first layer's inputs (8,704; 1,536), and four of a critic, of whose first layer's
+#: inputs only the actions need gradients (3,072; 512).
+BY_HAND = {
+    "HalfCheetah-v5": {
+        "critic": 145_920 + 8 * 143_360 - 2 * 11_776,
+        "policy": 3 * 145_920 - 8_704 + 4 * 143_360 - 2 * (11_776 - 3_072),
+    },
+    "Pendulum-v1": {
+        "critic": 133_632 + 8 * 133_632 - 2 * 2_048,
+        "policy": 3 * 133_632 - 1_536 + 4 * 133_632 - 2 * (2_048 - 512),
+    },
+}
 
 
 def flat(*stacks):
@@ -74,59 +89,27 @@ def test_the_script_prints_each_batch_size(monkeypatch, capsys):
 # --- the arithmetic, by hand ----------------------------------------------------------------------
 
 
-def test_a_pass_multiplies_and_adds_once_for_each_weight_and_row():
-    """3 rows through 2 x 5 and 5 x 4 weights: 2 * 3 * (10 + 20)."""
-    assert product_flops(3, (2, 5, 4)) == 180
-    assert product_flops(1, CRITIC) == 2 * (5888 + 65536 + 256) == 143_360
-    assert product_flops(1, POLICY) == 2 * (4352 + 65536 + 3072) == 145_920
-
-
-def test_a_critic_update_costs_what_a_hand_counts():
-    """One policy, eight passes of a critic, less two gradients of the first layer's input (11,776 each)."""
-    assert critic_flops(1, CRITIC, POLICY) == 145_920 + 8 * 143_360 - 2 * 11_776 == 1_269_248
-    assert critic_flops(256, CRITIC, POLICY) == 256 * 1_269_248
-
-
-def test_an_actor_update_costs_what_a_hand_counts():
-    """Three passes of the policy less 8,704; four of a critic, of whose first layer the way back has six of
-    23 columns only (3,072 of 11,776).
-    """
-    hand = 3 * 145_920 - 8_704 + 4 * 143_360 - 2 * (11_776 - 3_072)
-    assert actor_flops(1, CRITIC, POLICY, 6) == hand == 985_088
-
-
-@pytest.mark.parametrize("env_id", ["Pendulum-v1", "HalfCheetah-v5"])
+@pytest.mark.parametrize("env_id", BY_HAND)
 def test_what_the_bench_counts_of_any_algorithm_is_what_a_hand_counts_of_sac(env_id):
     """At most 5 % more, which are gradients of columns that nobody needs, and no less."""
-    spec, kind = envs.probe(env_id), algorithms.get("sac")
-    widths = network_widths(spec)
-    counted = flops_of(kind, spec, kind.Options(hidden_sizes=(256, 256)))
-    hand = {
-        "critic": critic_flops(1, **widths),
-        "policy": actor_flops(1, **widths, num_actions=spec.action_shape[0]),
-    }
-    for part, flops in hand.items():
+    kind = algorithms.get("sac")
+    counted = flops_of(kind, envs.probe(env_id), kind.Options(hidden_sizes=(256, 256)))
+    for part, flops in BY_HAND[env_id].items():
         assert flops <= counted[part] <= 1.05 * flops, part
 
 
-@pytest.mark.parametrize("env_id", ["Pendulum-v1", "HalfCheetah-v5"])
+@pytest.mark.parametrize("env_id", BY_HAND)
 def test_tuned_updates_do_the_arithmetic_that_is_counted(env_id):
     """PyTorch's own count of an update: at most 5 % more than the hand's, and no less but for the last
     layer's single column, whose vector products it does not count.
     """
     spec, batch_size, kind = envs.probe(env_id), 32, algorithms.get("sac")
     options = kind.Options(hidden_sizes=(256, 256), precision="fp32")
-    critic = algorithms.make("critic", kind, options, spec, "cpu", 1)
-    actor = algorithms.make("policy", kind, options, spec, "cpu", 1)
-    batch, widths = random_batch(spec, batch_size), network_widths(spec)
-    counted = {
-        "critic": critic_flops(batch_size, **widths),
-        "actor": actor_flops(batch_size, **widths, num_actions=spec.action_shape[0]),
-    }
-    for half, update in (
-        ("critic", lambda: critic.update(batch)),
-        ("actor", lambda: actor.update(batch.obs)),
-    ):
+    critic, actor = (algorithms.make(part, kind, options, spec, "cpu", 1) for part in ("critic", "policy"))
+    batch = random_batch(spec, batch_size)
+    updates = {"critic": lambda: critic.update(batch), "policy": lambda: actor.update(batch.obs)}
+    for part, update in updates.items():
+        flops = batch_size * BY_HAND[env_id][part]
         with FlopCounterMode(display=False) as counter:
             update()
-        assert 0.995 * counted[half] <= counter.get_total_flops() <= 1.05 * counted[half], half
+        assert 0.995 * flops <= counter.get_total_flops() <= 1.05 * flops, part

@@ -87,7 +87,7 @@ def test_a_class_that_cannot_be_imported_is_refused(monkeypatch):
 
 
 def test_a_file_that_names_a_class_is_loaded_in_trust_alone(loader, tmp_path):
-    """Whoever has a file of someone else's is told which code it would run."""
+    """The user of someone else's file learns which code it would run."""
     path = tmp_path / "policy.safetensors"
     policy_of(DESCRIPTION, version=4).save(path, {})
     with pytest.raises(

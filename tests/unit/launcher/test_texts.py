@@ -1,4 +1,4 @@
-"""What a launcher tells its user: real sockets' folders, real plans."""
+"""Texts of the launcher for its user: real sockets' folders, real plans."""
 
 import os
 import sys
@@ -8,14 +8,14 @@ import pytest
 
 from spreeze_zmq import topology
 from spreeze_zmq.channels import Claim, SocketFolder
-from spreeze_zmq.launcher.telling import AS_STATED, Stages, facts, first_count
+from spreeze_zmq.launcher.texts import AS_STATED, Stages, facts, first_count
 from spreeze_zmq.run.folder import RunFolder
 
 
 @pytest.fixture
 def sockets():
     """A run's folder of sockets."""
-    folder = SocketFolder.create("telling")
+    folder = SocketFolder.create("texts")
     yield folder
     folder.remove()
 
@@ -36,7 +36,7 @@ def test_a_process_is_followed_from_its_start_to_its_work(sockets):
     claim.release()
 
 
-def test_a_restarted_process_begins_anew_in_the_eyes_of_its_user(sockets):
+def test_a_restarted_process_is_shown_as_starting_again(sockets):
     """Neither its predecessor's lock nor what the broker still says of that one counts for it."""
     stages = Stages(sockets)
     claim = Claim.take(sockets.path / "sampler-0")

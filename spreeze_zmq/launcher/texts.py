@@ -1,4 +1,4 @@
-"""What a launcher shows its user: what the run is, what each process does, and the last words."""
+"""Texts that the launcher shows its user: about the run, its processes, and its end."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ AS_STATED = "as the topology says"
 
 
 def facts(plan: Plan, folder: RunFolder, page_address: str) -> dict[str, str]:
-    """What the run is, and where it can be looked at, by title; no ``page`` without an address."""
+    """The run's properties and the places to watch it, by title; no ``page`` without an address."""
     run = plan.run
-    found = {"run": f"{run.env}  {run.algorithm}  seed {run.seed}", "run folder": folder.shown}
+    rows = {"run": f"{run.env}  {run.algorithm}  seed {run.seed}", "run folder": folder.shown}
     if run.resume_from:
-        found["goes on from"] = run.resume_from
+        rows["goes on from"] = run.resume_from
     if page_address:
-        found["page"] = page_address
-    found["curves"] = f"{program('tensorboard')} --logdir {shlex.quote(folder.shown)}"
-    return found
+        rows["page"] = page_address
+    rows["curves"] = f"{program('tensorboard')} --logdir {shlex.quote(folder.shown)}"
+    return rows
 
 
 def not_evaluated(plan: Plan) -> str:
-    """Why the shipped evaluator cannot play; empty where it can."""
+    """Why the shipped evaluator cannot evaluate this run; empty where it can."""
     if not plan.environment.described or plan.components[EVALUATOR].use != EVALUATOR:
         return ""
     return (
@@ -41,7 +41,7 @@ def not_evaluated(plan: Plan) -> str:
 
 
 def why_count(plan: Plan, role: str, remembered: str) -> str:
-    """How the first count of a role was chosen; ``remembered`` says from which earlier run, if from one."""
+    """The source of a role's first count; ``remembered`` names an earlier run, if it comes from one."""
     count = plan.components[role].count
     if role != SAMPLER or count.minimum == count.maximum:
         return AS_STATED
@@ -49,7 +49,7 @@ def why_count(plan: Plan, role: str, remembered: str) -> str:
 
 
 def first_count(plan: Plan, why: str) -> str:
-    """How many samplers a run begins with, and why; empty where the topology says it."""
+    """The number of samplers that a run begins with, and why; empty where the topology states it."""
     count = plan.components[SAMPLER].count
     if why == AS_STATED:
         return ""
@@ -61,14 +61,14 @@ def first_count(plan: Plan, why: str) -> str:
 
 
 class News:
-    """What each status holds that its reader has not been shown."""
+    """The lines of each status that are new to the user."""
 
     def __init__(self) -> None:
         self._refused: dict[tuple[str, ...], float] = {}
         self._went_back: set[tuple[str, float]] = set()
 
     def of(self, status: Mapping[str, Any]) -> list[str]:
-        """A line for each first refusal and for each tenfold count of it, and for each learner that has gone
+        """A line for each new kind of refusal, again at ten times the count, and for each learner that went
         back to a checkpoint.
         """
         lines = []
@@ -85,10 +85,11 @@ class News:
 
 
 class Stages:
-    """What each process does, in words: before the broker knows it, by whether it has taken its name.
+    """The stage of each process, in words. Before the broker has heard from a process, its stage follows from
+    whether it has claimed its name.
 
     Args:
-        sockets: where processes take their names.
+        sockets: the folder in which processes claim their names.
     """
 
     def __init__(self, sockets: SocketFolder) -> None:
@@ -101,8 +102,8 @@ class Stages:
         """The stages by name.
 
         Args:
-            names: of the processes that the launcher keeps.
-            pids: of those that live.
+            names: names of the supervised processes.
+            pids: process ids of the living ones.
             heard: the rows of the broker's status.
         """
         names = list(names)
@@ -120,12 +121,12 @@ class Stages:
 
 
 def fault_in(event: Exited) -> str:
-    """What a process whose end was not expected failed by: the lines of an error of ours, which it says last
-    and whose traceback its log holds; else how it ended and its last words.
+    """Why a process ended unexpectedly: the message of an error of ours, which is printed last, behind the
+    role; otherwise how it ended and its last words.
     """
     role = event.name.rpartition("-")[0]
-    _, found, message = f"\n{event.words}".rpartition(f"\n{role}: ")
-    return message.strip() if found else f"{event.how}\n{event.words}"
+    _, separator, message = f"\n{event.words}".rpartition(f"\n{role}: ")
+    return message.strip() if separator else f"{event.how}\n{event.words}"
 
 
 def last_words(
@@ -135,16 +136,17 @@ def last_words(
     input_fault: tuple[str, str] | None,
     last: str,
 ) -> list[str]:
-    """What was reached, the commands that use the run, and the fault of the input or the first failure.
+    """The lines at the end of a run: its outcome, the commands that use it, and the fault of the input or the
+    first failure.
 
     Args:
-        folder: the run's.
+        folder: the run's folder.
         reason: why it has ended; empty where it failed.
         failures: process and what happened.
-        input_fault: process and what it found at fault.
-        last: what comes last, if anything: why the run took no env step, or which process never got through.
+        input_fault: process and the fault that it found in the user's input.
+        last: the last line, if any: why the run took no env step, or which process was stuck.
     """
-    summary = json.loads(folder.summary.read_text()) if folder.summary.exists() else {}
+    summary = _summary(folder)
     resume = f"{program('spreeze-launch')} --resume {shlex.quote(folder.shown)}"
     lines = [
         "",
@@ -166,7 +168,7 @@ def last_words(
 
 
 def why_silent(name: str, process: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    """Why a process is taken for not ready or lost, as far as its row of the status and refusals say it."""
+    """Why a process is not ready or does not report, according to its row of the status and to refusals."""
     refused = [row["line"] for row in mistakes(status) if row["sender"] in (name, "")]
     if process.get("waiting_for"):
         return f"it waits for {process['waiting_for']}"
@@ -179,10 +181,10 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     """Why a run has taken no env step, in one line; empty where it has.
 
     Args:
-        folder: the run's.
-        processes: of the last status.
+        folder: the run's folder.
+        processes: the rows of the last status.
     """
-    summary = json.loads(folder.summary.read_text()) if folder.summary.exists() else {}
+    summary = _summary(folder)
     if not summary:
         return "no env step was taken: the run ended before its broker had begun"
     if summary["samples"]["produced"] > 0:
@@ -195,3 +197,9 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     refused = [row["line"] for row in mistakes(summary)]
     why = "; ".join(waiting + refused) or "the run ended before the first rollout was sent"
     return f"no env step was taken in {summary['wall_s']:.1f} s: {why}"
+
+
+def _summary(folder: RunFolder) -> dict[str, Any]:
+    """The run's summary.json; empty where there is none."""
+    summary: dict[str, Any] = json.loads(folder.summary.read_text()) if folder.summary.exists() else {}
+    return summary

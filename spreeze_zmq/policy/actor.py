@@ -1,4 +1,4 @@
-"""What turns a network's output into actions, and the bounds of a box of actions."""
+"""The interface of everything that draws actions, and the bounds of a box of actions."""
 
 from __future__ import annotations
 
@@ -11,70 +11,75 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 #: ``[N, *action_shape]`` float32 in the environment's own units, or int64.
 Actions = NDArray[Any]
-#: Actions and, where asked for, their log densities ``[N]``.
+#: Actions and, on request, their log densities ``[N]``.
 Drawn = tuple[Actions, Floats | None]
 
 
 class Actor(Protocol):
-    """Draws actions, given what they depend on: for a head the output of the network ``[N, num_outputs]``."""
+    """Draws actions from inputs of one row per environment; a head's input is the network's output."""
 
     def uniform(self, num: int, rng: np.random.Generator) -> Drawn | None:
-        """``num`` actions of version 0, each as likely as any other, and their log densities; None where
-        there is no such distribution.
+        """``num`` uniformly distributed actions, for version 0, and their log densities; None where the
+        action space has no uniform distribution.
         """
 
     def draw(
         self, output: NDArray[Any], rng: np.random.Generator, place: Floats | None, log_prob: bool
     ) -> Drawn:
-        """An action for each row.
+        """Sample an action for each row.
 
         Args:
             output: ``[N, ...]``.
-            rng: where the noise comes from.
-            place: ``[N]`` in [0, 1], where each environment stands among all; None for evenly spread.
-            log_prob: whether the log densities are wanted.
+            rng: source of the noise.
+            place: ``[N]`` in [0, 1], the position of each environment among all of the run's; None spreads
+                them evenly.
+            log_prob: return log densities too.
 
         Raises:
-            ValueError: they are wanted, and there are none.
+            ValueError: log densities are requested, and the distribution has none.
         """
 
     def mode(self, output: NDArray[Any]) -> Actions:
         """The deterministic action for each row."""
 
     def env_action(self, action: Actions) -> Actions:
-        """What the environment is given for actions of ``draw``."""
+        """The actions to pass to the environment for actions of ``draw``."""
 
 
 class ClassActor(Actor, Protocol):
-    """An algorithm's own way from observations to actions.
+    """The actor of an algorithm's own policy class.
 
     Attributes:
-        memory_size: numbers that it keeps of each environment from step to step; 0 for none.
+        memory_size: numbers of recurrent state per environment; 0 for none.
     """
 
     memory_size: int
 
     def output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
-        """What ``draw`` and ``mode`` take, of observations ``[N, *obs_shape]`` as they come; writes the next
-        ``memory`` ``[N, memory_size]`` over the one before.
+        """The input of ``draw`` and ``mode`` for unscaled observations ``[N, *obs_shape]``; overwrites
+        ``memory`` ``[N, memory_size]`` with the next recurrent state.
         """
 
 
-class Head(Actor, Protocol):
-    """The distribution of a description.
+class Head(Actor):
+    """Base of the distributions that a description can name.
 
     Attributes:
-        num_outputs: numbers that it takes from each row of the network's output.
+        num_outputs: numbers per row of the network's output.
     """
 
     num_outputs: int
+
+    def env_action(self, action: Actions) -> Actions:
+        """The same actions: they are within the bounds already."""
+        return action
 
 
 class Box:
     """A box of actions with finite bounds.
 
     Args:
-        low: lower bounds float32, of the shape of one action.
+        low: lower bounds float32, in the shape of one action.
         high: upper bounds, likewise.
 
     Attributes:
@@ -91,11 +96,11 @@ class Box:
             raise ValueError(f"action bounds {low.tolist()} to {high.tolist()} are not a box")
         self.shape, self.num = low.shape, low.size
         self.low, self.high = low.reshape(-1), high.reshape(-1)
-        # Halved before they are subtracted: bounds near the largest float would overflow.
+        # Halve before subtracting: bounds near the largest float would overflow.
         self.half, self.centre = self.high / 2 - self.low / 2, self.high / 2 + self.low / 2
 
     def stretch(self, unit: Floats) -> Floats:
-        """``unit`` ``[N, A]`` in [-1, 1] to actions ``[N, *shape]``; overwrites it. Rounding never leaves the
+        """Map ``unit`` ``[N, A]`` in [-1, 1] to actions ``[N, *shape]`` in place; rounding never leaves the
         bounds.
         """
         unit *= self.half
@@ -105,16 +110,16 @@ class Box:
         return unit.reshape(len(unit), *self.shape)
 
     def clip(self, action: Floats) -> Floats:
-        """``[N, *shape]`` within the bounds."""
+        """Actions ``[N, *shape]`` clipped to the bounds; a copy."""
         rows = action.reshape(len(action), self.num)
         return np.minimum(np.maximum(rows, self.low), self.high).reshape(action.shape)
 
     def uniform(self, num: int, rng: np.random.Generator) -> Drawn:
-        """``num`` actions, each as likely as any other, and their log densities in [-1, 1]^A."""
+        """``num`` uniformly distributed actions, and their log densities in [-1, 1]^A."""
         unit = rng.random((num, self.num), np.float32) * np.float32(2.0) - np.float32(1.0)
         return self.stretch(unit), np.full(num, -self.num * math.log(2.0), np.float32)
 
 
 def evenly_spread(num: int) -> Floats:
-    """The places ``[num]`` of environments that are all of the run's: from 0 to 1, 0 for a single one."""
+    """Places ``[num]`` from 0 to 1 for environments that are all of the run's; 0 for a single one."""
     return np.linspace(0.0, 1.0, num, dtype=np.float32)
