@@ -22,8 +22,7 @@ from spreeze_zmq.autoscale.sizing import BATCH_SIZE
 from spreeze_zmq.device import WARM_UP_CALLS
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_rollout, random_round
-from spreeze_zmq.learner.memory import replay_bytes
-from spreeze_zmq.learner.setup import algorithm_of
+from spreeze_zmq.learner.setup import algorithm_of, replay_bytes
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
 from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, free_bytes, replay_of
