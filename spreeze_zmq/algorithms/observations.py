@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.frames import channels_first, has_channels_last
 
@@ -37,7 +37,7 @@ class RunningStatistics:
         stack: images that the networks take at once.
     """
 
-    def __init__(self, env: Environment, stack: int = 1):
+    def __init__(self, env: EnvironmentSpec, stack: int = 1):
         self._stack, self._pixels = stack, env.obs_dtype == "uint8"
         self._channels_last = self._pixels and has_channels_last(tuple(env.obs_shape))
         self.count = 0.0
@@ -86,7 +86,7 @@ class ObservationRows:
         stack: images that the networks take at once.
     """
 
-    def __init__(self, env: Environment, normalize: bool, device: torch.device, stack: int = 1):
+    def __init__(self, env: EnvironmentSpec, normalize: bool, device: torch.device, stack: int = 1):
         self.shape, self._stack = tuple(env.obs_shape), stack
         self.size = stack * math.prod(env.obs_shape)
         self._pixels = env.obs_dtype == "uint8"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.algorithms.interface import ActingHalf
+from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner.lag import VERSION_FILE, Versions
 from spreeze_zmq.learner.publication import Cadence, Outbox
@@ -31,7 +31,7 @@ class PolicyOutlet:
     """
 
     def __init__(
-        self, component: Component, half: ActingHalf, cadence: Cadence, device: str, first_version: int = 0
+        self, component: Component, half: AutogradHalf, cadence: Cadence, device: str, first_version: int = 0
     ) -> None:
         self.half = half
         self.versions = Versions(Path(component.plan.socket_dir, VERSION_FILE), first_version)

@@ -1,4 +1,6 @@
-"""Layers that torch does not have, all from flat rows ``[B, in]`` to flat rows ``[B, out]``."""
+"""Layers that torch does not have, all from flat rows ``[B, in]`` to flat rows ``[B, out]``, and the random
+shift of images in such rows.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ class Conv(torch.nn.Module):
         stride: step of the filters in both directions.
 
     Attributes:
-        input_size: how many numbers a row has.
+        input_size: columns of an input row.
         output_shape: ``(out, height2, width2)`` with ``height2 = (height - kernel) // stride + 1``.
-        output_size: how many numbers an output row has.
+        output_size: columns of an output row.
 
     Raises:
         ValueError: the image is smaller than the filters.
@@ -47,7 +49,7 @@ class Conv(torch.nn.Module):
 
 
 class Append(torch.nn.Module):
-    """Puts ``size`` learned numbers behind every row; all start as ``value``."""
+    """Appends the same ``size`` learned numbers to every row; all start as ``value``."""
 
     def __init__(self, size: int, value: float) -> None:
         super().__init__()
@@ -59,9 +61,9 @@ class Append(torch.nn.Module):
 
 
 class Dueling(torch.nn.Module):
-    """State value and advantages to action values (Wang et al. 2016, arXiv 1511.06581, equation 9).
+    """Action values from the state value and advantages (Wang et al. 2016, arXiv 1511.06581, equation 9).
 
-    A row holds ``atoms`` numbers of the value, then ``atoms`` of each action's advantage.
+    An input row holds ``atoms`` numbers for the value, then ``atoms`` for each action's advantage.
     """
 
     def __init__(self, actions: int, atoms: int = 1) -> None:
@@ -89,3 +91,24 @@ class Number(torch.nn.Module):
     def forward(self) -> torch.Tensor:
         """0-d."""
         return self.value
+
+
+def random_shift(rows: torch.Tensor, shape: tuple[int, ...], pixels: int) -> torch.Tensor:
+    """Shift each image by up to ``pixels`` vertically and horizontally and repeat its border in the gap (DrQ,
+    Kostrikov et al. 2020, arXiv 2004.13649, section 3.1).
+
+    Args:
+        rows: ``[B, channels * height * width]``; all channels of an image move together.
+        shape: ``(channels, height, width)``.
+        pixels: largest shift; 4 in the paper, for images of 84 x 84.
+
+    Returns:
+        ``[B, channels * height * width]``; shifts come from torch's default generator.
+    """
+    num, (channels, height, width) = len(rows), shape
+    down, right = torch.randint(-pixels, pixels + 1, (2, num, 1), device=rows.device)
+    row = (torch.arange(height, device=rows.device) + down).clamp_(0, height - 1)
+    column = (torch.arange(width, device=rows.device) + right).clamp_(0, width - 1)
+    place = (row.unsqueeze(2) * width + column.unsqueeze(1)).view(num, 1, height * width)
+    images = rows.reshape(num, channels, height * width)
+    return images.gather(2, place.expand(-1, channels, -1)).view(num, -1)

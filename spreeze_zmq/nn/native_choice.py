@@ -1,6 +1,6 @@
-"""Which layers are native and in which number format, by measuring each way on a learner's own shapes.
+"""Chooses which layers run natively and in which number format, by measuring a learner's own shapes.
 
-What was measured is kept in the user's cache: runs on one machine choose alike, and so give the same bits.
+Measurements are cached for the user: all runs on one machine choose alike, and so compute the same bits.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from typing import NamedTuple
 import torch
 
 from spreeze_zmq.native.library import Library, library
-from spreeze_zmq.nn.native_sequential import STEPS, NativeSequential, Step
+from spreeze_zmq.nn.native_layers import STEPS, NativeSequential, Step
 from spreeze_zmq.user_cache import cache_folder
 
 log = logging.getLogger("spreeze")
 
-#: Rows are measured up to so many: the cost of a row hardly changes beyond.
+#: Larger batches are measured with this many rows: the cost of a row hardly changes beyond.
 MOST_ROWS = 1024
+#: Measurements of each way, in turn; the fastest counts.
 ROUNDS = 7
-#: Relative distance from torch's float32 results beyond which native ones count as wrong, unless torch's own
-#: in that format are half as far.
+#: Relative distance from torch's float32 results beyond which native results are wrong, unless it is at most
+#: twice that of torch's results in the same format.
 TOLERANCE = 1e-4
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-#: Seconds by way: ``"torch fp32"``, ``"native bf16"`` and so on; infinite where the results were wrong.
+#: Seconds of each way, such as ``"torch fp32"`` or ``"native bf16"``; infinite where its results were wrong.
 Times = dict[str, float]
 
 
 class Choice(NamedTuple):
-    """What was chosen.
+    """The result of :func:`choose`.
 
     Attributes:
-        dtype: of the products.
+        dtype: number format of the products.
         line: for the log.
     """
 
@@ -52,9 +53,9 @@ def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[t
     """Make each ``Sequential`` of linear layers in these modules native where that is faster than torch.
 
     Args:
-        modules: by name, on their device.
-        rows: of a batch.
-        dtypes: formats of the products that are allowed, at least one: the fastest is taken.
+        modules: networks by name, on their device.
+        rows: batch size.
+        dtypes: allowed formats of the products, at least one; the fastest is taken.
     """
     parts = [(name, part) for name, module in modules.items() for part in native_parts(module)]
     on_cpu = all(parameter.device.type == "cpu" for _, part in parts for parameter in part.parameters())
@@ -80,7 +81,7 @@ def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[t
 
 
 def leave_to_torch(module: torch.nn.Module) -> None:
-    """Have torch compute every layer of a module, whatever was chosen."""
+    """Let torch compute every layer of a module from now on."""
     for part in native_parts(module):
         part.formats = frozenset()
 
@@ -96,7 +97,7 @@ def _line(found: Library, native: Sequence[str], name: str, ratios: Sequence[flo
 
 
 def native_parts(module: torch.nn.Module) -> list[NativeSequential]:
-    """Every ``Sequential`` of a module with a native step in it, made a :class:`NativeSequential`."""
+    """Turn every ``Sequential`` of a module into a :class:`NativeSequential`; those with a native step."""
     found = []
     for part in module.modules():
         if type(part) is torch.nn.Sequential:
@@ -107,7 +108,7 @@ def native_parts(module: torch.nn.Module) -> list[NativeSequential]:
 
 
 def _shape(part: NativeSequential) -> str:
-    """What of its runs decides how long they take."""
+    """The shapes of the native steps of a part, which decide how long they take."""
     return json.dumps([[run.num, run.inputs, run.layers] for run in part.steps() if isinstance(run, STEPS)])
 
 
@@ -116,7 +117,7 @@ def _best(times: Times, dtype: torch.dtype) -> float:
 
 
 def _ratio(times: Times, dtype: torch.dtype) -> float:
-    """Speed of the native way to that of torch; 0 where there is none."""
+    """Speed of the native way divided by torch's; 0 where there is no native way."""
     name = NAMES[dtype]
     return times[f"torch {name}"] / times[f"native {name}"] if f"native {name}" in times else 0.0
 
@@ -127,7 +128,7 @@ def _ratio(times: Times, dtype: torch.dtype) -> float:
 def times_of(
     part: NativeSequential, shape: str, rows: int, dtypes: Sequence[torch.dtype], found: Library
 ) -> Times:
-    """Seconds of the runs of a part, forward and backward, each way; from the cache where they are there."""
+    """Seconds of the native steps of a part, forward and backward, by way: cached ones, else measured."""
     subject = {
         "library": found.name,
         "torch": torch.__version__,
@@ -159,7 +160,7 @@ def times_of(
 
 
 def _kept(path: Path) -> Times | None:
-    """What a file of the cache says; None where there is none, or nothing readable."""
+    """The times in a cache file; None where it is missing or unreadable."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         return {str(way): float(seconds) for way, seconds in kept.items()}
@@ -176,16 +177,16 @@ def _processor() -> str:
 
 
 def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], found: Library) -> Times:
-    """Seconds of a run, forward and backward, by way: the least of some rounds in turn."""
+    """Seconds of one step, forward and backward, by way: the fastest of ``ROUNDS``."""
     run, source = copy.deepcopy(run), torch.Generator().manual_seed(0)
     parameters = [parameter.requires_grad_(True) for parameter in run.parameters()]
     x = torch.randn(rows, run.inputs, generator=source)
     x = x.expand(run.num, *x.shape) if run.num else x
-    of_output = torch.randn(*x.shape[:-1], run.outputs, generator=source)
+    gradient = torch.randn(*x.shape[:-1], run.outputs, generator=source)
 
     def by(call: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
         output = call(x)
-        return [output.detach(), *torch.autograd.grad(output, parameters, of_output.to(output.dtype))]
+        return [output.detach(), *torch.autograd.grad(output, parameters, gradient.to(output.dtype))]
 
     ways: dict[str, Callable[[], list[torch.Tensor]]] = {}
     for dtype in dtypes:
@@ -197,7 +198,7 @@ def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], found: Library
     exact = by(run.in_torch)
     off = {name: distance(way(), exact) for name, way in ways.items()}
     wrong = {name for name in ways if not off[name] <= max(TOLERANCE, 2.0 * off[f"torch {name.split()[1]}"])}
-    # What one thread computes takes its time on the core, whatever else the machine does.
+    # The CPU time of a single thread does not depend on the machine's other load.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     least = dict.fromkeys(ways, float("inf"))
     for _ in range(ROUNDS):
@@ -214,7 +215,7 @@ def _autocast(bf16: bool, call: Callable[[], list[torch.Tensor]]) -> list[torch.
 
 
 def distance(results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
-    """The largest relative distance among tensors, each in its Euclidean norm; infinite for NaN."""
+    """The largest relative Euclidean distance of a tensor from the expected one; infinite for NaN."""
     found = [
         float(
             (result.detach().double() - right.detach().double()).norm()

@@ -15,7 +15,7 @@ from spreeze_zmq.native import library as native_library
 from spreeze_zmq.native.build import build_into
 from spreeze_zmq.native.library import compiled, instructions_of, runnable
 from spreeze_zmq.nn import native_choice
-from spreeze_zmq.nn.native_sequential import NativeSequential
+from spreeze_zmq.nn.native_layers import NativeSequential
 
 ROOT = Path(__file__).parents[3]
 #: Drives the library in memory of exactly the size that it may touch.
@@ -354,7 +354,8 @@ def test_wrong_results_are_never_chosen(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path)
     wrong = native_library.library.__wrapped__()
     monkeypatch.setattr(native_choice, "library", lambda: wrong)
-    monkeypatch.setattr("spreeze_zmq.nn.native.library", lambda: wrong)
+    for module in ("native_calls", "native_layers"):
+        monkeypatch.setattr(f"spreeze_zmq.nn.{module}.library", lambda: wrong)
     network = nn.mlp((4, 16, 2))
     with caplog.at_level(logging.INFO):
         line = nn.choose({"policy": network}, 64, (torch.float32,)).line
