@@ -1,4 +1,4 @@
-"""What algorithms that learn the value of each action share: their networks and how they explore."""
+"""What DQN and PQN share: the options of their network, the shift of images and the exploration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActionValueOptions(EncoderOptions):
-    """Of the network, and of exploration by any action now and then."""
+    """Options of a network of action values and of its exploration."""
 
     random_shift: int = option(
         0, "pixels that images are moved by at most, at random (DrQ, 2004.13649: 4)", minimum=0
@@ -39,7 +39,7 @@ class ActionValueOptions(EncoderOptions):
 
 
 class ActionValueAlgorithm(Algorithm):
-    """The value of each action, of which the best is taken. One learner: its critic is its policy."""
+    """Base of algorithms with one network ``q`` of action values, which is both critic and policy."""
 
     acts_in = ("discrete",)
 
@@ -48,9 +48,7 @@ class ActionValueAlgorithm(Algorithm):
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
-        """Raise InvalidEnvironment also where the network or the shift takes images and observations are
-        none.
-        """
+        """See :meth:`Algorithm.check`; also where observations are not the images that an option needs."""
         super().check(env, options)
         shape = env.obs_shape
         if options.random_shift and (env.obs_dtype != "uint8" or len(shape) != 3):
@@ -61,12 +59,12 @@ class ActionValueAlgorithm(Algorithm):
         check_encoder(env, options)
 
     def shifted(self, obs: Tensor) -> Tensor:
-        """Images a little moved, each in another direction, where the options ask for it."""
+        """The observations ``[B, size]``, images randomly shifted if the options ask for it."""
         pixels = self.options.random_shift
         return nn.random_shift(obs, self.env.obs_shape, pixels) if pixels else obs
 
     def exploring(self, num_atoms: int = 1, v_min: float = 0.0, v_max: float = 1.0) -> EpsilonGreedy:
-        """The best action, or any with a probability that falls linearly in the transitions sampled."""
+        """Epsilon-greedy, with an epsilon that falls linearly with the transitions sampled."""
         options = self.options
         progress = min(1.0, self.env_steps / options.exploration_steps)
         epsilon = options.initial_epsilon + progress * (options.final_epsilon - options.initial_epsilon)

@@ -1,4 +1,4 @@
-"""The options that algorithms share, each group a frozen dataclass, and how they are read from a table."""
+"""The options that algorithms share, each group a frozen dataclass, and their reading from a table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _checked(declared: Option, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What every algorithm shares: the optimiser, the discount and how observations come in."""
+    """Options of every algorithm: the optimiser, the discount, the observations, the number format."""
 
     learning_rate: float = option(3e-4, "Adam's step size", minimum=0.0, follows="sqrt")
     gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
@@ -72,7 +72,7 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class ReplayOptions(TrainingOptions):
-    """Off-policy: transitions are kept in a replay and drawn many times."""
+    """Options of an off-policy algorithm, which draws transitions from a replay many times."""
 
     batch_size: int | Literal["auto"] = option(
         256,
@@ -111,7 +111,7 @@ class ReplayOptions(TrainingOptions):
 
 @dataclass(frozen=True)
 class RolloutOptions(TrainingOptions):
-    """On-policy: a round of rollouts is trained on for some epochs and thrown away."""
+    """Options of an on-policy algorithm, which trains on each round of rollouts for some epochs."""
 
     batch_size: int = option(64, "transitions in an update; a round is cut into batches of it", minimum=1)
     epochs: int = option(10, "times that each transition is trained on", minimum=1)
@@ -119,9 +119,9 @@ class RolloutOptions(TrainingOptions):
 
 
 def options_from(kind: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
-    """Build an options dataclass from a plain table such as the ``[algorithm]`` of a topology.
+    """Make an options dataclass from a plain table such as the ``[algorithm]`` of a topology.
 
-    Lists become tuples and whole numbers become floats where the default is one.
+    Lists become tuples, and whole numbers become floats where the option is one.
 
     Raises:
         InputError: an unknown name (with the nearest known one) or a value outside the option's limits.
