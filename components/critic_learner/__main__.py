@@ -133,7 +133,7 @@ class CriticLearner(Learner):
             return
         extras = message.fields["extras"]
         try:
-            self.half.load_policy(message.arrays, extras)
+            self.half.load_policy(message.arrays)
         except WireError as error:
             policies.refuse(message, error)
             return

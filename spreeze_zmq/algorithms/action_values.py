@@ -22,17 +22,15 @@ if TYPE_CHECKING:
 class ActionValueOptions(EncoderOptions):
     """Options of a network of action values and of its exploration."""
 
-    random_shift: int = option(
-        0, "pixels that images are moved by at most, at random (DrQ, 2004.13649: 4)", minimum=0
-    )
+    random_shift: int = option(0, "largest random shift of images, in pixels (DrQ, 2004.13649: 4)", minimum=0)
     initial_epsilon: float = option(
-        1.0, "share of actions that are any, at the start", minimum=0.0, maximum=1.0
+        1.0, "probability of a random action at the start", minimum=0.0, maximum=1.0
     )
-    final_epsilon: float = option(0.05, "that share at the end", minimum=0.0, maximum=1.0)
-    exploration_steps: int = option(10_000, "transitions sampled from start to end", minimum=1)
+    final_epsilon: float = option(0.05, "probability of a random action at the end", minimum=0.0, maximum=1.0)
+    exploration_steps: int = option(10_000, "transitions sampled until final_epsilon is reached", minimum=1)
     epsilon_spread: float = option(
         0.0,
-        "the last environment explores with epsilon to the power of 1 + this, those between are between; "
+        "environments explore with powers of epsilon from 1, the first, to 1 + this, the last; "
         "7 in 1803.00933",
         minimum=0.0,
     )
@@ -48,7 +46,7 @@ class ActionValueAlgorithm(Algorithm):
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
-        """See :meth:`Algorithm.check`; also where observations are not the images that an option needs."""
+        """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
         super().check(env, options)
         shape = env.obs_shape
         if options.random_shift and (env.obs_dtype != "uint8" or len(shape) != 3):

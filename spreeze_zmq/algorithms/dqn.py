@@ -36,7 +36,7 @@ class DQN(ActionValueAlgorithm):
         learning_rate: float = option(5e-4, "Adam's step size", minimum=0.0, follows="sqrt")
         double: bool = option(True, "choose the next action by the trained network (1509.06461)")
         dueling: bool = option(
-            False, "one value of the state, an advantage of each action (1511.06581)", fixed=True
+            False, "sum a state value and an advantage of each action (1511.06581)", fixed=True
         )
         num_atoms: int = option(
             1, "above 1, learn a distribution over this many returns (C51, 1707.06887)", minimum=1, fixed=True
@@ -45,7 +45,7 @@ class DQN(ActionValueAlgorithm):
         v_max: float = option(10.0, "highest return of the distribution", fixed=True)
         tau: float = option(
             0.01,
-            "how far the target network moves to the trained one; 1 copies it",
+            "how far the target network moves towards the trained one; 1 copies it",
             minimum=0.0,
             maximum=1.0,
             follows="average",
@@ -81,7 +81,7 @@ class DQN(ActionValueAlgorithm):
             target_tm1 = self._target(output_t, batch.reward, batch.discount)
         if self.options.num_atoms == 1:
             error = (output_tm1 - target_tm1).squeeze(1)
-            # The error term is clipped to [-1, 1] in the gradient (methods): that of Huber's loss.
+            # Its gradient is the error clipped to [-1, 1], as the paper's methods have it.
             loss = torch.nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none")
         else:
             error = loss = nn.divergence(output_tm1, target_tm1)

@@ -32,7 +32,9 @@ class EncoderOptions:
     hidden_sizes: tuple[int, ...] = option(
         (128, 128), "width of each hidden layer of an mlp", minimum=1, fixed=True
     )
-    activation: str = option("relu", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
+    activation: str = option(
+        "relu", "of the hidden layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
+    )
     layer_norm: bool = option(False, "normalise each hidden layer", fixed=True)
 
 

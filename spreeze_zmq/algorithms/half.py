@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, seen
 from spreeze_zmq.algorithms.declared import Fields, blaming, check_finite, check_loss, check_targets
-from spreeze_zmq.algorithms.learner_networks import LearnerNetworks
+from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, dtypes_of
 from spreeze_zmq.device import captured
@@ -32,9 +32,6 @@ from spreeze_zmq.replay import Batch
 log = logging.getLogger("spreeze")
 
 Parameters = NDArray[np.float32]
-
-#: Streams of random numbers that are derived from a run's seed: the first weights, the noise of each part.
-FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
 
 
 class AutogradHalf:
@@ -64,17 +61,17 @@ class AutogradHalf:
     ) -> None:
         self._device = torch.device(device)
         self._part, self._memory_size = part, kind.memory_size(options)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_stream(seed, FIRST_WEIGHTS))
-            self._networks = LearnerNetworks(kind, options, seen(env, options), self._device, part)
+        self._networks = LearnerNetworks(kind, options, seen(env, options), self._device, seed, part)
         self.algorithm = self._networks.algorithm
         self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
         self._statistics = RunningStatistics(env, options.frame_stack)
         allow_tf32(options.precision, self._device)
         size = options.reference_batch_size if options.batch_size == "auto" else options.batch_size
         dtypes = dtypes_of(options.precision, self._device, kind.auto_bf16)
-        self._dtype, line = nn.choose(self._networks.modules, size, dtypes)
+        dtype, line = nn.choose(self._networks.modules, size, dtypes)
         log.info("%s", line)
+        in_dtype = partial(torch.autocast, self._device.type, dtype)
+        self._autocast = contextlib.nullcontext if dtype == torch.float32 else in_dtype
         self._recorded_state: list[object] = []
         self._plain = False
         self._priorities: torch.Tensor | None = None
@@ -82,7 +79,7 @@ class AutogradHalf:
         self._after = getattr(self.algorithm, f"after_{part}_step")
         self.num_updates = 0
         self.env_steps = 0
-        torch.manual_seed(_stream(seed, NOISE[part]))
+        torch.manual_seed(seed_of(seed, NOISE[part]))
 
     def _python_state(self) -> list[object]:
         """What a recording assumes to stay the same: the algorithm's numbers and texts, and the identity of
@@ -102,9 +99,7 @@ class AutogradHalf:
         self._forget_recordings()
 
     def _forget_recordings(self) -> None:
-        """Start over with recording updates, without and with measured metrics, because the state in Python
-        has changed.
-        """
+        """Record updates again, without and with measured metrics, because Python's state has changed."""
         learn = [partial(self._learn, measured) for measured in (False, True)]
         self._launch = learn if self._plain else [captured(each, self._device) for each in learn]
 
@@ -180,11 +175,6 @@ class AutogradHalf:
                 if measured or not callable(value)
             }
 
-    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        if self._dtype == torch.float32:
-            return contextlib.nullcontext()
-        return torch.autocast(self._device.type, self._dtype)
-
     def priorities(self) -> torch.Tensor:
         """The priorities ``[B]`` of the last batch.
 
@@ -225,12 +215,10 @@ class AutogradHalf:
 
     @property
     def weights(self) -> torch.Tensor:
-        """Flat float32 on the device: the acting network if it is trained here, the other trained networks,
-        their buffers.
-        """
+        """Flat float32 on the device: the acting network first, the part's other networks, their buffers."""
         return self._networks.own.flat
 
-    def load_policy(self, arrays: Mapping[str, Parameters], extras: Mapping[str, float]) -> None:
+    def load_policy(self, arrays: Mapping[str, Parameters]) -> None:
         """Take over a published policy. Raises WireError where it does not fit."""
         auxiliary = arrays.get("auxiliary", np.empty(0, np.float32))
         self._networks.other.load(np.concatenate((arrays["parameters"], auxiliary)), "a policy")
@@ -260,8 +248,7 @@ class AutogradHalf:
         }
 
     def policy_arrays(self, weights: Parameters | None = None) -> dict[str, Parameters]:
-        """Every array of a policy message: parameters, bounds, observation statistics. Updates use these
-        statistics from now on.
+        """Every array of a policy message; updates use its observation statistics from now on.
 
         Args:
             weights: a copy of :attr:`weights` on the host; None waits for the device to copy them.
@@ -273,10 +260,6 @@ class AutogradHalf:
         auxiliary = {"auxiliary": flat[acting:]} if len(flat) > acting else {}
         bounds = self.algorithm.distribution().arrays()
         return {"parameters": flat[:acting], **auxiliary, **bounds, **self._rows.arrays()}
-
-    def extras(self, weights: Parameters | None = None) -> dict[str, float]:
-        """Numbers that travel with the policy: none, the parameters hold all that is needed."""
-        return {}
 
     def set_rates(self, rates: Mapping[str, float]) -> None:
         """Change the options that follow the batch size."""
@@ -308,8 +291,3 @@ class AutogradHalf:
         else:
             torch.set_rng_state(state["generator"].cpu())
         self.num_updates, self.env_steps = int(state["num_updates"]), int(state["env_steps"])
-
-
-def _stream(seed: int, stream: int) -> int:
-    """The seed of one stream of random numbers."""
-    return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)

@@ -17,6 +17,14 @@ from spreeze_zmq.device import Staging
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import WireError
 
+#: Streams of random numbers that are derived from a run's seed: the first weights, the noise of each part.
+FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
+
+
+def seed_of(seed: int, stream: int) -> int:
+    """The seed of one stream of random numbers of a run with ``seed``."""
+    return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
+
 
 class FlatNetworks:
     """Modules whose parameters and float buffers become views of one buffer.
@@ -102,6 +110,7 @@ class LearnerNetworks:
         options: an instance of its ``Options``.
         env: the environment as networks see it (:func:`seen`).
         device: where the networks go.
+        seed: of the run; both learners derive the same first weights from it.
         part: ``"critic"`` or ``"policy"``, the networks that this learner trains.
 
     Attributes:
@@ -118,9 +127,17 @@ class LearnerNetworks:
     """
 
     def __init__(
-        self, kind: type[Algorithm], options: Any, env: EnvironmentSpec, device: torch.device, part: str
+        self,
+        kind: type[Algorithm],
+        options: Any,
+        env: EnvironmentSpec,
+        device: torch.device,
+        seed: int,
+        part: str,
     ) -> None:
-        self.algorithm, networks = declared(kind, options, env)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of(seed, FIRST_WEIGHTS))
+            self.algorithm, networks = declared(kind, options, env)
         parts = {"critic": dict(networks.critic), "policy": dict(networks.policy)}
         own, other = parts.pop(part), *parts.values()
         self.modules: dict[str, torch.nn.Module] = {**own, **other, **networks.targets}

@@ -45,24 +45,29 @@ class TrainingOptions:
     gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
     normalize_observations: bool = option(
         False,
-        "to mean 0 and deviation 1 of all that was seen; the statistics travel with the policy",
+        "to mean 0 and deviation 1 over all so far; the statistics are published with the policy",
         fixed=True,
     )
     frame_stack: int = option(
         1,
-        "images that the networks take at once, the newest of an episode",
+        "number of newest images of an episode that the networks take at once",
         minimum=1,
         maximum=64,
         fixed=True,
     )
-    weight_decay: float = option(0.0, "of the weights, apart from the gradient (1711.05101)", minimum=0.0)
+    weight_decay: float = option(0.0, "decoupled from the gradient (1711.05101)", minimum=0.0)
     adam_beta2: float = option(
-        0.999, "memory of Adam's mean square; 0.95 follows large batches faster", minimum=0.0, maximum=0.9999
+        0.999,
+        "decay of Adam's mean square; 0.95 adapts faster with large batches",
+        minimum=0.0,
+        maximum=0.9999,
     )
-    max_gradient_norm: float = option(0.0, "longer gradients are shortened; 0 is never", minimum=0.0)
+    max_gradient_norm: float = option(
+        0.0, "longer gradients are scaled down to this; 0 for never", minimum=0.0
+    )
     precision: str = option(
         "auto",
-        "of the products; auto is bf16 where the device has it and it is known to gain, tf32 is for GPUs",
+        "of the products; auto is bf16 where that is faster and learns as well, tf32 is for GPUs",
         choices=("auto", "fp32", "bf16", "tf32"),
     )
 
@@ -85,7 +90,7 @@ class ReplayOptions(TrainingOptions):
     )
     max_batch_size: int = option(
         2_048,
-        "largest batch that auto may take; beyond 8 times the reference, scaled rates teach little",
+        "largest batch that auto may take; beyond 8 times the reference scaled rates learn little",
         minimum=64,
     )
     n_step: int = option(1, "rewards summed before the value is bootstrapped", minimum=1)
@@ -94,10 +99,10 @@ class ReplayOptions(TrainingOptions):
     learning_starts: int = option(1_000, "transitions received before the first update", minimum=1)
     prioritized: bool = option(False, "draw transitions by the size of their error (1511.05952)")
     priority_alpha: float = option(
-        0.6, "0 draws them alike, 1 in proportion to their errors", minimum=0.0, maximum=1.0
+        0.6, "0 draws all transitions alike, 1 in proportion to their errors", minimum=0.0, maximum=1.0
     )
     priority_beta: float = option(
-        0.4, "1 weighs the bias of that away in the loss, 0 leaves it", minimum=0.0, maximum=1.0
+        0.4, "1 corrects the bias of that draw in the loss, 0 does not", minimum=0.0, maximum=1.0
     )
 
     def __post_init__(self) -> None:

@@ -38,20 +38,22 @@ class PPO(Algorithm):
     class Options(EncoderOptions, RolloutOptions):
         """Options of PPO."""
 
-        max_gradient_norm: float = option(0.5, "longer gradients are shortened; 0 is never", minimum=0.0)
+        max_gradient_norm: float = option(
+            0.5, "longer gradients are scaled down to this; 0 for never", minimum=0.0
+        )
         hidden_sizes: tuple[int, ...] = option(
             (64, 64), "width of each hidden layer of an mlp", minimum=1, fixed=True
         )
-        activation: str = option("tanh", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
+        activation: str = option(
+            "tanh", "of the hidden layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
+        )
         initial_log_std: float = option(
             -0.5,
-            "of the policy at first, in actions of [-1, 1] where there are bounds",
+            "of a fresh policy, in actions of [-1, 1] if there are bounds",
             minimum=LOG_STD_LIMITS[0],
             maximum=LOG_STD_LIMITS[1],
         )
-        clip_range: float = option(
-            0.2, "how far the odds of an action are moved from those of the policy that acted", minimum=0.0
-        )
+        clip_range: float = option(0.2, "the ratio of equation 7 is clipped to 1 +- this", minimum=0.0)
         entropy_coefficient: float = option(0.0, "weight of the policy's entropy in its loss", minimum=0.0)
         gae_lambda: float = option(
             0.95, "weight of longer returns in the advantages (1506.02438)", minimum=0.0, maximum=1.0
@@ -62,8 +64,8 @@ class PPO(Algorithm):
         )
         memory_size: int = option(
             0,
-            "numbers that the policy keeps of an episode, in a gated recurrent unit (1406.1078), where one "
-            "observation does not say enough; a batch then has all steps of whole environments",
+            "size of the policy's memory, a gated recurrent unit (1406.1078), where one observation is not "
+            "enough; a batch then has all steps of whole environments",
             minimum=0,
             fixed=True,
         )
@@ -79,7 +81,7 @@ class PPO(Algorithm):
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
-        """See :meth:`Algorithm.check`; also where observations are not the images that an option needs."""
+        """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
         super().check(env, options)
         check_encoder(env, options)
         if options.memory_size and takes_images(env, options):

@@ -29,7 +29,9 @@ class PQN(ActionValueAlgorithm):
         """Options of PQN."""
 
         learning_rate: float = option(5e-4, "Adam's step size", minimum=0.0, follows="sqrt")
-        max_gradient_norm: float = option(10.0, "longer gradients are shortened; 0 is never", minimum=0.0)
+        max_gradient_norm: float = option(
+            10.0, "longer gradients are scaled down to this; 0 for never", minimum=0.0
+        )
         epochs: int = option(2, "times that each transition is trained on", minimum=1)
         layer_norm: bool = option(True, "normalise each hidden layer", fixed=True)
         q_lambda: float = option(

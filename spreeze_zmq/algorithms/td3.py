@@ -37,7 +37,7 @@ class TD3(Algorithm):
 
         tau: float = option(
             0.005,
-            "how far the target networks move to the trained ones in an update",
+            "how far the target networks move towards the trained ones in an update",
             minimum=0.0,
             maximum=1.0,
             follows="average",
@@ -50,7 +50,9 @@ class TD3(Algorithm):
         noise_min: float = option(
             0.1, "deviation of the exploration in the first environment, in actions of [-1, 1]", minimum=0.0
         )
-        noise_max: float = option(0.4, "likewise in the last one; those between are between", minimum=0.0)
+        noise_max: float = option(
+            0.4, "deviation in the last environment; the others are evenly between", minimum=0.0
+        )
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -105,7 +107,7 @@ class TD3(Algorithm):
     def after_critic_step(self) -> None:
         """Move both targets, that of the policy towards the newest published policy.
 
-        They move at every update of the critics, in algorithm 1 only at those of the policy. Dividing ``tau``
+        They move at every update of the critics; in algorithm 1 only when the policy does. Dividing ``tau``
         by ``policy_delay``, for the same speed as there, learned more slowly on HalfCheetah-v5.
         """
         nn.polyak(self.target_critics, self.critics, self.options.tau)

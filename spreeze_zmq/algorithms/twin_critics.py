@@ -30,16 +30,20 @@ class TwinCriticOptions(ReplayOptions):
     )
     tau: float = option(
         0.01,
-        "how far the target networks move to the trained ones in an update",
+        "how far the target networks move towards the trained ones in an update",
         minimum=0.0,
         maximum=1.0,
         follows="average",
     )
     hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1, fixed=True)
-    critic_hidden_sizes: tuple[int, ...] = option((), "likewise, of the critics alone", minimum=1, fixed=True)
-    actor_hidden_sizes: tuple[int, ...] = option((), "likewise, of the policy alone", minimum=1, fixed=True)
+    critic_hidden_sizes: tuple[int, ...] = option(
+        (), "of the critics, if not hidden_sizes", minimum=1, fixed=True
+    )
+    actor_hidden_sizes: tuple[int, ...] = option(
+        (), "of the policy, if not hidden_sizes", minimum=1, fixed=True
+    )
     activation: str = option(
-        "relu", "between the layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
+        "relu", "of the hidden layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
     )
     layer_norm: bool = option(
         False, "normalise the hidden layers of the critics (2302.02948: bounds extrapolation)", fixed=True

@@ -61,12 +61,12 @@ class PolicyOutlet:
             "critic_updates": critic_updates,
             "actor_updates": self.half.num_updates,
             "description": self.half.description(),
+            "extras": {"env_steps": env_steps},
         }
         if collect_until is not None:
             fields["collect_until"] = dict(collect_until)
 
         def message(weights: Any) -> Message:
-            fields["extras"] = {**self.half.extras(weights), "env_steps": env_steps}
             return Message("policy", fields, self.half.policy_arrays(weights))
 
         self.outbox.put(self.half.weights, message, wait=wait)

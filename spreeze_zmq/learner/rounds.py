@@ -128,7 +128,7 @@ class RoundLearner(Learner):
             return
         try:
             if self.policy is None:
-                self.half.load_policy(message.arrays, message.fields["extras"])
+                self.half.load_policy(message.arrays)
             else:
                 self.half.load_critic(message.arrays["parameters"])
                 self.values_from = message.fields.get("policy_version", 0)

@@ -68,11 +68,6 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
     return frozenset(line.partition(":")[2].split())
 
 
-def instructions_of(flags: frozenset[str]) -> str:
-    """The best key of ``INSTRUCTIONS`` that a processor with these flags can run."""
-    return next(name for name, needed in INSTRUCTIONS.items() if flags.issuperset(needed))
-
-
 def enabled() -> bool:
     """Whether native code is allowed: the environment variable ``SPREEZE_NATIVE`` is not 0."""
     return os.environ.get("SPREEZE_NATIVE") != "0"
@@ -86,7 +81,7 @@ def library() -> Library:
         return Library(None, problem="SPREEZE_NATIVE=0")
     for instructions in runnable():  # an older compiler may not know the best
         try:
-            path = carried(instructions) or compiled(instructions)
+            path = compiled(instructions)
             code = loaded(path)
             if not code.spreeze_allowed():
                 raise OSError(f"the system refuses this process the registers of {instructions}")
@@ -98,10 +93,10 @@ def library() -> Library:
     return Library(None, problem=problem)
 
 
-def runnable() -> list[str]:
-    """The keys of ``INSTRUCTIONS`` that this processor can run, best first."""
-    names = list(INSTRUCTIONS)
-    return names[names.index(instructions_of(cpu_flags())) :]
+def runnable(flags: frozenset[str] | None = None) -> list[str]:
+    """The keys of ``INSTRUCTIONS`` for a processor with these flags, by default this one, best first."""
+    flags = cpu_flags() if flags is None else flags
+    return [name for name, needed in INSTRUCTIONS.items() if flags.issuperset(needed)]
 
 
 def prepare(say: Callable[[str], None]) -> None:
@@ -113,7 +108,7 @@ def prepare(say: Callable[[str], None]) -> None:
     """
     for instructions in runnable() if enabled() else ():
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            carried(instructions) or compiled(instructions, say=say)
+            compiled(instructions, say=say)
             return
 
 
@@ -124,12 +119,6 @@ def problem_of(error: Exception) -> str:
         first = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
         return f"{error.cmd[0]} failed: {first:.200}"
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-
-
-def carried(instructions: str) -> Path | None:
-    """The library for an instruction set in the wheel; None if the wheel has none."""
-    path = CARRIED / name_of(flags_for(instructions))
-    return path if path.exists() else None
 
 
 def flags_for(instructions: str) -> list[str]:
@@ -178,7 +167,7 @@ def compile_to(path: Path, compiler: str, flags: Sequence[str]) -> None:
 
 
 def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str], None] = log.info) -> Path:
-    """The library for an instruction set in this machine's cache, compiled if it is missing.
+    """The library for an instruction set: the wheel's, or that in the cache, compiled if it is missing.
 
     Args:
         instructions: a key of ``INSTRUCTIONS``.
@@ -190,8 +179,10 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
         OSError: the folder cannot be written.
         CalledProcessError: the compiler failed.
     """
-    compiler, flags = compiler_found(), [*flags_for(instructions), *extra]
-    folder = folder_of_libraries()
+    flags = [*flags_for(instructions), *extra]
+    if (carried := CARRIED / name_of(flags)).exists():
+        return carried
+    compiler, folder = compiler_found(), folder_of_libraries()
     path = folder / name_of(flags, compiler)
     if path.exists():
         return path

@@ -5,20 +5,28 @@ for each step, or torch's operations where the native library cannot compute.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from spreeze_zmq.nn.native_calls import call, check_shape, code_for, differentiable, shape_of_rows
+from spreeze_zmq.nn.native_calls import (
+    Gradients,
+    Tensors,
+    call,
+    check_shape,
+    code_for,
+    differentiable,
+    shape_of_rows,
+)
 
 
-def expectation(probability: torch.Tensor, v_min: float, v_max: float) -> torch.Tensor:
+def expectation(probability: Tensor, v_min: float, v_max: float) -> Tensor:
     """The mean ``[...]`` of ``linspace(v_min, v_max, atoms)`` under probabilities ``[..., atoms]``."""
     return probability @ torch.linspace(v_min, v_max, probability.shape[-1], device=probability.device)
 
 
-def project(
-    probability_t: torch.Tensor, r_t: torch.Tensor, discount_t: torch.Tensor, v_min: float, v_max: float
-) -> torch.Tensor:
+def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float, v_max: float) -> Tensor:
     """The distribution of ``r_t + discount_t * return``, projected onto the atoms of the return: algorithm 1.
 
     Args:
@@ -47,8 +55,8 @@ def project(
 
 
 def _projected_in_torch(
-    probability_t: torch.Tensor, r_t: torch.Tensor, discount_t: torch.Tensor, v_min: float, v_max: float
-) -> torch.Tensor:
+    probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float, v_max: float
+) -> Tensor:
     num_atoms = probability_t.shape[1]
     steps_per_unit = (num_atoms - 1) / (v_max - v_min)
     returns = torch.linspace(v_min, v_max, num_atoms, device=r_t.device)
@@ -63,7 +71,7 @@ def _projected_in_torch(
     return projected.scatter_add_(1, (index + 1).clamp(max=num_atoms - 1), to_above)
 
 
-def divergence(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def divergence(logits: Tensor, target: Tensor) -> Tensor:
     """Kullback-Leibler divergence of ``softmax(logits)`` ``[..., B, atoms]`` from ``target`` ``[B, atoms]``.
 
     Its gradient is that of the paper's cross entropy; never negative, ``[..., B]``.
@@ -71,7 +79,7 @@ def divergence(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     logits, target = logits.float().contiguous(), target.contiguous()
     if logits.shape[-2:] != target.shape:
         return _Divergence.in_torch(logits, target)
-    found: torch.Tensor = differentiable(_Divergence(), logits, target)
+    found: Tensor = differentiable(_Divergence(), logits, target)
     return found
 
 
@@ -79,11 +87,11 @@ class _Divergence:
     """See :class:`Native`; the tensors are those of :func:`divergence`."""
 
     @staticmethod
-    def in_torch(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def in_torch(logits: Tensor, target: Tensor) -> Tensor:
         return (torch.xlogy(target, target) - target * logits.log_softmax(-1)).sum(-1)
 
     @staticmethod
-    def forward(logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The divergences, and their derivatives by ``logits``."""
         found, slope = torch.empty(logits.shape[:-1]), torch.empty(logits.shape)
         rows, num_atoms = target.shape
@@ -92,10 +100,5 @@ class _Divergence:
         return found, slope
 
     @staticmethod
-    def backward(
-        tensors: Sequence[torch.Tensor],
-        kept: torch.Tensor,
-        gradients: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
-    ) -> Sequence[torch.Tensor | None]:
+    def backward(tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
         return kept * gradients[0].unsqueeze(-1), None

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spreeze_zmq.native.library import library
@@ -22,11 +23,11 @@ TURNS = 1000
 ROUNDS = 5
 
 
-def _of_product(left: torch.Tensor, right: torch.Tensor) -> int:
+def _of_product(left: Tensor, right: Tensor) -> int:
     return 2 * left.numel() * right.shape[-1]
 
 
-def _of_convolution(images: torch.Tensor, weight: torch.Tensor) -> int:
+def _of_convolution(images: Tensor, weight: Tensor) -> int:
     """``images`` is the output of a convolution with ``weight``."""
     return 2 * images.numel() * math.prod(weight.shape[1:])
 

@@ -12,8 +12,17 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
-from spreeze_zmq.nn.native_calls import call, check_shape, code_for, differentiable, shape_of_rows
+from spreeze_zmq.nn.native_calls import (
+    Gradients,
+    Tensors,
+    call,
+    check_shape,
+    code_for,
+    differentiable,
+    shape_of_rows,
+)
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 #: Adam's first beta and its epsilon, as Kingma and Ba 2014 have them.
@@ -42,8 +51,8 @@ class Adam:
 
     def __init__(
         self,
-        parameters: torch.Tensor,
-        gradient: torch.Tensor,
+        parameters: Tensor,
+        gradient: Tensor,
         learning_rate: float,
         *,
         beta2: float = 0.999,
@@ -116,10 +125,10 @@ def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float) -> None
             torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), tau)
 
 
-_flat: WeakKeyDictionary[torch.nn.Module, torch.Tensor] = WeakKeyDictionary()
+_flat: WeakKeyDictionary[torch.nn.Module, Tensor] = WeakKeyDictionary()
 
 
-def laid_flat(module: torch.nn.Module, flat: torch.Tensor) -> None:
+def laid_flat(module: torch.nn.Module, flat: Tensor) -> None:
     """Declare that the parameters of a module are, for good, consecutive views that fill ``flat``."""
     _flat[module] = flat
 
@@ -143,9 +152,7 @@ class PeriodicCopy(torch.nn.Module):
             follower.lerp_(leader, share.to(follower.dtype))
 
 
-def squashed_normal(
-    output: torch.Tensor, noise: torch.Tensor, low: float, high: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+def squashed_normal(output: Tensor, noise: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
     """``tanh(u)`` with ``u = mean + exp(log_std) * noise`` and ``log_std = low +
     (high - low) / 2 * (tanh(raw) + 1)``, and its log density (arXiv 1812.05905, appendix C).
 
@@ -173,7 +180,7 @@ class _SquashedNormal(NamedTuple):
     low: float
     high: float
 
-    def in_torch(self, output: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def in_torch(self, output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = output.chunk(2, 1)
         log_std = self.low + 0.5 * (self.high - self.low) * (raw.tanh() + 1.0)
         u = mean + log_std.exp() * noise
@@ -181,21 +188,13 @@ class _SquashedNormal(NamedTuple):
         squash = 2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u))
         return u.tanh(), (-0.5 * noise.square() - log_std - LOG_SQRT_2PI - squash).sum(1)
 
-    def forward(
-        self, output: torch.Tensor, noise: torch.Tensor
-    ) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+    def forward(self, output: Tensor, noise: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
         rows, size = noise.shape
         action, log_prob, kept = torch.empty(rows, size), torch.empty(rows), torch.empty(rows, 3 * size)
         call("draw", rows, size, *self, output, noise, action, log_prob, kept)
         return (action, log_prob), kept
 
-    def backward(
-        self,
-        tensors: Sequence[torch.Tensor],
-        kept: torch.Tensor,
-        gradients: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
-    ) -> Sequence[torch.Tensor | None]:
+    def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
         output, noise = tensors
         output_gradient = torch.empty(output.shape)
         of_action, of_log_prob = (gradient.contiguous() for gradient in gradients)
@@ -203,7 +202,7 @@ class _SquashedNormal(NamedTuple):
         return output_gradient, None
 
 
-def normal_log_prob(output: torch.Tensor, action: torch.Tensor, low: float, high: float) -> torch.Tensor:
+def normal_log_prob(output: Tensor, action: Tensor, low: float, high: float) -> Tensor:
     """Log densities of actions under independent normal distributions.
 
     Args:
@@ -220,7 +219,7 @@ def normal_log_prob(output: torch.Tensor, action: torch.Tensor, low: float, high
     """
     rows, size = shape_of_rows("action", action)
     check_shape("output", output, rows, 2 * size)
-    log_prob: torch.Tensor = differentiable(_NormalDensity(low, high), output, action)
+    log_prob: Tensor = differentiable(_NormalDensity(low, high), output, action)
     return log_prob
 
 
@@ -230,22 +229,16 @@ class _NormalDensity(NamedTuple):
     low: float
     high: float
 
-    def in_torch(self, output: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    def in_torch(self, output: Tensor, action: Tensor) -> Tensor:
         mean, log_std = output.chunk(2, 1)
         log_std = log_std.clamp(self.low, self.high)
         return (-0.5 * ((action - mean) * (-log_std).exp()).square() - log_std - LOG_SQRT_2PI).sum(1)
 
-    def forward(self, output: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """The log densities, and their derivatives by ``output``."""
         log_prob, slope = torch.empty(len(action)), torch.empty(output.shape)
         call("density", *action.shape, *self, output, action, log_prob, slope)
         return log_prob, slope
 
-    def backward(
-        self,
-        tensors: Sequence[torch.Tensor],
-        kept: torch.Tensor,
-        gradients: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
-    ) -> Sequence[torch.Tensor | None]:
+    def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
         return kept * gradients[0].unsqueeze(-1), None

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 
@@ -42,7 +43,7 @@ class Conv(torch.nn.Module):
         self.output_shape = (out, (height - kernel) // stride + 1, (width - kernel) // stride + 1)
         self.output_size = math.prod(self.output_shape)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[B, channels * height * width]`` to ``[B, output_size]``."""
         images = functional.conv2d(x.reshape(-1, *self.shape), self.weight, self.bias, self.stride)
         return images.flatten(1)
@@ -55,7 +56,7 @@ class Append(torch.nn.Module):
         super().__init__()
         self.value = torch.nn.Parameter(torch.full((size,), float(value)))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[B, n]`` to ``[B, n + size]``."""
         return torch.cat((x, self.value.to(x.dtype).expand(x.shape[0], -1)), 1)
 
@@ -70,7 +71,7 @@ class Dueling(torch.nn.Module):
         super().__init__()
         self.actions, self.atoms = actions, atoms
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[B, (1 + actions) * atoms]`` to ``[B, actions * atoms]``."""
         rows = x.reshape(-1, 1 + self.actions, self.atoms)
         value, advantage = rows[:, :1], rows[:, 1:]
@@ -88,12 +89,12 @@ class Number(torch.nn.Module):
         else:
             self.register_buffer("value", number)
 
-    def forward(self) -> torch.Tensor:
+    def forward(self) -> Tensor:
         """0-d."""
         return self.value
 
 
-def random_shift(rows: torch.Tensor, shape: tuple[int, ...], pixels: int) -> torch.Tensor:
+def random_shift(rows: Tensor, shape: tuple[int, ...], pixels: int) -> Tensor:
     """Shift each image by up to ``pixels`` vertically and horizontally and repeat its border in the gap (DrQ,
     Kostrikov et al. 2020, arXiv 2004.13649, section 3.1).
 

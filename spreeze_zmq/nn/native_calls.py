@@ -6,9 +6,10 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
+from torch import Tensor
 
 from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
@@ -25,7 +26,7 @@ def call(name: str, *arguments: Any) -> None:
         MemoryError: the function could not allocate its memory.
     """
     function = getattr(library().code, f"spreeze_{name}")
-    values = [each.data_ptr() if isinstance(each, torch.Tensor) else each for each in arguments]
+    values = [each.data_ptr() if isinstance(each, Tensor) else each for each in arguments]
 
     def step() -> None:
         if function(*values):
@@ -34,18 +35,18 @@ def call(name: str, *arguments: Any) -> None:
     recording.each_time(step)
 
 
-def pointers(tensors: Sequence[torch.Tensor | None]) -> Any:
+def pointers(tensors: Sequence[Tensor | None]) -> Any:
     """An array of the tensors' addresses; a null pointer for None."""
     return (ctypes.c_void_p * len(tensors))(*[None if each is None else each.data_ptr() for each in tensors])
 
 
-def code_for(*tensors: torch.Tensor) -> Any:
+def code_for(*tensors: Tensor) -> Any:
     """The native library if it can compute on these tensors (:func:`are_plain`), else None."""
     code = library().code
     return None if code is None or watched() or not are_plain(tensors) else code
 
 
-def are_plain(tensors: Sequence[torch.Tensor]) -> bool:
+def are_plain(tensors: Sequence[Tensor]) -> bool:
     """Whether all tensors are contiguous float32 on the CPU, as native functions expect them."""
     for tensor in tensors:
         if not tensor.is_cpu or tensor.dtype != torch.float32 or not tensor.is_contiguous():
@@ -67,7 +68,7 @@ def watched() -> bool:
     )
 
 
-def check_shape(name: str, tensor: torch.Tensor, *shape: int) -> None:
+def check_shape(name: str, tensor: Tensor, *shape: int) -> None:
     """Check a tensor that a native function reads or writes without bounds.
 
     Raises:
@@ -77,7 +78,7 @@ def check_shape(name: str, tensor: torch.Tensor, *shape: int) -> None:
         raise ValueError(f"{name} has the shape {list(tensor.shape)}, expected {list(shape)}")
 
 
-def shape_of_rows(name: str, tensor: torch.Tensor) -> tuple[int, int]:
+def shape_of_rows(name: str, tensor: Tensor) -> tuple[int, int]:
     """The number of rows and of columns.
 
     Raises:
@@ -88,20 +89,19 @@ def shape_of_rows(name: str, tensor: torch.Tensor) -> tuple[int, int]:
     return tensor.shape[0], tensor.shape[1]
 
 
+Tensors: TypeAlias = Sequence[Tensor]
+#: The gradient of each input of a function; None where it is not wanted.
+Gradients: TypeAlias = Sequence[Tensor | None]
+
+
 class Native(Protocol):
     """A function of tensors that the native library computes forward and backward."""
 
     def forward(self, *tensors: Any, **options: Any) -> tuple[Any, Any]:
         """The outputs, one tensor or a tuple, and what ``backward`` needs beside the inputs."""
 
-    def backward(
-        self,
-        tensors: Sequence[torch.Tensor],
-        kept: Any,
-        gradients: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
-    ) -> Sequence[torch.Tensor | None]:
-        """The gradient of each input from the gradients of the outputs; None where it is not ``wanted``."""
+    def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
+        """The gradients of the inputs ``tensors`` from the ``gradients`` of the outputs."""
 
     def in_torch(self, *tensors: Any, **options: Any) -> Any:
         """The same outputs by torch's operations, differentiable any number of times."""
@@ -111,7 +111,7 @@ class NativeFunction(torch.autograd.Function):
     """A :class:`Native` function under autograd; torch computes gradients that are differentiated again."""
 
     @staticmethod
-    def forward(ctx: Any, native: Native, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, native: Native, *tensors: Tensor) -> Any:
         """The outputs of ``native``."""
         outputs, ctx.kept = native.forward(*tensors)
         ctx.native = native
@@ -119,7 +119,7 @@ class NativeFunction(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
         """None for ``native`` itself, then the gradient of each tensor."""
         tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:]
         if not torch.is_grad_enabled():
@@ -130,7 +130,7 @@ class NativeFunction(torch.autograd.Function):
         return None, *(next(found) if want else None for want in wanted)
 
 
-def differentiable(native: Native, x: torch.Tensor, *constants: torch.Tensor) -> Any:
+def differentiable(native: Native, x: Tensor, *constants: Tensor) -> Any:
     """The outputs of a native function with a native gradient for ``x`` alone. torch computes them where the
     library cannot, and where a gradient for one of the ``constants`` is wanted as well.
     """
@@ -156,13 +156,13 @@ def into_grad() -> Iterator[None]:
         _thread.into_grad = False
 
 
-def accumulators(parameters: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+def accumulators(parameters: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor | None]:
     """The ``grad`` of each parameter whose gradient is wanted, inside :func:`into_grad`; empty outside, and
     where one of them is missing, is not contiguous float32 or has a hook that must see its gradient.
     """
     if not getattr(_thread, "into_grad", False):
         return []
-    found: list[torch.Tensor | None] = []
+    found: list[Tensor | None] = []
     for parameter, want in zip(parameters, wanted, strict=True):
         hooked = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
         grad = parameter.grad if want and parameter.is_leaf and not hooked else None

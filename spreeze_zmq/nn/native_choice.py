@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from spreeze_zmq.native.library import Library, library
 from spreeze_zmq.nn.native_layers import STEPS, NativeSequential, Step
@@ -59,25 +60,22 @@ def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[t
     """
     parts = [(name, part) for name, module in modules.items() for part in native_parts(module)]
     on_cpu = all(parameter.device.type == "cpu" for _, part in parts for parameter in part.parameters())
-    found = library()
+    native = library()
     if not parts or not on_cpu:
         return Choice(dtypes[-1], "layers: torch")
-    if found.code is None and len(dtypes) == 1:
-        return Choice(dtypes[0], f"layers: torch, about half as fast as native code: {found.problem}")
-    shapes: dict[str, Times] = {}
-    for _, part in parts:
-        if (shape := _shape(part)) not in shapes:
-            shapes[shape] = times_of(part, shape, min(rows, MOST_ROWS), dtypes, found)
-    totals = {dtype: sum(_best(shapes[_shape(part)], dtype) for _, part in parts) for dtype in dtypes}
+    if native.code is None and len(dtypes) == 1:
+        return Choice(dtypes[0], f"layers: torch, about half as fast as native code: {native.problem}")
+    shapes = {_shape(part): part for _, part in parts}
+    of_shape = {
+        shape: times_of(part, shape, min(rows, MOST_ROWS), dtypes, native) for shape, part in shapes.items()
+    }
+    times = [of_shape[_shape(part)] for _, part in parts]
+    totals = {dtype: sum(_best(each, dtype) for each in times) for dtype in dtypes}
     dtype = min(totals, key=lambda dtype: totals[dtype])
-    native = []
-    for name, part in parts:
-        times = shapes[_shape(part)]
-        formats = [each for each in dtypes if _ratio(times, each) > 1.0]
-        part.formats = frozenset(formats)
-        native += [name] if dtype in formats else []
-    ratios = [_ratio(shapes[_shape(part)], dtype) for _, part in parts]
-    return Choice(dtype, _line(found, sorted(set(native)), NAMES[dtype], ratios))
+    for (_, part), each in zip(parts, times, strict=True):
+        part.formats = frozenset(allowed for allowed in dtypes if _ratio(each, allowed) > 1.0)
+    names = sorted({name for name, part in parts if dtype in part.formats})
+    return Choice(dtype, _line(native, names, NAMES[dtype], [_ratio(each, dtype) for each in times]))
 
 
 def leave_to_torch(module: torch.nn.Module) -> None:
@@ -86,14 +84,15 @@ def leave_to_torch(module: torch.nn.Module) -> None:
         part.formats = frozenset()
 
 
-def _line(found: Library, native: Sequence[str], name: str, ratios: Sequence[float]) -> str:
-    if found.code is None:
-        return f"layers: torch in {name}; no native ones: {found.problem}"
-    speed = f"{min(ratios):.2f} to {max(ratios):.2f} times torch's speed" if ratios else ""
-    speed += f" ({found.problem})" if found.problem else ""
-    if not native:
-        return f"layers: torch in {name}; native ones ({found.instructions}) have {speed}"
-    return f"layers: native ({found.instructions}) in {name}, {speed}: {', '.join(native)}"
+def _line(native: Library, names: Sequence[str], dtype: str, ratios: Sequence[float]) -> str:
+    """The result for the log; ``names`` are the networks with native layers."""
+    if native.code is None:
+        return f"layers: torch in {dtype}; no native ones: {native.problem}"
+    speed = f"{min(ratios):.2f} to {max(ratios):.2f} times torch's speed"
+    speed += f" ({native.problem})" if native.problem else ""
+    if not names:
+        return f"layers: torch in {dtype}; native ones ({native.instructions}) have {speed}"
+    return f"layers: native ({native.instructions}) in {dtype}, {speed}: {', '.join(names)}"
 
 
 def native_parts(module: torch.nn.Module) -> list[NativeSequential]:
@@ -126,11 +125,11 @@ def _ratio(times: Times, dtype: torch.dtype) -> float:
 
 
 def times_of(
-    part: NativeSequential, shape: str, rows: int, dtypes: Sequence[torch.dtype], found: Library
+    part: NativeSequential, shape: str, rows: int, dtypes: Sequence[torch.dtype], native: Library
 ) -> Times:
     """Seconds of the native steps of a part, forward and backward, by way: cached ones, else measured."""
     subject = {
-        "library": found.name,
+        "library": native.name,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "shape": shape,
@@ -145,7 +144,7 @@ def times_of(
     ways: Times = {}
     for run in part.steps():
         if isinstance(run, STEPS):
-            for name, seconds in measured(run, rows, dtypes, found).items():
+            for name, seconds in measured(run, rows, dtypes, native).items():
                 ways[name] = ways.get(name, 0.0) + seconds
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +175,7 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
-def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], found: Library) -> Times:
+def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], native: Library) -> Times:
     """Seconds of one step, forward and backward, by way: the fastest of ``ROUNDS``."""
     run, source = copy.deepcopy(run), torch.Generator().manual_seed(0)
     parameters = [parameter.requires_grad_(True) for parameter in run.parameters()]
@@ -184,17 +183,17 @@ def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], found: Library
     x = x.expand(run.num, *x.shape) if run.num else x
     gradient = torch.randn(*x.shape[:-1], run.outputs, generator=source)
 
-    def by(call: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+    def by(call: Callable[[Tensor], Tensor]) -> list[Tensor]:
         output = call(x)
         return [output.detach(), *torch.autograd.grad(output, parameters, gradient.to(output.dtype))]
 
-    ways: dict[str, Callable[[], list[torch.Tensor]]] = {}
+    ways: dict[str, Callable[[], list[Tensor]]] = {}
     for dtype in dtypes:
         bf16 = dtype == torch.bfloat16
         ways[f"torch {NAMES[dtype]}"] = partial(_autocast, bf16, partial(by, run.in_torch))
-        if found.code is not None and (not bf16 or found.code.spreeze_has_bf16()):
-            native = partial(by, partial(run.__call__, bf16=bf16))
-            ways[f"native {NAMES[dtype]}"] = native if run.in_bf16 else partial(_autocast, bf16, native)
+        if native.code is not None and (not bf16 or native.code.spreeze_has_bf16()):
+            natively = partial(by, partial(run.__call__, bf16=bf16))
+            ways[f"native {NAMES[dtype]}"] = natively if run.in_bf16 else partial(_autocast, bf16, natively)
     exact = by(run.in_torch)
     off = {name: distance(way(), exact) for name, way in ways.items()}
     wrong = {name for name in ways if not off[name] <= max(TOLERANCE, 2.0 * off[f"torch {name.split()[1]}"])}
@@ -209,12 +208,12 @@ def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], found: Library
     return {name: float("inf") if name in wrong else seconds for name, seconds in least.items()}
 
 
-def _autocast(bf16: bool, call: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
+def _autocast(bf16: bool, call: Callable[[], list[Tensor]]) -> list[Tensor]:
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         return call()
 
 
-def distance(results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+def distance(results: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The largest relative Euclidean distance of a tensor from the expected one; infinite for NaN."""
     found = [
         float(

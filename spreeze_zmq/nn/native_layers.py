@@ -9,10 +9,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from spreeze_zmq.native.library import library
 from spreeze_zmq.nn.layers import Conv
-from spreeze_zmq.nn.native_calls import NativeFunction, accumulators, are_plain, call, pointers, watched
+from spreeze_zmq.nn.native_calls import (
+    Gradients,
+    NativeFunction,
+    Tensors,
+    accumulators,
+    are_plain,
+    call,
+    pointers,
+    watched,
+)
 from spreeze_zmq.nn.networks import StackedLayerNorm, StackedLinear
 
 #: The codes of the activations in ``native.cpp``.
@@ -56,14 +66,14 @@ class Run:
         self._calls = [_RunCall(self, bf16) for bf16 in (False, True)]
         self._shapes = [parameter.shape for parameter in self.parameters()]
 
-    def parameters(self) -> list[torch.Tensor]:
+    def parameters(self) -> list[Tensor]:
         """Weight and bias of each linear layer and norm, in the order of the layers."""
         found: list[Any] = []
         for store in self._stores:
             found += (store["weight"], store["bias"])
         return found
 
-    def __call__(self, x: torch.Tensor, bf16: bool) -> torch.Tensor:
+    def __call__(self, x: Tensor, bf16: bool) -> Tensor:
         """float32 rows ``[B, in]``, stacked ``[E, B, in]``, to float32 ``[..., out]``. torch computes them
         where a parameter has got another shape, dtype or memory layout since the run was made.
 
@@ -76,11 +86,11 @@ class Run:
             return self.in_torch(x)
         trained = x.requires_grad or any(parameter.requires_grad for parameter in parameters)
         if trained and torch.is_grad_enabled():
-            out: torch.Tensor = NativeFunction.apply(self._calls[bf16], x, *parameters)  # type: ignore[no-untyped-call]
+            out: Tensor = NativeFunction.apply(self._calls[bf16], x, *parameters)  # type: ignore[no-untyped-call]
             return out
         return self._calls[bf16].forward(x, *parameters, keep=False)[0]
 
-    def in_torch(self, x: torch.Tensor) -> torch.Tensor:
+    def in_torch(self, x: Tensor) -> Tensor:
         """The same by torch's own layers."""
         for module in self.modules:
             x = module(x)
@@ -97,13 +107,11 @@ class _RunCall:
             plan += [int(outputs), int(activation), int(norm), *struct.unpack("q", struct.pack("d", eps))]
         self._plan = torch.tensor(plan, dtype=torch.int64)  # [4 + 4 * layers], as native.cpp reads it
 
-    def in_torch(self, x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+    def in_torch(self, x: Tensor, *_: Tensor) -> Tensor:
         """See :class:`Native`; torch's layers hold the parameters themselves."""
         return self._run.in_torch(x)
 
-    def forward(
-        self, x: torch.Tensor, *parameters: torch.Tensor, keep: bool = True
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, x: Tensor, *parameters: Tensor, keep: bool = True) -> tuple[Tensor, Tensor | None]:
         """The output, and the activations for the backward pass as bytes if they are to be kept."""
         shared, rows = self._shared(x), x.shape[-2]
         from_rows = (x[0] if shared and self._run.num else x).contiguous()
@@ -115,13 +123,7 @@ class _RunCall:
         call("forward", self._plan, rows, shared, from_rows, pointers(parameters), output, kept)
         return output, kept
 
-    def backward(
-        self,
-        tensors: Sequence[torch.Tensor],
-        kept: torch.Tensor,
-        gradients: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
-    ) -> Sequence[torch.Tensor | None]:
+    def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
         """See :class:`Native`; also None for parameters whose gradient was added to their ``grad``."""
         x, *parameters = tensors
         x_gradient = torch.empty(x.shape) if wanted[0] else None
@@ -134,7 +136,7 @@ class _RunCall:
         )
         return (x_gradient, *([None] * len(results) if added else results))
 
-    def _shared(self, x: torch.Tensor) -> bool:
+    def _shared(self, x: Tensor) -> bool:
         """Whether all stacked networks have the same rows, as expanded ones are."""
         return self._run.num in (0, 1) or x.stride(0) == 0
 
@@ -158,37 +160,31 @@ class NativeConv:
         self._plan = torch.tensor(plan, dtype=torch.int64)
         self._shapes = [parameter.shape for parameter in self.parameters()]
 
-    def parameters(self) -> list[torch.Tensor]:
+    def parameters(self) -> list[Tensor]:
         """Weight and bias."""
         return [self.module.weight, self.module.bias]
 
-    def __call__(self, x: torch.Tensor, bf16: bool) -> torch.Tensor:
+    def __call__(self, x: Tensor, bf16: bool) -> Tensor:
         """float32 rows ``[B, inputs]`` to float32 ``[B, outputs]``; by torch as :meth:`Run.__call__` says."""
         if bf16:
             return self.in_torch(x).float()
         tensors = x.contiguous(), *self.parameters()
         if [tensor.shape for tensor in tensors[1:]] != self._shapes or not are_plain(tensors):
             return self.in_torch(x)
-        out: torch.Tensor = NativeFunction.apply(self, *tensors)  # type: ignore[no-untyped-call]
+        out: Tensor = NativeFunction.apply(self, *tensors)  # type: ignore[no-untyped-call]
         return out
 
-    def in_torch(self, x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+    def in_torch(self, x: Tensor, *_: Tensor) -> Tensor:
         """The same by torch."""
         return self.module(x)  # type: ignore[no-any-return]
 
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, None]:
         """See :class:`Native`; of ``x`` ``[B, inputs]``, the weight and the bias."""
         output = torch.empty(len(tensors[0]), self.outputs)
         call("convolve", self._plan, len(output), *tensors, output)
         return output, None
 
-    def backward(
-        self,
-        tensors: Sequence[torch.Tensor],
-        kept: None,
-        gradients: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
-    ) -> Sequence[torch.Tensor | None]:
+    def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
         """See :class:`Native`; both parameters always get their gradient."""
         x, weight, bias = tensors
         results = torch.empty_like(x) if wanted[0] else None, torch.empty_like(weight), torch.empty_like(bias)
@@ -218,7 +214,7 @@ class NativeSequential(torch.nn.Sequential):
             self._split = modules, list(split([module for module in modules if module is not None]))
         return self._split[1]
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """The output of the last layer."""
         if not self.formats or not x.is_cpu or watched():
             return self._in_torch(x)
@@ -233,13 +229,13 @@ class NativeSequential(torch.nn.Sequential):
                 x = step(x)
         return x
 
-    def _in_torch(self, x: torch.Tensor) -> torch.Tensor:
+    def _in_torch(self, x: Tensor) -> Tensor:
         for module in self:
             x = module(x)
         return x
 
 
-def _fits(step: Step, x: torch.Tensor) -> bool:
+def _fits(step: Step, x: Tensor) -> bool:
     """Whether the native call takes these rows: at least one, float32, of its size and stack."""
     shape = x.shape
     stack = (step.num,) if step.num else ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from spreeze_zmq.nn.layers import Append, Conv, Dueling
@@ -109,7 +110,7 @@ class StackedLinear(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
         self.bias = torch.nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[E, B, in]`` to ``[E, B, out]``."""
         return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.transpose(1, 2))
 
@@ -123,7 +124,7 @@ class StackedLayerNorm(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
         self.bias = torch.nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[E, B, size]`` to the same."""
         normal = functional.layer_norm(x, x.shape[2:], eps=self.eps)
         return torch.addcmul(self.bias.unsqueeze(1), normal, self.weight.unsqueeze(1))
@@ -137,9 +138,9 @@ class Ensemble(torch.nn.Module):
         self.num = num
         self.layers = torch.nn.Sequential(*layers)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[B, in]`` to ``[E, B, out]``."""
-        out: torch.Tensor = self.layers(x.expand(self.num, *x.shape))
+        out: Tensor = self.layers(x.expand(self.num, *x.shape))
         return out
 
 

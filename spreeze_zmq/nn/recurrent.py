@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from spreeze_zmq.nn.networks import linear
 
@@ -23,7 +24,7 @@ class Recurrent(torch.nn.Module):
         self.kept = linear(memory_size, 3 * memory_size)
         self.head = head
 
-    def forward(self, rows: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, rows: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """One step of ``N`` environments.
 
         Args:
@@ -36,9 +37,7 @@ class Recurrent(torch.nn.Module):
         memory = self._next(self.seen(rows), memory)
         return self.head(torch.cat([rows, memory], 1)), memory
 
-    def through(
-        self, rows: torch.Tensor, memory: torch.Tensor, begins: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def through(self, rows: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
         """See :func:`unroll`. Only the memory is computed step by step, the rest for all steps at once."""
         after = []
         for seen, stays in zip(self.seen(rows).view(*begins.shape, -1), _stays(begins), strict=True):
@@ -47,7 +46,7 @@ class Recurrent(torch.nn.Module):
         memories = torch.stack(after)
         return self.head(torch.cat([rows, memories.flatten(0, 1)], 1)), memories
 
-    def _next(self, seen: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    def _next(self, seen: Tensor, memory: Tensor) -> Tensor:
         reset, update, new = seen.chunk(3, 1)
         kept_reset, kept_update, kept_new = self.kept(memory).chunk(3, 1)
         share = torch.sigmoid(update + kept_update)
@@ -55,9 +54,7 @@ class Recurrent(torch.nn.Module):
         return torch.lerp(candidate, memory, share)
 
 
-def unroll(
-    network: torch.nn.Module, rows: torch.Tensor, memory: torch.Tensor, begins: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def unroll(network: torch.nn.Module, rows: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
     """Run a recurrent network over ``T`` steps of ``n`` environments, with gradients through all steps.
 
     Args:
@@ -80,11 +77,11 @@ def unroll(
     return torch.cat(outputs), torch.stack(after)
 
 
-def remembered(memory: torch.Tensor, after: torch.Tensor, begins: torch.Tensor) -> torch.Tensor:
+def remembered(memory: Tensor, after: Tensor, begins: Tensor) -> Tensor:
     """The memory before each step ``[T, n, M]``; ``after`` is the one after each step (:func:`unroll`)."""
     return torch.cat([memory[None], after[:-1]]) * _stays(begins)
 
 
-def _stays(begins: torch.Tensor) -> torch.Tensor:
+def _stays(begins: Tensor) -> Tensor:
     """The factor of the memory ``[T, n, 1]``: 0 where an episode begins, else 1."""
     return (~begins).unsqueeze(2).float()

@@ -7,14 +7,14 @@ import torch
 
 from spreeze_zmq.device.elementwise import CODES, Elementwise, _named
 from spreeze_zmq.device.tape import Tape
-from spreeze_zmq.native.library import INSTRUCTIONS, compiled, cpu_flags, library, loaded
+from spreeze_zmq.native.library import compiled, library, loaded, runnable
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
     pytest.mark.skipif(library().code is None, reason="no native library here"),
 ]
 
-ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
+ABLE = runnable()
 
 aten = torch.ops.aten
 SPECIAL = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-42, 3e38, -3e38, 0.1]

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from spreeze_zmq.native.library import INSTRUCTIONS, Library, compiled, cpu_flags, loaded
+from spreeze_zmq.native.library import Library, compiled, loaded, runnable
 from spreeze_zmq.nn import native_calls
 
-ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
+ABLE = runnable()
 
 
 @pytest.fixture(params=[*ABLE, "torch"])

@@ -156,6 +156,17 @@ def test_a_normal_density_and_its_gradient_are_those_of_float64(way, actions):
         torch.testing.assert_close(ours, right, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("function", [nn.normal_log_prob, nn.squashed_normal])
+def test_a_gradient_for_actions_or_noise_is_not_lost(way, function):
+    """Natively there is none: torch computes it where it is wanted."""
+    output = random(5, 4).clamp(-1.0, 1.0).requires_grad_(True)
+    given = random(5, 2, seed=1).requires_grad_(True)
+    found = function(output, given, -3.0, 1.5)
+    log_prob = found[1] if isinstance(found, tuple) else found
+    gradients = torch.autograd.grad(log_prob.sum(), (output, given))
+    assert all(gradient.abs().min() > 0 for gradient in gradients)
+
+
 def test_a_normal_density_can_be_differentiated_again(way):
     """The second pass is torch's own."""
     output = random(5, 4).clamp(-1.0, 1.0).requires_grad_(True)

@@ -8,13 +8,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import nn
-from spreeze_zmq.native.library import INSTRUCTIONS, Library, compiled, cpu_flags, loaded
+from spreeze_zmq.native.library import Library, compiled, loaded, runnable
 from spreeze_zmq.nn import native_calls, native_layers
 from spreeze_zmq.nn.native_choice import distance, native_parts
 from spreeze_zmq.nn.native_layers import NativeConv, NativeSequential, Run
 
 BOTH = frozenset({torch.float32, torch.bfloat16})
-ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
+ABLE = runnable()
 
 
 #: Code that multiplies in bf16, by flags of the compiler: as it is here, and with tiles done by hand.
