@@ -1,4 +1,4 @@
-"""What algorithms that learn the value of each action share: their networks and how they explore."""
+"""What DQN and PQN share: the options of their network, the shift of images and the exploration."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActionValueOptions(EncoderOptions):
-    """Of the network, and of exploration by any action now and then."""
+    """Options of a network of action values and of its exploration."""
 
-    random_shift: int = option(
-        0, "pixels that images are moved by at most, at random (DrQ, 2004.13649: 4)", minimum=0
-    )
+    random_shift: int = option(0, "largest random shift of images, in pixels (DrQ, 2004.13649: 4)", minimum=0)
     initial_epsilon: float = option(
-        1.0, "share of actions that are any, at the start", minimum=0.0, maximum=1.0
+        1.0, "probability of a random action at the start", minimum=0.0, maximum=1.0
     )
-    final_epsilon: float = option(0.05, "that share at the end", minimum=0.0, maximum=1.0)
-    exploration_steps: int = option(10_000, "transitions sampled from start to end", minimum=1)
+    final_epsilon: float = option(0.05, "probability of a random action at the end", minimum=0.0, maximum=1.0)
+    exploration_steps: int = option(10_000, "transitions sampled until final_epsilon is reached", minimum=1)
     epsilon_spread: float = option(
         0.0,
-        "the last environment explores with epsilon to the power of 1 + this, those between are between; "
+        "environments explore with powers of epsilon from 1, the first, to 1 + this, the last; "
         "7 in 1803.00933",
         minimum=0.0,
     )
 
 
 class ActionValueAlgorithm(Algorithm):
-    """The value of each action, of which the best is taken. One learner: its critic is its policy."""
+    """Base of algorithms with one network ``q`` of action values, which is both critic and policy."""
 
     acts_in = ("discrete",)
 
@@ -48,9 +46,7 @@ class ActionValueAlgorithm(Algorithm):
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
-        """Raise InvalidEnvironment also where the network or the shift takes images and observations are
-        none.
-        """
+        """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
         super().check(env, options)
         shape = env.obs_shape
         if options.random_shift and (env.obs_dtype != "uint8" or len(shape) != 3):
@@ -61,12 +57,12 @@ class ActionValueAlgorithm(Algorithm):
         check_encoder(env, options)
 
     def shifted(self, obs: Tensor) -> Tensor:
-        """Images a little moved, each in another direction, where the options ask for it."""
+        """The observations ``[B, size]``, images randomly shifted if the options ask for it."""
         pixels = self.options.random_shift
         return nn.random_shift(obs, self.env.obs_shape, pixels) if pixels else obs
 
     def exploring(self, num_atoms: int = 1, v_min: float = 0.0, v_max: float = 1.0) -> EpsilonGreedy:
-        """The best action, or any with a probability that falls linearly in the transitions sampled."""
+        """Epsilon-greedy, with an epsilon that falls linearly with the transitions sampled."""
         options = self.options
         progress = min(1.0, self.env_steps / options.exploration_steps)
         epsilon = options.initial_epsilon + progress * (options.final_epsilon - options.initial_epsilon)

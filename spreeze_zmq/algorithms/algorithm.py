@@ -1,7 +1,7 @@
-"""What an algorithm is: one class in plain torch, from which the processes of a run are made.
+"""The base class of algorithms: one class in plain torch, from which the processes of a run follow.
 
 An algorithm declares its options, its networks, a loss for each learner, what follows an update and how
-the policy's output becomes an action. It knows no socket, file, clock or process. The library runs
+the policy's output becomes an action. It uses no socket, file, clock or process. The library runs
 ``critic_loss`` in the critic-learner and ``policy_loss`` in the actor-learner; an algorithm without a
 ``policy_loss`` has no actor-learner, and its critic-learner publishes the policy.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.frames import stacked_shape
 from spreeze_zmq.native import recording
 
 if TYPE_CHECKING:
@@ -25,23 +26,23 @@ if TYPE_CHECKING:
 
 #: Rollout arrays that hold whole transitions.
 TRANSITION_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index")
-#: Those that stacks of observations are built from.
+#: Rollout arrays that stacks of observations are built from.
 STACK_FIELDS = ("obs", "terminated", "truncated", "history")
-#: The two losses, in the order in which their learners come.
+#: The names of the two losses and of the parts that they train.
 PARTS = ("critic", "policy")
 
 
 @dataclass(frozen=True)
 class Networks:
-    """The networks of an algorithm, by the names under which it finds them as attributes of itself.
+    """The networks of an algorithm by name; the library sets each as an attribute of the algorithm.
 
     Attributes:
         critic: trained by ``critic_loss`` in the critic-learner, sent to the actor-learner.
-        policy: trained by ``policy_loss`` in the actor-learner, sent to everybody.
-        targets: the critic-learner's own; neither trained nor sent, part of its checkpoints. In the
-            actor-learner they stay as they were made.
+        policy: trained by ``policy_loss`` in the actor-learner, sent to all other processes.
+        targets: moved by ``after_critic_step`` in the critic-learner and saved in its checkpoints; neither
+            trained nor sent, so in the actor-learner they keep their initial weights.
         acting: name of the network whose output the ``distribution`` turns into actions. With a
-            :meth:`Algorithm.memory_size` it is called as ``network(obs, memory)``, with ``memory``
+            :meth:`Algorithm.memory_size` of ``M`` it is called as ``network(obs, memory)``, with ``memory``
             ``[N, M]``, and returns its output and the next memory.
     """
 
@@ -56,9 +57,9 @@ class Loss(NamedTuple):
 
     Attributes:
         loss: the scalar whose gradient is taken.
-        metrics: 0-d tensors by name, for the log; or functions that return such, called only where somebody
-            reads them.
-        priorities: ``[B]``, each transition's error where the replay is prioritised; never negative.
+        metrics: 0-d tensors by name, for the log; or functions that return one, called only in updates whose
+            metrics are recorded.
+        priorities: ``[B]``, the absolute error of each transition, for a prioritised replay.
     """
 
     loss: torch.Tensor
@@ -67,20 +68,21 @@ class Loss(NamedTuple):
 
 
 class Algorithm(ABC):
-    """Base of every algorithm. Each learner makes one of its own.
+    """Base of every algorithm. Each learner has its own instance.
 
     Class attributes:
         Options: a frozen dataclass that inherits :class:`ReplayOptions` (transitions are kept and drawn many
-            times) or :class:`RolloutOptions` (each rollout serves some epochs and is thrown away).
-        acts_in: the action spaces that it can act in, of ``"box"``, ``"discrete"`` and ``"multi_discrete"``.
+            times) or :class:`RolloutOptions` (each rollout is trained on for some epochs and discarded).
+        acts_in: the action spaces that it can act in: ``"box"``, ``"discrete"``, ``"multi_discrete"``.
         needs_bounds: whether a box of actions must have finite bounds.
         critic_fields: rollout arrays that the critic-learner asks the samplers for.
-        policy_fields: those that the actor-learner asks for.
-        auto_bf16: whether ``precision = "auto"`` may take bf16 where that is faster, since it learns as well.
+        policy_fields: rollout arrays that the actor-learner asks the samplers for.
+        auto_bf16: whether ``precision = "auto"`` may take bf16 where that is faster; for algorithms known to
+            learn as well with it.
 
     Attributes:
         options: an instance of ``Options``.
-        env: the environment's shapes and bounds; images have the shape in which the networks see them,
+        env: the environment's shapes and bounds, as networks see them: images are
             ``(frame_stack * channels, height, width)``.
         env_steps: transitions that the run has sampled, as far as this process knows; for schedules.
     """
@@ -99,7 +101,7 @@ class Algorithm(ABC):
 
     @property
     def env_steps(self) -> int:
-        """See the attributes. A loss that reads it is not recorded."""
+        """See the class. A loss that reads it is not recorded, because it changes with every batch."""
         recording.refuse("reads env_steps, which grows meanwhile")
         return self._env_steps
 
@@ -107,18 +109,18 @@ class Algorithm(ABC):
     def env_steps(self, env_steps: int) -> None:
         self._env_steps = env_steps
 
-    # --- what its writer fills in
+    # --- to be written for each algorithm
 
     @abstractmethod
     def networks(self) -> Networks:
-        """Fresh networks on the CPU, initialised from torch's default generator, which the library seeds.
+        """Make the networks on the CPU, initialised from torch's default generator, which the library seeds.
 
-        Called once, before any other method. Each network becomes an attribute under its name.
+        Called once, before any other method.
         """
 
     @abstractmethod
     def critic_loss(self, batch: Any) -> Loss | torch.Tensor:
-        """The loss of the critic-learner, whose gradient moves the ``critic`` networks alone.
+        """The loss of the critic-learner; its gradient moves only the ``critic`` networks.
 
         Args:
             batch: tensors of ``B`` transitions as attributes. With :class:`ReplayOptions` these are
@@ -128,60 +130,59 @@ class Algorithm(ABC):
                 - ``reward``: ``[B]``, the discounted sum of up to ``n_step`` rewards;
                 - ``discount``: ``[B]``, ``gamma`` to the number of rewards summed; 0 after termination, not
                   after truncation;
-                - ``weight``: ``[B]``, each transition's share in the loss; None unless ``prioritized``.
+                - ``weight``: ``[B]``, the importance weight of each transition; None unless ``prioritized``.
 
                 With :class:`RolloutOptions`: ``obs``, ``action``, ``log_prob`` and what :meth:`targets_of`
-                returned. With a :meth:`memory_size` these are the steps of ``n`` environments, ``T`` of each,
-                time-major, so that ``B = T * n``; beside them ``memory`` ``[n, M]``, from before the first
-                step, and ``begins`` ``[T, n]``, whether a step is an episode's first.
+                returned. With a :meth:`memory_size` of ``M`` these are ``T`` steps of ``n`` environments,
+                time-major, so that ``B = T * n``; also ``memory`` ``[n, M]`` before the first step, and
+                ``begins`` ``[T, n]``, whether a step is an episode's first.
         """
 
     def policy_loss(self, batch: Any) -> Loss | torch.Tensor:
-        """The loss of the actor-learner, whose gradient moves the ``policy`` networks alone. Where it is left
-        out there is no actor-learner.
+        """The loss of the actor-learner; its gradient moves only the ``policy`` networks. Without this method
+        there is no actor-learner.
 
         Args:
-            batch: with :class:`ReplayOptions` it has ``obs`` ``[B, size]``, and with ``policy_fields =
-                TRANSITION_FIELDS`` all that :meth:`critic_loss` gets; with :class:`RolloutOptions` the same
-                as there.
+            batch: as for :meth:`critic_loss`; with :class:`ReplayOptions` only ``obs`` ``[B, size]``, unless
+                ``policy_fields = TRANSITION_FIELDS``.
         """
         raise NotImplementedError
 
     def targets_of(self, rollouts: Any) -> Mapping[str, torch.Tensor]:
-        """With :class:`RolloutOptions`: what the losses need for each transition beside the rollouts, such as
-        advantages. Called once for the rollouts of a round; no gradient is kept.
+        """What the losses need of a round of rollouts, such as advantages; with :class:`RolloutOptions` only.
+        Called once for each round, without gradients.
 
         Args:
             rollouts: ``T`` steps of ``N`` environments as attributes: ``obs`` ``[T + 1, N, size]``,
                 ``action`` ``[T, N, *action_shape]``, ``reward``, ``terminated``, ``truncated``, ``log_prob``
-                ``[T, N]``, and of each of ``K`` ended episodes the last observation ``final_obs``
-                ``[K, size]`` and its place ``(t, n)`` in ``final_index`` ``[K, 2]``; ``begins``
-                ``[T + 1, N]``, whether an observation is an episode's first, and ``memory`` ``[N, M]``, what
-                a recurrent policy kept before the first one.
+                ``[T, N]``; for each of ``K`` ended episodes its last observation ``final_obs`` ``[K, size]``
+                and the place ``(t, n)`` of that in ``final_index`` ``[K, 2]``; ``begins`` ``[T + 1, N]``,
+                whether an observation is an episode's first; and ``memory`` ``[N, M]`` of a recurrent policy
+                before the first step.
 
         Returns:
-            Tensors ``[T, N, ...]`` by the name under which a batch has them.
+            Tensors ``[T, N, ...]``, which a batch has under the same names.
         """
         return {}
 
     def after_critic_step(self) -> None:  # noqa: B027 (most algorithms need one of the two)
-        """What follows a step of the critic-learner, such as moving its targets; no gradient is kept."""
+        """Called after each step of the critic-learner, without gradients, for instance to move targets."""
 
     def after_policy_step(self) -> None:  # noqa: B027
-        """What follows a step of the actor-learner; no gradient is kept."""
+        """Called after each step of the actor-learner, without gradients."""
 
     @abstractmethod
     def distribution(self) -> Distribution:
-        """How the acting network's output becomes actions; asked again at each publication."""
+        """How the acting network's output becomes actions; called at each publication, for schedules."""
 
     def act(self, obs: torch.Tensor, greedy: bool) -> torch.Tensor:
-        """Choose actions in a way of your own, where no distribution of the acting network's output will do.
+        """Choose actions where no distribution of the acting network's output fits.
 
-        Such a policy travels by the name of its class: samplers in Python load that, others refuse it.
+        Such a policy is published by the name of its class: samplers in Python import it, others refuse it.
 
         Args:
             obs: ``[N, size]``, normalised rows.
-            greedy: without exploration, as the evaluator plays.
+            greedy: whether to act without exploration, as the evaluator does.
 
         Returns:
             ``[N, *action_shape]`` in the environment's units, float32 or int64.
@@ -190,31 +191,31 @@ class Algorithm(ABC):
 
     @classmethod
     def memory_size(cls, options: Any) -> int:
-        """Numbers that the acting network keeps of each environment from step to step, 0 for none. They are
-        zeros where an episode begins. With :class:`RolloutOptions` alone; ``nn.unroll`` goes through them.
+        """Size ``M`` of the acting network's memory for each environment, 0 for none; with
+        :class:`RolloutOptions` only. It is zeros where an episode begins. ``nn.unroll`` runs over the steps.
         """
         return 0
 
-    # --- what follows from it
+    # --- derived from these
 
     @classmethod
     def acts_by_itself(cls) -> bool:
-        """Whether it chooses actions by an :meth:`act` of its own."""
+        """Whether it overrides :meth:`act`."""
         return cls.act is not Algorithm.act
 
     @classmethod
     def has_policy_loss(cls) -> bool:
-        """Whether an actor-learner trains the policy."""
+        """Whether it has a :meth:`policy_loss`, and so an actor-learner."""
         return cls.policy_loss is not Algorithm.policy_loss
 
     @classmethod
     def on_policy(cls) -> bool:
-        """Whether it learns from rollouts that are used for some epochs and thrown away."""
+        """Whether it trains on rounds of rollouts (:class:`RolloutOptions`), not from a replay."""
         return issubclass(cls.Options, RolloutOptions)
 
     @classmethod
     def fields_of(cls, part: str, frame_stack: int = 1, memory_size: int = 0) -> tuple[str, ...]:
-        """The rollout arrays that the learner of a part (of ``PARTS``) asks for."""
+        """The rollout arrays that the learner of ``part``, one of ``PARTS``, asks for."""
         fields = cls.critic_fields if part == PARTS[0] else cls.policy_fields
         if cls.on_policy():
             fields = (*TRANSITION_FIELDS, "log_prob", *(("memory",) if memory_size else ()))
@@ -234,3 +235,20 @@ class Algorithm(ABC):
                 f"{env.action_low} to {env.action_high}; wrap it with gymnasium.wrappers.RescaleAction or "
                 "give it bounds"
             )
+
+
+def seen(env: EnvironmentSpec, options: Any) -> EnvironmentSpec:
+    """The environment as networks see it: images channels first, ``frame_stack`` of them at once.
+
+    Raises:
+        InvalidEnvironment: ``frame_stack`` is above 1 and observations are not images.
+    """
+    if env.obs_dtype != "uint8":
+        if options.frame_stack > 1:
+            raise InvalidEnvironment(
+                f"frame_stack = {options.frame_stack} is for images of uint8, this environment's "
+                f"observations are {env.obs_dtype} of shape {list(env.obs_shape)}"
+            )
+        return env
+    shape = stacked_shape(env.obs_shape, options.frame_stack)
+    return env if shape == tuple(env.obs_shape) else replace(env, obs_shape=shape)

@@ -1,4 +1,4 @@
-"""Policies that travel by the name of their algorithm: networks that no table of layers describes."""
+"""Policies that are published by the name of their class, because no table of layers describes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spreeze_zmq.policy.observations import ObservationScaling
 
 
 def loader_of_run(name: str) -> ClassLoader:
-    """Loads the policies of a run's own algorithm, as its topology names it, and of no other."""
+    """A loader of policies of one algorithm only, the run's, called ``name`` in its topology."""
 
     def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> ClassActor:
         kind = get(name)
@@ -32,7 +32,7 @@ def loader_of_run(name: str) -> ClassLoader:
 
 
 def loader_of_modules(trust: Collection[str]) -> ClassLoader:
-    """Loads the policies of every algorithm of these modules, and of those that ship."""
+    """A loader of policies of the shipped algorithms and of those in trusted modules."""
 
     def load(description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> ClassActor:
         if not is_trusted(module_of(description), trust):
@@ -43,22 +43,22 @@ def loader_of_modules(trust: Collection[str]) -> ClassLoader:
 
 
 class ClassPolicy:
-    """Acts by an algorithm's own network in torch, and its distribution or its ``act``.
+    """A policy that acts by an algorithm's network in torch, and its distribution or its ``act``.
 
     Args:
         kind: the algorithm.
-        description: ``options``, ``environment``, ``observation`` and ``distribution`` are read.
-        arrays: ``parameters`` of the acting part, bounds and normaliser.
+        description: ``options``, ``environment``, ``observation`` and ``distribution`` of it are read.
+        arrays: ``parameters`` of the acting part, action bounds and observation statistics.
 
     Attributes:
-        algorithm: with its acting part's modules as attributes.
-        modules: the same, by name.
-        network: what acts, from rows to what the distribution takes.
-        memory_size: numbers that the network keeps of each environment from step to step.
-        acts_by_itself: whether the algorithm's ``act`` gives the actions, and no distribution.
+        algorithm: the instance, with the modules of its acting part as attributes.
+        modules: these modules by name.
+        network: the acting network.
+        memory_size: size of the network's memory for each environment.
+        acts_by_itself: whether the algorithm's ``act`` chooses the actions, not a distribution.
 
     Raises:
-        ValueError: they do not fit the class.
+        ValueError: the arrays or the description do not fit the class.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class ClassPolicy:
     ) -> None:
         import torch
 
-        from spreeze_zmq.algorithms.flat import FlatNetworks
+        from spreeze_zmq.algorithms.learner_networks import FlatNetworks
 
         self._torch = torch
         env = EnvironmentSpec.from_dict(description["environment"])
         self.algorithm = kind(options_from(kind.Options, description["options"]), env)
-        if kind.__module__.startswith(SHIPPED):  # the numbers may be a stranger's, and ask for any size
+        if kind.__module__.startswith(SHIPPED):  # options of a stranger could ask for any size
             with torch.device("meta"):
                 _check_size(_acting_part(self.algorithm.networks()), arrays["parameters"])
         networks = self.algorithm.networks()
@@ -90,13 +90,13 @@ class ClassPolicy:
         self.memory_size = kind.memory_size(self.algorithm.options)
 
     def uniform(self, num: int, rng: np.random.Generator) -> Drawn | None:
-        """``num`` uniformly random actions and their log densities; None where there are none."""
+        """``num`` uniformly random actions and their log densities; None for a distribution without them."""
         return self._head.uniform(num, rng)
 
     def draw(
         self, output: NDArray[Any], rng: np.random.Generator, place: Floats | None, log_prob: bool
     ) -> Drawn:
-        """An action for each row of :meth:`output`, and its log density."""
+        """An action for each row of :meth:`output`, and its log density if ``log_prob``."""
         if self.acts_by_itself:
             if log_prob:
                 raise ValueError("an algorithm with an act() of its own gives no log probabilities")
@@ -110,12 +110,12 @@ class ClassPolicy:
         return self._head.mode(output)
 
     def env_action(self, action: Actions) -> Actions:
-        """What an environment is given for an action."""
+        """Actions in the environment's units and shape."""
         return self._head.env_action(action)
 
     def output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
-        """What the network makes of observations ``[N, *obs_shape]``, over ``memory`` the next one; the
-        observations themselves where the algorithm acts by itself.
+        """The network's output for observations ``[N, *obs_shape]``, or for an algorithm that acts by itself
+        the observations. ``memory`` becomes the next one in place.
         """
         if self.acts_by_itself:
             return obs
@@ -135,12 +135,12 @@ class ClassPolicy:
 
 
 def _acting_part(networks: Networks) -> Mapping[str, Any]:
-    """The networks that travel with the one that acts."""
+    """The part whose networks are published with the acting one."""
     return networks.policy if networks.acting in networks.policy else networks.critic
 
 
 def _check_size(part: Mapping[str, Any], parameters: Floats) -> None:
-    """Raise ValueError unless the networks have as many numbers as came for them."""
+    """Raise ValueError unless ``parameters`` has as many numbers as the networks."""
     tensors = [t for module in part.values() for t in (*module.parameters(), *module.buffers())]
     if (size := sum(tensor.numel() for tensor in tensors)) != len(parameters):
         raise ValueError(f"{len(parameters):,} parameters for networks of {size:,}")

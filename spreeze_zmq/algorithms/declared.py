@@ -1,4 +1,4 @@
-"""Holds what an algorithm declares against what the library needs, and puts its own errors in one line."""
+"""Checks what an algorithm declares and returns, and reports an error in its code in one line."""
 
 from __future__ import annotations
 
@@ -10,41 +10,52 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 import spreeze_zmq
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
-from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import AlgorithmError, Diverged, SpreezeError
+from spreeze_zmq.schema import suggestion
 
 log = logging.getLogger("spreeze")
 
 
+class Fields(SimpleNamespace):
+    """A batch as a loss gets it: tensors as attributes, and an error that names the nearest one."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a batch has no {name!r}; {suggestion(name, vars(self))}")
+
+
 @contextlib.contextmanager
 def blaming(algorithm: object, what: str) -> Iterator[None]:
-    """Turn what an algorithm's own code raises into one line with the place in its file; the log has it all.
+    """Turn an exception from an algorithm's own code into an AlgorithmError of one line, with the place in
+    its file; the log gets the traceback. Errors of the machine, such as too little memory, pass unchanged.
 
-    Errors of the machine, such as too little memory, pass.
+    Args:
+        algorithm: the class or an instance.
+        what: the method that runs, for the message.
     """
     try:
         yield
     except (SpreezeError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        said = (str(error).strip() or "no message").splitlines()[0]
-        if isinstance(error, RuntimeError) and ("CUDA error" in said or "allocate memory" in said):
+        message = (str(error).strip() or "no message").splitlines()[0]
+        if isinstance(error, RuntimeError) and ("CUDA error" in message or "allocate memory" in message):
             raise
         log.info("%s", traceback.format_exc())
-        raise AlgorithmError(
-            algorithm, f"{what}: {_place(algorithm, error)}{type(error).__name__}: {said}"
-        ) from error
+        place = _place(algorithm, error)
+        raise AlgorithmError(algorithm, f"{what}: {place}{type(error).__name__}: {message}") from error
 
 
 def _place(algorithm: object, error: Exception) -> str:
-    """``"file:line: "`` of the deepest call outside torch and this library; an algorithm that ships is its
-    own. Empty where there is none, as in a row of layers.
+    """``"file:line: "`` of the innermost call in the algorithm's own files or outside of torch and this
+    library; empty if there is none, as in a ``Sequential`` of torch's layers.
     """
     kind = algorithm if isinstance(algorithm, type) else type(algorithm)
     bases = [base for base in kind.__mro__ if issubclass(base, Algorithm) and base is not Algorithm]
@@ -57,7 +68,7 @@ def _place(algorithm: object, error: Exception) -> str:
 
 
 def shown(value: object) -> str:
-    """What came in the place of something else."""
+    """A value in the words of an error message."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -65,11 +76,11 @@ def shown(value: object) -> str:
     return f"an instance of {type(value).__name__}"
 
 
-def declared(kind: type[Algorithm], options: Any, env: Environment) -> tuple[Algorithm, Networks]:
+def declared(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> tuple[Algorithm, Networks]:
     """An instance of an algorithm and its fresh networks.
 
     Raises:
-        AlgorithmError: they cannot be made, or are not what the losses, the channels and the samplers need.
+        AlgorithmError: they cannot be made, have no valid names, or do not match the losses.
     """
     with blaming(kind, "networks"):
         algorithm = kind(options, env)
@@ -87,7 +98,7 @@ def declared(kind: type[Algorithm], options: Any, env: Environment) -> tuple[Alg
 
 
 def _check_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise AlgorithmError unless all are modules under names of their own."""
+    """Raise AlgorithmError unless all networks are modules with unused names."""
     taken = {"options", "env", "env_steps"}
     for group, modules in groups.items():
         for name, module in modules.items():
@@ -101,7 +112,7 @@ def _check_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]
 
 
 def _check_trained(kind: type[Algorithm], networks: Networks) -> None:
-    """Raise AlgorithmError unless each loss has networks to train and each network has a loss."""
+    """Raise AlgorithmError unless each loss has parameters to train and each network has a loss."""
     parts = {"critic": networks.critic}
     if kind.has_policy_loss():
         parts["policy"] = networks.policy
@@ -115,18 +126,18 @@ def _check_trained(kind: type[Algorithm], networks: Networks) -> None:
 
 
 def check_finite(loss: torch.Tensor, algorithm: Algorithm, part: str, update: int) -> None:
-    """Raise Diverged unless a loss, 0-d on the CPU, is finite; ``update`` is its number, for the message."""
+    """Raise Diverged unless a loss, 0-d on the CPU, is finite; ``update`` counts updates for the message."""
     if not math.isfinite(value := loss.item()):
         hint = "a lower learning_rate, max_gradient_norm, or bounded rewards may help"
         raise Diverged(algorithm, f"{part}_loss is {value} at update {update}; {hint}")
 
 
 def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int) -> None:
-    """Raise AlgorithmError unless a loss is a scalar that depends on what its part trains, and unless its
-    metrics and priorities have their shapes.
+    """Raise AlgorithmError unless a loss is a scalar that depends on a trained network, with 0-d metrics and
+    priorities of one number for each transition.
 
     Args:
-        algorithm: whose it is.
+        algorithm: the one with the loss.
         part: ``"critic"`` or ``"policy"``.
         loss: what its loss function returned.
         size: transitions of the batch.
@@ -147,23 +158,22 @@ def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int) -> None:
         raise AlgorithmError(algorithm, problem)
 
 
-def check_targets(algorithm: Algorithm, made: Any, steps: int, envs: int) -> None:
-    """Raise AlgorithmError unless what ``targets_of`` returned are tensors ``[steps, envs, ...]`` by name."""
-    if not isinstance(made, Mapping):
-        raise AlgorithmError(algorithm, f"targets_of returned {shown(made)}, expected tensors by name")
-    for name, value in made.items():
+def check_targets(algorithm: Algorithm, targets: Any, steps: int, envs: int) -> None:
+    """Raise AlgorithmError unless ``targets_of`` returned tensors ``[steps, envs, ...]`` by name."""
+    if not isinstance(targets, Mapping):
+        raise AlgorithmError(algorithm, f"targets_of returned {shown(targets)}, expected tensors by name")
+    for name, value in targets.items():
         if not isinstance(value, torch.Tensor) or value.shape[:2] != (steps, envs):
             problem = f"targets_of gives {name} as {shown(value)}, expected [{steps}, {envs}, ...]"
             raise AlgorithmError(algorithm, problem)
 
 
 @torch.no_grad()
-def rehearse(kind: type[Algorithm], options: Any, env: Environment) -> None:
-    """Make the networks of an algorithm once, and act on two observations of zeros.
+def rehearse(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
+    """Make the networks of an algorithm and act on two observations of zeros.
 
     Raises:
-        AlgorithmError: its networks, its distribution and its ``act`` do not fit together, or not this
-            environment.
+        AlgorithmError: the networks, the distribution and ``act`` do not fit together, or do not fit ``env``.
     """
     with torch.random.fork_rng(devices=[]):
         algorithm, networks = declared(kind, options, env)
@@ -189,15 +199,15 @@ def rehearse(kind: type[Algorithm], options: Any, env: Environment) -> None:
             if not isinstance(outputs, tuple) or len(outputs) != 2:
                 problem = f"{what} gives {shown(outputs)}, expected its output and the next memory"
                 raise AlgorithmError(kind, problem)
-            outputs, after = outputs
-            _check_rows(kind, f"{what}, as the next memory, gives", obs, after, (size,))
+            outputs, next_memory = outputs
+            _check_rows(kind, f"{what}, as the next memory, gives", obs, next_memory, (size,))
         _check_rows(kind, f"{what}, which acts, gives", obs, outputs, (distribution.num_outputs,))
 
 
 def _check_rows(
     kind: type[Algorithm], what: str, obs: torch.Tensor, rows: Any, shape: tuple[int, ...]
 ) -> None:
-    """Raise AlgorithmError unless there is a row of that shape for each of the observations."""
+    """Raise AlgorithmError unless ``rows`` has one row of ``shape`` for each observation."""
     if not isinstance(rows, torch.Tensor) or rows.shape != (len(obs), *shape):
         problem = f"{what} {shown(rows)} for {len(obs)} observations of {obs.shape[1]} numbers"
         raise AlgorithmError(kind, f"{problem}, expected shape {(len(obs), *shape)}")

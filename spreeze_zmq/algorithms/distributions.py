@@ -1,7 +1,7 @@
 """How the output of an acting network becomes actions: the torch side of ``spreeze_zmq.policy``.
 
-Rows are ``[B, num_outputs]``. ``A`` is the number of action dimensions. A "unit action" is one whose box of
-bounds is scaled to [-1, 1]; without bounds it is the action itself. Log densities are those of unit actions.
+Outputs are rows ``[B, num_outputs]``; ``A`` is the number of action dimensions. A unit action has its bounds
+scaled to [-1, 1]; without bounds it is the action itself. Log densities are those of unit actions.
 """
 
 from __future__ import annotations
@@ -21,26 +21,29 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-#: Unit actions are brought this far inside [-1, 1] before the inverse of tanh, which is infinite at the ends.
+#: Unit actions are clamped this far inside [-1, 1] before atanh, which is infinite at the ends.
 MARGIN = 1e-6
 
 
 class Distribution(Protocol):
-    """What a policy message needs to know; the classes here add what losses need."""
+    """What a policy message needs; the classes here also have what losses need.
 
-    @property
-    def num_outputs(self) -> int:
-        """Of the acting network, for one observation."""
+    Attributes:
+        num_outputs: outputs of the acting network for one observation.
+    """
+
+    num_outputs: int
 
     def describe(self) -> dict[str, Any]:
-        """In plain values, for the ``distribution`` of a policy's description."""
+        """The kind of distribution and its constants, for the ``distribution`` of a policy's description."""
 
     def arrays(self) -> dict[str, Floats]:
-        """Arrays that travel beside the parameters: ``action_low`` and ``action_high``, or none."""
+        """Arrays that travel with the parameters: ``action_low`` and ``action_high``, or none."""
+        return {}
 
 
-class _Box:
-    """The bounds of a box of actions, flat, and the way between the environment's units and unit actions."""
+class _Box(Distribution):
+    """The flat bounds of a box of actions, and the conversion of actions to unit actions."""
 
     def __init__(self, env: EnvironmentSpec) -> None:
         self.num_actions = math.prod(env.action_shape)
@@ -49,7 +52,7 @@ class _Box:
         if env.action_low is not None and env.action_high is not None:
             low, high = np.array(env.action_low, np.float32), np.array(env.action_high, np.float32)
             self._bounds = {"action_low": low, "action_high": high}
-        # Halved first: bounds near the largest float would overflow.
+        # Each bound is halved first, because the sum of the largest floats overflows.
         centre: Floats = np.reshape(high / 2 + low / 2, -1).astype(np.float32)
         half: Floats = np.reshape(high / 2 - low / 2, -1).astype(np.float32)
         self._host = centre, half
@@ -57,11 +60,11 @@ class _Box:
         self._on: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def arrays(self) -> dict[str, Floats]:
-        """The bounds, where there are some."""
+        """The bounds if there are any."""
         return {name: bound.copy() for name, bound in self._bounds.items()}
 
     def unit(self, action: Tensor) -> Tensor:
-        """Actions ``[B, *action_shape]`` in the environment's units as unit actions ``[B, A]``."""
+        """Unit actions ``[B, A]`` from actions ``[B, *action_shape]`` in the environment's units."""
         rows = action.reshape(-1, self.num_actions)
         if not self._scaled:
             return rows
@@ -79,11 +82,11 @@ class _Box:
 class TanhNormal(_Box):
     """``tanh(u)`` with ``u`` normal (Haarnoja et al. 2018, arXiv 1812.05905, appendix C).
 
-    Rows are ``[mean, raw]`` with ``log_std = low + (high - low) / 2 * (tanh(raw) + 1)``, whose gradient never
-    dies as a clamp's does.
+    Rows are ``[mean, raw]`` with ``log_std = low + (high - low) / 2 * (tanh(raw) + 1)``, whose gradient is
+    never zero, as a clamp's is beyond its limits.
 
     Args:
-        env: a bounded box of actions.
+        env: has a bounded box of actions.
         log_std_min: ``low``.
         log_std_max: ``high``.
     """
@@ -94,7 +97,7 @@ class TanhNormal(_Box):
         self.log_std_min, self.log_std_max = log_std_min, log_std_max
 
     def describe(self) -> dict[str, Any]:
-        """Its kind and the limits of the log standard deviation."""
+        """See :class:`Distribution`."""
         limits = {"log_std_min": self.log_std_min, "log_std_max": self.log_std_max}
         return {"kind": "tanh_normal", "log_std": "tanh", **limits}
 
@@ -124,7 +127,7 @@ class TanhNormal(_Box):
 
 
 class Normal(_Box):
-    """A normal distribution of unit actions, which may leave the bounds; the environment gets them clipped.
+    """A normal distribution of unit actions. Those beyond the bounds are clipped for the environment only.
 
     Rows are ``[mean, log_std]``, ``log_std`` clipped to ``[log_std_min, log_std_max]``.
     """
@@ -135,7 +138,7 @@ class Normal(_Box):
         self.log_std_min, self.log_std_max = log_std_min, log_std_max
 
     def describe(self) -> dict[str, Any]:
-        """Its kind and the limits of the log standard deviation."""
+        """See :class:`Distribution`."""
         return {"kind": "normal", "log_std_min": self.log_std_min, "log_std_max": self.log_std_max}
 
     def sample(self, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,7 +153,7 @@ class Normal(_Box):
         return nn.normal_log_prob(output.float(), unit, self.log_std_min, self.log_std_max)
 
     def entropy(self, output: Tensor) -> Tensor:
-        """In nats, ``[B]``."""
+        """The entropy in nats, ``[B]``."""
         return (self._parts(output)[1] + (LOG_SQRT_2PI + 0.5)).sum(1)
 
     def _parts(self, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,12 +162,12 @@ class Normal(_Box):
 
 
 class Deterministic(_Box):
-    """``tanh`` of each row ``[B, A]``; samplers add noise whose deviation differs among environments.
+    """``tanh`` of each row ``[B, A]``; samplers add normal noise, of another size in each environment.
 
     Args:
-        env: a bounded box of actions.
-        noise_min: standard deviation of the run's first environment, in unit actions.
-        noise_max: that of its last one.
+        env: has a bounded box of actions.
+        noise_min: standard deviation in the run's first environment, in unit actions.
+        noise_max: standard deviation in the last one.
     """
 
     def __init__(self, env: EnvironmentSpec, noise_min: float, noise_max: float) -> None:
@@ -173,7 +176,7 @@ class Deterministic(_Box):
         self.noise_min, self.noise_max = noise_min, noise_max
 
     def describe(self) -> dict[str, Any]:
-        """Its kind and the range of the noise."""
+        """See :class:`Distribution`."""
         return {"kind": "deterministic", "noise_min": self.noise_min, "noise_max": self.noise_max}
 
     def mode(self, output: Tensor) -> Tensor:
@@ -181,20 +184,16 @@ class Deterministic(_Box):
         return output.float().tanh()
 
 
-class Categorical:
-    """One choice of each of ``env.action_sizes``; rows are their logits, side by side."""
+class Categorical(Distribution):
+    """One choice for each of ``env.action_sizes``; rows hold the logits of all choices side by side."""
 
     def __init__(self, env: EnvironmentSpec) -> None:
         self.sizes = tuple(env.action_sizes)
         self.num_outputs = sum(self.sizes)
 
     def describe(self) -> dict[str, Any]:
-        """Its kind and the number of choices of each action."""
+        """See :class:`Distribution`."""
         return {"kind": "categorical", "sizes": list(self.sizes)}
-
-    def arrays(self) -> dict[str, Floats]:
-        """None."""
-        return {}
 
     def sample(self, output: Tensor) -> tuple[Tensor, Tensor]:
         """Actions, int64 ``[B]`` or ``[B, A]`` for several, and their log probabilities ``[B]``."""
@@ -210,7 +209,7 @@ class Categorical:
         return torch.cat([part.gather(1, choice.unsqueeze(1)) for part, choice in parts], 1).sum(1)
 
     def entropy(self, output: Tensor) -> Tensor:
-        """In nats, ``[B]``."""
+        """The entropy in nats, ``[B]``."""
         terms = [(part.exp() * part).sum(1, keepdim=True) for part in self._log_probabilities(output)]
         return -torch.cat(terms, 1).sum(1)
 
@@ -218,19 +217,21 @@ class Categorical:
         return [part.log_softmax(1) for part in torch.split(output.float(), list(self.sizes), 1)]
 
 
-class EpsilonGreedy:
-    """The best action, or with a small probability any.
+class EpsilonGreedy(Distribution):
+    """The action of the highest value, or with a small probability a uniformly random one.
 
-    Environment ``i`` of the run, at place ``p_i`` from 0 to 1, takes any action with the probability
-    ``epsilon ** (1 + spread * p_i)`` (Horgan et al. 2018, arXiv 1803.00933, section 4.1, with spread 7).
+    Environment ``i`` of the run takes a random action with the probability ``epsilon ** (1 + spread * p_i)``,
+    with ``p_i`` from 0 for the first to 1 for the last (Horgan et al. 2018, arXiv 1803.00933, section 4.1,
+    with a spread of 7).
 
     Args:
-        env: gives the number of actions.
-        epsilon: see above.
-        spread: 0 for the same in all environments.
-        atoms: above 1, rows are logits of that many returns for each action in turn.
-        v_min: the lowest of these returns.
-        v_max: the highest.
+        env: has the number of actions.
+        epsilon: the base of that probability.
+        spread: 0 for the same probability in all environments.
+        atoms: 1 for rows of action values; above 1, for each action in turn the logits of that many returns,
+            evenly spaced.
+        v_min: lowest of these returns.
+        v_max: highest of these returns.
     """
 
     def __init__(
@@ -249,14 +250,10 @@ class EpsilonGreedy:
         self.v_min, self.v_max = v_min, v_max
 
     def describe(self) -> dict[str, Any]:
-        """Its kind, its exploration and the meaning of its rows."""
+        """See :class:`Distribution`."""
         exploration = {"epsilon": self.epsilon, "spread": self.spread}
         atoms = {"atoms": self.atoms, "v_min": self.v_min, "v_max": self.v_max}
         return {"kind": "epsilon_greedy", "num_actions": self.num_actions, **exploration, **atoms}
-
-    def arrays(self) -> dict[str, Floats]:
-        """None."""
-        return {}
 
     def values(self, output: Tensor) -> Tensor:
         """The expected return ``[B, num_actions]`` of each action."""
@@ -264,19 +261,10 @@ class EpsilonGreedy:
 
 
 def expected_values(output: Tensor, atoms: int, v_min: float, v_max: float) -> Tensor:
-    """The expected return ``[B, A]`` of each action.
-
-    Args:
-        output: ``[B, A * atoms]``: the returns, or for each action the logits of evenly spaced ones.
-        atoms: 1 for the returns themselves.
-        v_min: the lowest of those spaced ones.
-        v_max: the highest.
-    """
+    """The expected return ``[B, num_actions]`` of each action from rows of :class:`EpsilonGreedy`."""
     if atoms == 1:
         return output.float()
-    returns = torch.linspace(v_min, v_max, atoms, device=output.device)
-    expected: Tensor = output.float().reshape(len(output), -1, atoms).softmax(2) @ returns
-    return expected
+    return nn.expectation(output.float().reshape(len(output), -1, atoms).softmax(2), v_min, v_max)
 
 
 def _normal_density(noise: Tensor, log_std: Tensor) -> Tensor:
@@ -285,5 +273,5 @@ def _normal_density(noise: Tensor, log_std: Tensor) -> Tensor:
 
 
 def _log_squash(u: Tensor) -> Tensor:
-    """``sum log(1 - tanh(u)^2)``, ``[B]``: of equation 26 the second term, in a form that cannot overflow."""
+    """``sum log(1 - tanh(u)^2)``, ``[B]``: the second term of equation 26, in a form that cannot overflow."""
     return (2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u))).sum(1)

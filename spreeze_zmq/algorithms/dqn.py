@@ -1,8 +1,8 @@
-"""Deep Q-network, DQN (Mnih et al. 2015, doi 10.1038/nature14236), and what became of it.
+"""Deep Q-network, DQN (Mnih et al. 2015, doi 10.1038/nature14236), and its extensions.
 
-Double Q-learning (arXiv 1509.06461), dueling networks (1511.06581), distributions of returns (C51,
-1707.06887), prioritised replay (1511.05952) and exploration spread over environments (Ape-X, 1803.00933), as
-its options say. Names are by time, as in the transition ``(o_tm1, a_tm1, r_t, discount_t, o_t)``.
+Options choose double Q-learning (arXiv 1509.06461), dueling networks (1511.06581), distributions of returns
+(C51, 1707.06887), prioritised replay (1511.05952) and exploration spread over environments (Ape-X,
+1803.00933). Names are by time, as in the transition ``(o_tm1, a_tm1, r_t, discount_t, o_t)``.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.nn import Module, Sequential
+    from torch.nn import Module
 
     from spreeze_zmq.nn import PeriodicCopy
 
 
 class DQN(ActionValueAlgorithm):
-    """The value of each action, of which the best is taken. One learner: its critic is its policy."""
+    """A network of action values that is both critic and policy, trained by one learner."""
 
     @dataclass(frozen=True)
     class Options(ActionValueOptions, ReplayOptions):
-        """Of DQN."""
+        """Options of DQN."""
 
         learning_rate: float = option(5e-4, "Adam's step size", minimum=0.0, follows="sqrt")
         double: bool = option(True, "choose the next action by the trained network (1509.06461)")
         dueling: bool = option(
-            False, "one value of the state, an advantage of each action (1511.06581)", fixed=True
+            False, "sum a state value and an advantage of each action (1511.06581)", fixed=True
         )
         num_atoms: int = option(
             1, "above 1, learn a distribution over this many returns (C51, 1707.06887)", minimum=1, fixed=True
@@ -45,7 +45,7 @@ class DQN(ActionValueAlgorithm):
         v_max: float = option(10.0, "highest return of the distribution", fixed=True)
         tau: float = option(
             0.01,
-            "how far the target network moves to the trained one; 1 copies it",
+            "how far the target network moves towards the trained one; 1 copies it",
             minimum=0.0,
             maximum=1.0,
             follows="average",
@@ -61,32 +61,27 @@ class DQN(ActionValueAlgorithm):
     target_clock: PeriodicCopy
 
     def networks(self) -> Networks:
-        """The network of the action values, and its target."""
-        q = self._network()
+        """The network of action values and its target."""
+        options, num_actions = self.options, self.env.action_sizes[0]
+        q = encoder(self.env, options, options.num_atoms * (num_actions + options.dueling))
+        if options.dueling:
+            q.append(nn.Dueling(num_actions, options.num_atoms))
         targets = {"target_q": copy.deepcopy(q), "target_clock": nn.PeriodicCopy()}
         return Networks(critic={"q": q}, targets=targets, acting="q")
 
-    def _network(self) -> Sequential:
-        """From observations to ``num_atoms`` numbers of each action in turn."""
-        options, actions = self.options, self.env.action_sizes[0]
-        network = encoder(self.env, options, options.num_atoms * (actions + options.dueling))
-        if options.dueling:
-            network.append(nn.Dueling(actions, options.num_atoms))
-        return network
-
     def critic_loss(self, batch: Any) -> Loss:
-        """One-step or n-step Q-learning, on a value or on a distribution of returns."""
-        o_tm1 = self.shifted(batch.obs)
-        o_t = self.shifted(batch.next_obs)
-        output_tm1 = self._of(self.q(o_tm1), batch.action)
+        """One-step or n-step Q-learning of values, algorithm 1, or of distributions (C51, algorithm 1)."""
+        o_tm1, a_tm1, o_t = self.shifted(batch.obs), batch.action, self.shifted(batch.next_obs)
+        output_tm1 = self._of_action(self.q(o_tm1), a_tm1)
         with torch.no_grad():
             target_output_t = self.target_q(o_t)
-            chooser_t = self.q(o_t) if self.options.double else target_output_t
-            a_t = self._values(chooser_t).argmax(1)
-            target_tm1 = self._target(self._of(target_output_t, a_t), batch.reward, batch.discount)
+            selector_t = self.q(o_t) if self.options.double else target_output_t
+            a_t = self._values(selector_t).argmax(1)
+            output_t = self._of_action(target_output_t, a_t)
+            target_tm1 = self._target(output_t, batch.reward, batch.discount)
         if self.options.num_atoms == 1:
             error = (output_tm1 - target_tm1).squeeze(1)
-            # The error is clipped to [-1, 1] in the gradient: that of Huber's loss.
+            # Its gradient is the error clipped to [-1, 1], as the paper's methods have it.
             loss = torch.nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none")
         else:
             error = loss = nn.divergence(output_tm1, target_tm1)
@@ -95,29 +90,30 @@ class DQN(ActionValueAlgorithm):
         return Loss(weighted.mean(), metrics, priorities=error.detach().abs())
 
     def _values(self, output: Tensor) -> Tensor:
+        """The expected return of each action, ``[B, num_actions]``."""
         options = self.options
         return expected_values(output, options.num_atoms, options.v_min, options.v_max)
 
-    def _of(self, output: Tensor, action: Tensor) -> Tensor:
-        """The numbers ``[B, num_atoms]`` of one action of each row."""
+    def _of_action(self, output: Tensor, action: Tensor) -> Tensor:
+        """The outputs ``[B, num_atoms]`` for one action of each row."""
         rows = output.float().reshape(len(output), -1, self.options.num_atoms)
         index = action.long().view(-1, 1, 1).expand(-1, 1, self.options.num_atoms)
         return rows.gather(1, index).squeeze(1)
 
     def _target(self, output_t: Tensor, r_t: Tensor, discount_t: Tensor) -> Tensor:
-        """``[B, num_atoms]``: ``r_t + discount_t * return``."""
+        """``r_t + discount_t * return``: its expectation ``[B, 1]``, or probabilities ``[B, num_atoms]``."""
         if self.options.num_atoms == 1:
             return r_t.unsqueeze(1) + discount_t.unsqueeze(1) * output_t
         return nn.project(output_t.softmax(1), r_t, discount_t, self.options.v_min, self.options.v_max)
 
     def after_critic_step(self) -> None:
-        """The target follows, in each update or every ``target_every`` updates."""
+        """Move the target towards the network, at each update or every ``target_every`` updates."""
         if self.options.target_every == 1:
             nn.polyak(self.target_q, self.q, self.options.tau)
         else:
             self.target_clock.update(self.target_q, self.q, self.options.tau, self.options.target_every)
 
     def distribution(self) -> EpsilonGreedy:
-        """The best action, or any with a probability that falls while the run samples."""
+        """Epsilon-greedy on the expected returns."""
         options = self.options
         return self.exploring(options.num_atoms, options.v_min, options.v_max)

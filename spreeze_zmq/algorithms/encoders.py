@@ -1,4 +1,4 @@
-"""Networks from observations, as options say: a perceptron for vectors, convolutions for images."""
+"""Networks on observations, as options choose them: perceptrons for vectors, convolutions for images."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spreeze_zmq.schema import option
 if TYPE_CHECKING:
     from torch.nn import Sequential
 
-#: Networks for images and the smallest height and width that each can take.
+#: The networks for images, and the smallest height and width that each can take.
 LEAST_PIXELS = {"nature_cnn": 36, "small_cnn": 20}
 
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """Of each network from observations."""
+    """Options of each network on observations."""
 
     network: str = option(
         "auto",
@@ -32,12 +32,14 @@ class EncoderOptions:
     hidden_sizes: tuple[int, ...] = option(
         (128, 128), "width of each hidden layer of an mlp", minimum=1, fixed=True
     )
-    activation: str = option("relu", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
+    activation: str = option(
+        "relu", "of the hidden layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
+    )
     layer_norm: bool = option(False, "normalise each hidden layer", fixed=True)
 
 
 def check_encoder(env: EnvironmentSpec, options: Any) -> None:
-    """Raise InvalidEnvironment where the network takes images and the observations are none."""
+    """Raise InvalidEnvironment if the network needs images and the observations are none, or too small."""
     least = LEAST_PIXELS.get(options.network)
     if least and not _are_images(env.obs_shape, least):
         raise InvalidEnvironment(
@@ -48,7 +50,7 @@ def check_encoder(env: EnvironmentSpec, options: Any) -> None:
 
 
 def takes_images(env: EnvironmentSpec, options: Any) -> bool:
-    """Whether the network that the options name, for these observations, is one for images."""
+    """Whether the options choose a network for images for these observations."""
     if options.network == "auto":
         return env.obs_dtype == "uint8" and _are_images(env.obs_shape, LEAST_PIXELS["nature_cnn"])
     return str(options.network) != "mlp"
@@ -60,11 +62,11 @@ def encoder(
     """A fresh network from observations ``[B, size]`` to ``[B, num_outputs]``.
 
     Args:
-        env: images ``[channels, height, width]`` go through convolutions where ``options.network`` says so.
-        options: with the fields of :class:`EncoderOptions`.
-        num_outputs: numbers in an output row.
-        output_scale: factor of the last layer's first weights.
-        num_beside: numbers that an mlp takes beside each observation.
+        env: the environment as networks see it.
+        options: have the fields of :class:`EncoderOptions`.
+        num_outputs: columns of an output row.
+        output_scale: factor of the last layer's initial weights.
+        num_beside: additional inputs of an mlp, after each observation.
     """
     shape = env.obs_shape
     if not takes_images(env, options):
@@ -76,5 +78,5 @@ def encoder(
 
 
 def _are_images(shape: tuple[int, ...], least: int) -> bool:
-    """Whether observations, as networks see them, are images of at least so many pixels each way."""
+    """Whether observations are images of at least ``least`` pixels in height and width."""
     return len(shape) == 3 and min(shape[1:]) >= least

@@ -1,5 +1,5 @@
-"""torch and the networks made of it, imported when first used: a topology is validated without the second and
-more that importing torch takes.
+"""``torch`` and ``nn`` as modules that are imported at their first use: validating a topology and sampling
+need no torch, whose import takes more than a second.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class LazyModule:
-    """Stands for a module until somebody asks it for an attribute."""
+    """Imports a module when its first attribute is read."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,61 +1,167 @@
-"""The networks of an algorithm as one learner holds them."""
+"""The networks of an algorithm as one learner holds them, each group in one flat float32 buffer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declared import declared
-from spreeze_zmq.algorithms.flat import FlatNetworks
-from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.device import Staging
+from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.errors import WireError
+
+#: Streams of random numbers that are derived from a run's seed: the first weights, the noise of each part.
+FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
+
+
+def seed_of(seed: int, stream: int) -> int:
+    """The seed of one stream of random numbers of a run with ``seed``."""
+    return int(np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0] >> 1)
+
+
+class FlatNetworks:
+    """Modules whose parameters and float buffers become views of one buffer.
+
+    Their order is the parameters of the module called ``first``, those of the others, 0-d parameters of these
+    such as a temperature, then all float buffers, such as the running means of a batch normalisation, which
+    are published but not trained.
+
+    Args:
+        modules: by name, on their device already.
+        first: name of the module that comes first, if it is among them.
+        trained: whether the parameters get gradients, as views of ``gradient``.
+
+    Attributes:
+        flat: ``[P + Q]``, parameters and buffers.
+        trained: ``[P]``, the parameters; a view of ``flat``.
+        gradient: ``[P]``; empty where nothing is trained.
+        num_weights: number of parameters before the 0-d ones; those that weight decay applies to.
+        num_acting: number of parameters of the module called ``first``; 0 where it is not among them.
+    """
+
+    def __init__(self, modules: Mapping[str, torch.nn.Module], first: str, *, trained: bool) -> None:
+        acting = list(modules[first].parameters()) if first in modules else []
+        others = [module for name, module in modules.items() if name != first]
+        parameters = [p for module in others for p in module.parameters()]
+        parameters = [*acting, *sorted(parameters, key=lambda parameter: parameter.dim() == 0)]
+        buffers = [b for module in modules.values() for b in module.buffers() if b.is_floating_point()]
+        device = parameters[0].device if parameters else torch.device("cpu")
+        pieces = [tensor.detach().reshape(-1).float() for tensor in (*parameters, *buffers)]
+        self.flat = torch.cat(pieces) if pieces else torch.empty(0, device=device)
+        self._staging = Staging(device)
+        self.num_weights = sum(p.numel() for p in parameters if p.dim() > 0)
+        self.num_acting = sum(p.numel() for p in acting)
+        self.trained = self.flat[: sum(p.numel() for p in parameters)]
+        self.gradient = torch.zeros_like(self.trained) if trained else torch.empty(0, device=device)
+        offset = 0
+        for tensor in (*parameters, *buffers):
+            place = slice(offset, offset + tensor.numel())
+            shape, offset = tensor.shape, place.stop
+            tensor.data = self.flat[place].view(shape)
+            if isinstance(tensor, torch.nn.Parameter):
+                tensor.requires_grad_(trained)
+                if trained:
+                    tensor.grad = self.gradient[place].view(shape)
+        self._declare_flat(modules.values(), parameters)
+
+    def _declare_flat(self, modules: Iterable[torch.nn.Module], parameters: list[torch.nn.Parameter]) -> None:
+        """Call :func:`nn.laid_flat` for each module with consecutive parameters: all but those with both 0-d
+        and other ones.
+        """
+        starts = itertools.accumulate((parameter.numel() for parameter in parameters), initial=0)
+        start_of = {id(parameter): start for parameter, start in zip(parameters, starts, strict=False)}
+        for module in modules:
+            end = begin = start_of.get(id(next(module.parameters(), None)), 0)
+            for parameter in module.parameters():
+                if start_of[id(parameter)] != end:
+                    break
+                end += parameter.numel()
+            else:
+                nn.laid_flat(module, self.flat[begin:end])
+
+    @torch.no_grad()
+    def load(self, values: NDArray[np.float32], what: str) -> None:
+        """Overwrite all parameters and buffers with published values; ``what`` names these in the error.
+
+        Raises:
+            WireError: ``bad_parameters``, unless ``values`` is float32 ``[P + Q]``.
+        """
+        if values.dtype != np.float32 or values.shape != tuple(self.flat.shape):
+            raise WireError(
+                "bad_parameters",
+                f"{what} of {values.dtype} {values.shape}, expected float32 {tuple(self.flat.shape)}: "
+                "both learners must run the same algorithm options",
+            )
+        self._staging.load(self.flat, values)
 
 
 class LearnerNetworks:
-    """An algorithm with its networks on a device: those that this part trains, those of the other part, and
-    the targets, each kind in one flat buffer.
+    """An algorithm and its networks on the device of one learner.
 
     Args:
         kind: the algorithm.
         options: an instance of its ``Options``.
-        env: as the algorithm sees it.
+        env: the environment as networks see it (:func:`seen`).
         device: where the networks go.
-        name: ``"critic"`` or ``"policy"``.
+        seed: of the run; both learners derive the same first weights from it.
+        part: ``"critic"`` or ``"policy"``, the networks that this learner trains.
 
     Attributes:
-        algorithm: the instance.
-        own: what is trained here; the acting network comes first where it is among them.
-        other: what the other learner publishes.
-        targets: what follows the others by no gradient.
-        modules: every network by its name.
-        layers: those of the acting network as messages describe them; None for a class's own way to act.
+        algorithm: the instance, with every network as an attribute.
+        own: the networks that are trained here.
+        adam: their optimiser.
+        other: the networks of the other learner.
+        targets: the targets.
+        modules: all networks by name.
+        layers: description of the acting network's layers; None where only its class can act.
 
     Raises:
         AlgorithmError: the algorithm's declarations do not fit together.
     """
 
     def __init__(
-        self, kind: type[Algorithm], options: Any, env: Environment, device: torch.device, name: str
+        self,
+        kind: type[Algorithm],
+        options: Any,
+        env: EnvironmentSpec,
+        device: torch.device,
+        seed: int,
+        part: str,
     ) -> None:
-        self.algorithm, networks = declared(kind, options, env)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of(seed, FIRST_WEIGHTS))
+            self.algorithm, networks = declared(kind, options, env)
         parts = {"critic": dict(networks.critic), "policy": dict(networks.policy)}
-        own, other = parts.pop(name), *parts.values()
+        own, other = parts.pop(part), *parts.values()
         self.modules: dict[str, torch.nn.Module] = {**own, **other, **networks.targets}
-        for each, module in self.modules.items():
-            setattr(self.algorithm, each, module.to(device))
+        for name, module in self.modules.items():
+            setattr(self.algorithm, name, module.to(device))
         acting = {**own, **other}[networks.acting]
         self.layers = None if kind.acts_by_itself() else nn.describe(acting)
         self.own = FlatNetworks(own, networks.acting, trained=True)
         self.other = FlatNetworks(other, networks.acting, trained=False)
         self.targets = FlatNetworks(networks.targets, networks.acting, trained=False)
+        self.adam = nn.Adam(
+            self.own.trained,
+            self.own.gradient,
+            options.learning_rate,
+            beta2=options.adam_beta2,
+            weight_decay=options.weight_decay,
+            num_decaying=self.own.num_weights,
+            max_gradient_norm=options.max_gradient_norm,
+        )
 
-    def put_back(self) -> None:
-        """Where the algorithm has put another network under a name, such as a deep copy as its targets, copy
-        its weights into the network that is trained, published and in the checkpoints. What wraps the same
-        parameters stays.
+    def restore_replaced(self) -> None:
+        """Undo the replacement of a network by another one, as in ``self.target = copy.deepcopy(self.q)``:
+        copy the new weights into the old network, which is trained, published and saved, and put it back. A
+        wrapper of the same parameters stays.
         """
         for name, network in self.modules.items():
             other = getattr(self.algorithm, name)
@@ -64,16 +170,18 @@ class LearnerNetworks:
             network.load_state_dict(other.state_dict())
             setattr(self.algorithm, name, network)
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of all networks, by kind."""
-        return {name: networks.flat.clone() for name, networks in self._kinds()}
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the flat buffers, by group, and of the optimiser's state."""
+        groups = {name: networks.flat.clone() for name, networks in self._groups()}
+        return {**groups, "adam": self.adam.state_dict()}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state_dict()``."""
-        for name, networks in self._kinds():
+        """Restore ``state_dict()``."""
+        for name, networks in self._groups():
             networks.flat.copy_(state[name])
         self.own.gradient.zero_()
+        self.adam.load_state_dict(state["adam"])
 
-    def _kinds(self) -> tuple[tuple[str, FlatNetworks], ...]:
+    def _groups(self) -> tuple[tuple[str, FlatNetworks], ...]:
         return ("own", self.own), ("other", self.other), ("targets", self.targets)

@@ -1,4 +1,4 @@
-"""Observations on their way into the networks: flat rows, normalised by statistics that both halves share."""
+"""Turns observations into rows for the networks, normalised by statistics that both halves share."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.algorithms.interface import Environment
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.frames import channels_first, has_channels_last
 
-#: Pixels 0..255 become -1..1 by the observation normaliser that the policy message carries, unless their
-#: statistics are learned.
+#: The normaliser of pixels 0..255 in a policy message, to -1..1, unless their statistics are learned.
 PIXEL_MEAN = PIXEL_STD = 127.5
-#: Normalised observations are cut off here.
+#: Limit of learned normalised observations, in both directions.
 CLIP = 10.0
-#: An observation that hardly ever changes is not blown up by more than a hundred: its deviation counts as
-#: this at least, that of a pixel as a hundredth of 0..255.
+#: Smallest standard deviations of an observation and of a pixel 0..255, so that one that hardly ever changes
+#: is scaled by at most a hundred.
 LEAST_STD, LEAST_PIXEL_STD = 1e-2, 2.55
-#: Of a batch of images about so many, evenly chosen, enter the statistics.
+#: Largest number of images of a batch, evenly chosen, that enter the statistics.
 MOST_IMAGES = 256
 
 
 class RunningStatistics:
-    """Mean and variance of everything seen, by the pairwise update of Chan et al. 1979.
+    """Mean and variance of all observations, by the pairwise update of Chan et al. 1979.
 
-    Float64 on the host: they are summed over more numbers than float32 can count. Each pixel of an image has
-    its own, which the images of a stack share.
+    They are float64 on the host, because float32 cannot count so far. Each pixel of an image has its own,
+    which the images of a stack share.
 
     Args:
-        env: gives the observations' shape and dtype.
-        stack: images that the networks take at once.
+        env: has the observations' shape and dtype.
+        stack: number of images that the networks take at once.
     """
 
-    def __init__(self, env: Environment, stack: int = 1):
+    def __init__(self, env: EnvironmentSpec, stack: int = 1):
         self._stack, self._pixels = stack, env.obs_dtype == "uint8"
         self._channels_last = self._pixels and has_channels_last(tuple(env.obs_shape))
         self.count = 0.0
@@ -45,9 +44,9 @@ class RunningStatistics:
         self.squares = np.zeros_like(self.mean)  # summed squared distances from the mean
 
     def add(self, obs: NDArray[Any]) -> None:
-        """Take in observations ``[M, *obs_shape]``; of many images a part."""
-        taken = obs[:: -(-len(obs) // MOST_IMAGES)] if self._pixels else obs
-        rows = (channels_first(taken) if self._channels_last else taken).reshape(len(taken), -1)
+        """Add observations ``[M, *obs_shape]``; of many images only some."""
+        chosen = obs[:: -(-len(obs) // MOST_IMAGES)] if self._pixels else obs
+        rows = (channels_first(chosen) if self._channels_last else chosen).reshape(len(chosen), -1)
         count = len(rows)
         mean = rows.mean(0, dtype=np.float64)
         squares = np.square(rows - mean).sum(0)
@@ -58,10 +57,10 @@ class RunningStatistics:
         self.count = total
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The normaliser's arrays of a policy message, ``[stack * size]`` each, once something was seen."""
+        """The arrays for a policy message, ``[stack * size]`` each; only after observations were added."""
         least = LEAST_PIXEL_STD if self._pixels else LEAST_STD
-        found = self.mean, np.maximum(np.sqrt(self.squares / self.count), least)
-        mean, std = (np.tile(array.astype(np.float32), self._stack) for array in found)
+        moments = self.mean, np.maximum(np.sqrt(self.squares / self.count), least)
+        mean, std = (np.tile(array.astype(np.float32), self._stack) for array in moments)
         return {"observation_mean": mean, "observation_std": std}
 
     def state_dict(self) -> dict[str, Any]:
@@ -70,23 +69,22 @@ class RunningStatistics:
         return {name: torch.tensor(array) for name, array in arrays.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state_dict()``."""
+        """Restore ``state_dict()``."""
         self.mean, self.squares = state["mean"].numpy().copy(), state["squares"].numpy().copy()
         self.count = float(state["count"])
 
 
 class ObservationRows:
-    """Observations of one environment as the networks take them.
+    """Turns observations into rows for the networks.
 
     Args:
-        env: gives their shape and dtype.
-        normalize: whether observations are normalised by published statistics; if not, pixels are by
-            constants.
-        device: where they are.
-        stack: images that the networks take at once.
+        env: has the observations' shape and dtype.
+        normalize: whether published statistics normalise them; otherwise constants normalise pixels.
+        device: of the observations.
+        stack: number of images that the networks take at once.
     """
 
-    def __init__(self, env: Environment, normalize: bool, device: torch.device, stack: int = 1):
+    def __init__(self, env: EnvironmentSpec, normalize: bool, device: torch.device, stack: int = 1):
         self.shape, self._stack = tuple(env.obs_shape), stack
         self.size = stack * math.prod(env.obs_shape)
         self._pixels = env.obs_dtype == "uint8"
@@ -98,23 +96,23 @@ class ObservationRows:
         self._arrays = {"observation_mean": mean, "observation_std": std}  # the same, on the host
 
     def __call__(self, obs: torch.Tensor) -> torch.Tensor:
-        """``[B, *obs_shape]``, or stacks, to float32 ``[B, size]``; may be the caller's own memory."""
+        """``[B, *obs_shape]``, or stacks, to float32 ``[B, size]``; may share memory with ``obs``."""
         rows = obs if obs.dim() == 2 else obs.reshape(obs.shape[0], self.size)
         if not self.normalized:
             return rows
         if not self._pixels:
             return rows.sub(self._mean).div_(self._std).clamp_(-CLIP, CLIP)
-        # A float copy first: subtracting from bytes takes eight times as long.
+        # Converted first, because subtracting from bytes takes eight times as long.
         scaled = rows.to(torch.float32, copy=True)
         if not self.learned:
             return scaled.sub_(PIXEL_MEAN).div_(PIXEL_STD)
         return scaled.sub_(self._mean).div_(self._std).clamp_(-CLIP, CLIP)
 
     def adopt(self, arrays: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take the statistics of a policy message, where they are learned.
+        """Use the statistics of a policy message from now on, if statistics are learned.
 
         Raises:
-            WireError: ``bad_parameters``, where they are missing or of another size.
+            WireError: ``bad_parameters``, if one is missing or has another size.
         """
         if not self.learned:
             return
@@ -130,24 +128,24 @@ class ObservationRows:
             target.copy_(torch.from_numpy(self._arrays[name]))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The normaliser's arrays of a policy message; none where observations are taken as they are."""
+        """The arrays for a policy message; none if observations are not normalised."""
         if not self.normalized:
             return {}
         return {name: array.copy() for name, array in self._arrays.items()}
 
     def description(self) -> dict[str, Any]:
-        """The observation's part of the network description."""
+        """The ``observation`` of a policy's description."""
         about = {"shape": list(self.shape), "normalize": self.normalized, "clip": CLIP}
         if self._pixels and has_channels_last(self.shape):
             about["channels_last"] = True
         return about if self._stack == 1 else {**about, "stack": self._stack}
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the statistics in use."""
+        """Copies of the mean and standard deviation in use."""
         return {"mean": self._mean.clone(), "std": self._std.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state_dict()``."""
+        """Restore ``state_dict()``."""
         for name, target in (("mean", self._mean), ("std", self._std)):
             target.copy_(state[name])
             self._arrays[f"observation_{name}"] = np.array(target.cpu().numpy())

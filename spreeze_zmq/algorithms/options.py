@@ -1,4 +1,4 @@
-"""The options that algorithms share, each group a frozen dataclass, and how they are read from a table."""
+"""The options that algorithms share, each group a frozen dataclass, and their reading from a table."""
 
 from __future__ import annotations
 
@@ -39,30 +39,35 @@ def _checked(declared: Option, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What every algorithm shares: the optimiser, the discount and how observations come in."""
+    """Options of every algorithm: the optimiser, the discount, the observations, the number format."""
 
     learning_rate: float = option(3e-4, "Adam's step size", minimum=0.0, follows="sqrt")
     gamma: float = option(0.99, "discount of one step", minimum=0.0, maximum=1.0)
     normalize_observations: bool = option(
         False,
-        "to mean 0 and deviation 1 of all that was seen; the statistics travel with the policy",
+        "to mean 0 and deviation 1 over all so far; the statistics are published with the policy",
         fixed=True,
     )
     frame_stack: int = option(
         1,
-        "images that the networks take at once, the newest of an episode",
+        "number of newest images of an episode that the networks take at once",
         minimum=1,
         maximum=64,
         fixed=True,
     )
-    weight_decay: float = option(0.0, "of the weights, apart from the gradient (1711.05101)", minimum=0.0)
+    weight_decay: float = option(0.0, "decoupled from the gradient (1711.05101)", minimum=0.0)
     adam_beta2: float = option(
-        0.999, "memory of Adam's mean square; 0.95 follows large batches faster", minimum=0.0, maximum=0.9999
+        0.999,
+        "decay of Adam's mean square; 0.95 adapts faster with large batches",
+        minimum=0.0,
+        maximum=0.9999,
     )
-    max_gradient_norm: float = option(0.0, "longer gradients are shortened; 0 is never", minimum=0.0)
+    max_gradient_norm: float = option(
+        0.0, "longer gradients are scaled down to this; 0 for never", minimum=0.0
+    )
     precision: str = option(
         "auto",
-        "of the products; auto is bf16 where the device has it and it is known to gain, tf32 is for GPUs",
+        "of the products; auto is bf16 where that is faster and learns as well, tf32 is for GPUs",
         choices=("auto", "fp32", "bf16", "tf32"),
     )
 
@@ -72,7 +77,7 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class ReplayOptions(TrainingOptions):
-    """Off-policy: transitions are kept in a replay and drawn many times."""
+    """Options of an off-policy algorithm, which draws transitions from a replay many times."""
 
     batch_size: int | Literal["auto"] = option(
         256,
@@ -85,7 +90,7 @@ class ReplayOptions(TrainingOptions):
     )
     max_batch_size: int = option(
         2_048,
-        "largest batch that auto may take; beyond 8 times the reference, scaled rates teach little",
+        "largest batch that auto may take; beyond 8 times the reference scaled rates learn little",
         minimum=64,
     )
     n_step: int = option(1, "rewards summed before the value is bootstrapped", minimum=1)
@@ -94,10 +99,10 @@ class ReplayOptions(TrainingOptions):
     learning_starts: int = option(1_000, "transitions received before the first update", minimum=1)
     prioritized: bool = option(False, "draw transitions by the size of their error (1511.05952)")
     priority_alpha: float = option(
-        0.6, "0 draws them alike, 1 in proportion to their errors", minimum=0.0, maximum=1.0
+        0.6, "0 draws all transitions alike, 1 in proportion to their errors", minimum=0.0, maximum=1.0
     )
     priority_beta: float = option(
-        0.4, "1 weighs the bias of that away in the loss, 0 leaves it", minimum=0.0, maximum=1.0
+        0.4, "1 corrects the bias of that draw in the loss, 0 does not", minimum=0.0, maximum=1.0
     )
 
     def __post_init__(self) -> None:
@@ -111,7 +116,7 @@ class ReplayOptions(TrainingOptions):
 
 @dataclass(frozen=True)
 class RolloutOptions(TrainingOptions):
-    """On-policy: a round of rollouts is trained on for some epochs and thrown away."""
+    """Options of an on-policy algorithm, which trains on each round of rollouts for some epochs."""
 
     batch_size: int = option(64, "transitions in an update; a round is cut into batches of it", minimum=1)
     epochs: int = option(10, "times that each transition is trained on", minimum=1)
@@ -119,9 +124,9 @@ class RolloutOptions(TrainingOptions):
 
 
 def options_from(kind: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
-    """Build an options dataclass from a plain table such as the ``[algorithm]`` of a topology.
+    """Make an options dataclass from a plain table such as the ``[algorithm]`` of a topology.
 
-    Lists become tuples and whole numbers become floats where the default is one.
+    Lists become tuples, and whole numbers become floats where the option is one.
 
     Raises:
         InputError: an unknown name (with the nearest known one) or a value outside the option's limits.

@@ -1,8 +1,8 @@
-"""Proximal policy optimisation, PPO (Schulman et al. 2017, arXiv 1707.06347), for rollouts of older policies.
+"""Proximal policy optimisation, PPO (Schulman et al. 2017, arXiv 1707.06347), with V-trace.
 
-A rollout that was made by an older policy is corrected with V-trace (Espeholt et al. 2018, arXiv 1802.01561);
-one of the current policy needs no correction, and this is then the paper's PPO. Names are by time:
-``o_tm1, a_tm1`` led to ``r_t, discount_t, o_t``.
+V-trace (Espeholt et al. 2018, arXiv 1802.01561) corrects rollouts of older policies; on those of the current
+policy it changes nothing, and this is the paper's PPO. Names are by time, as in the transition
+``(o_tm1, a_tm1, r_t, discount_t, o_t)``.
 """
 
 from __future__ import annotations
@@ -25,33 +25,35 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-#: The last layer of a fresh policy is this small, so that its first actions prefer nothing.
+#: Scale of a fresh policy's last layer: its first actions are close to uniform, or to the middle.
 POLICY_OUTPUT_SCALE = 0.01
-#: Log standard deviations of a policy in a box stay within these.
+#: Limits of the log standard deviations of a policy in a box.
 LOG_STD_LIMITS = (-10.0, 2.0)
 
 
 class PPO(Algorithm):
-    """A stochastic policy that moves a little with each round of rollouts, and a value network of its own."""
+    """A stochastic policy whose steps are limited by a clipped ratio, and a separate value network."""
 
     @dataclass(frozen=True)
     class Options(EncoderOptions, RolloutOptions):
-        """Of PPO."""
+        """Options of PPO."""
 
-        max_gradient_norm: float = option(0.5, "longer gradients are shortened; 0 is never", minimum=0.0)
+        max_gradient_norm: float = option(
+            0.5, "longer gradients are scaled down to this; 0 for never", minimum=0.0
+        )
         hidden_sizes: tuple[int, ...] = option(
             (64, 64), "width of each hidden layer of an mlp", minimum=1, fixed=True
         )
-        activation: str = option("tanh", "between those", choices=("relu", "elu", "silu", "tanh"), fixed=True)
+        activation: str = option(
+            "tanh", "of the hidden layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
+        )
         initial_log_std: float = option(
             -0.5,
-            "of the policy at first, in actions of [-1, 1] where there are bounds",
+            "of a fresh policy, in actions of [-1, 1] if there are bounds",
             minimum=LOG_STD_LIMITS[0],
             maximum=LOG_STD_LIMITS[1],
         )
-        clip_range: float = option(
-            0.2, "how far the odds of an action are moved from those of the policy that acted", minimum=0.0
-        )
+        clip_range: float = option(0.2, "the ratio of equation 7 is clipped to 1 +- this", minimum=0.0)
         entropy_coefficient: float = option(0.0, "weight of the policy's entropy in its loss", minimum=0.0)
         gae_lambda: float = option(
             0.95, "weight of longer returns in the advantages (1506.02438)", minimum=0.0, maximum=1.0
@@ -62,8 +64,8 @@ class PPO(Algorithm):
         )
         memory_size: int = option(
             0,
-            "numbers that the policy keeps of an episode, in a gated recurrent unit (1406.1078), where one "
-            "observation does not say enough; a batch then has all steps of whole environments",
+            "size of the policy's memory, a gated recurrent unit (1406.1078), where one observation is not "
+            "enough; a batch then has all steps of whole environments",
             minimum=0,
             fixed=True,
         )
@@ -79,7 +81,7 @@ class PPO(Algorithm):
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
-        """Raise InvalidEnvironment also where the network takes images and observations are none."""
+        """Raise InvalidEnvironment if the actions do not fit, or an option needs other observations."""
         super().check(env, options)
         check_encoder(env, options)
         if options.memory_size and takes_images(env, options):
@@ -87,7 +89,7 @@ class PPO(Algorithm):
 
     @classmethod
     def memory_size(cls, options: Any) -> int:
-        """As the option says."""
+        """See :meth:`Algorithm.memory_size`."""
         return int(options.memory_size)
 
     def __init__(self, options: Options, env: EnvironmentSpec) -> None:
@@ -96,8 +98,8 @@ class PPO(Algorithm):
         self.actions: Normal | Categorical = Normal(env, *LOG_STD_LIMITS) if box else Categorical(env)
 
     def networks(self) -> Networks:
-        """The value network; the policy, whose log standard deviations depend on no state. What a recurrent
-        policy keeps stands beside the observation, for both.
+        """The value network, and the policy, whose log standard deviations do not depend on the state. With a
+        memory both take ``[observation, memory]``.
         """
         actions, memory_size = self.actions, self.options.memory_size
         value = encoder(self.env, self.options, 1, num_beside=memory_size)
@@ -110,9 +112,8 @@ class PPO(Algorithm):
         return Networks(critic={"value": value}, policy={"policy": policy})
 
     def targets_of(self, rollouts: Any) -> dict[str, Tensor]:
-        """Returns and advantages ``[T, N]`` of the current policy by the current value network."""
-        options, rho_tm1, made = self.options, torch.ones_like(rollouts.reward), {}
-        output = None
+        """V-trace targets and advantages ``[T, N]`` of the current policy and value network."""
+        options, rho_tm1, remembered = self.options, torch.ones_like(rollouts.reward), {}
         if options.memory_size:
             rows = rollouts.obs.flatten(0, 1)
             output, after = nn.unroll(self.policy, rows, rollouts.memory, rollouts.begins)
@@ -120,22 +121,23 @@ class PPO(Algorithm):
             ended_at = rollouts.final_index.unbind(1)
             obs = torch.cat([rollouts.obs, before], 2)
             final_obs = torch.cat([rollouts.final_obs, after[ended_at]], 1)
-            rollouts, made = replace(rollouts, obs=obs, final_obs=final_obs), {"remembered": before[:-1]}
+            rollouts = replace(rollouts, obs=obs, final_obs=final_obs)
+            remembered = {"remembered": before[:-1]}
+        elif options.correct_staleness:
+            output = self.policy(rollouts.obs[:-1].flatten(0, 1))
         if options.correct_staleness:
-            if output is None:
-                output = self.policy(rollouts.obs[:-1].flatten(0, 1))
             a_tm1 = rollouts.action.flatten(0, 1)
             log_prob_tm1 = self.actions.log_prob(output[: len(a_tm1)], a_tm1)
             rho_tm1 = (log_prob_tm1.view_as(rollouts.log_prob) - rollouts.log_prob).exp()
         weights = {"gae_lambda": options.gae_lambda, "rho_bar": options.rho_bar, "c_bar": options.c_bar}
         targets, advantages = rollout_returns(rollouts, self._value, options.gamma, rho_tm1, **weights)
-        return {"target": targets, "advantage": advantages, "rho": rho_tm1, **made}
+        return {"target": targets, "advantage": advantages, "rho": rho_tm1, **remembered}
 
     def critic_loss(self, batch: Any) -> Loss:
-        """Half the squared error of the value."""
+        """Half the squared error of the value, equation 9."""
         rows = torch.cat([batch.obs, batch.remembered], 1) if self.options.memory_size else batch.obs
-        error = self._value(rows) - batch.target
         target = batch.target
+        error = self._value(rows) - target
         metrics = {
             "target_mean": target.mean,
             "explained_variance": lambda: 1.0 - error.var(correction=0) / (target.var(correction=0) + 1e-8),
@@ -145,8 +147,8 @@ class PPO(Algorithm):
     def policy_loss(self, batch: Any) -> Loss:
         """The clipped surrogate, equation 7, and the entropy bonus of equation 9.
 
-        The ratio is to the policy that acted, whichever it was: it corrects for the policy's choice of this
-        action, V-trace for the choices after it.
+        The ratio is to the policy that acted, of whatever version: it corrects for the choice of this action,
+        V-trace for the choices after it.
         """
         options, advantage = self.options, batch.advantage
         if options.normalize_advantages:
@@ -161,7 +163,7 @@ class PPO(Algorithm):
         surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
         metrics = {
             "entropy": lambda: self.actions.entropy(output).mean(),
-            # An estimate that is never negative: E[ratio - 1 - log ratio].
+            # E[ratio - 1 - log ratio], an estimate that is never negative.
             "kl": lambda: (ratio - 1.0 - log_ratio).mean(),
             "clipped": lambda: ((ratio - 1.0).abs() > options.clip_range).float().mean(),
             "rho": batch.rho.mean,
@@ -171,10 +173,10 @@ class PPO(Algorithm):
         return Loss(-surrogate, metrics)
 
     def _value(self, obs: Tensor) -> Tensor:
-        """``[B]``."""
+        """The value of observations ``[B, size]``, ``[B]``."""
         value: Tensor = self.value(obs).float().squeeze(1)
         return value
 
     def distribution(self) -> Normal | Categorical:
-        """Normal in a box, else a choice by its logits."""
+        """Normal in a box, categorical elsewhere."""
         return self.actions

@@ -1,7 +1,7 @@
-"""Parallelised Q-network, PQN (Gallici et al. 2024, arXiv 2407.04811): no replay, no target network.
+"""Parallelised Q-network, PQN (Gallici et al. 2024, arXiv 2407.04811), without replay or target network.
 
-Layer norm keeps the values from diverging; returns are the paper's Q(lambda) of a round of rollouts. Names
-are by time: ``o_tm1, a_tm1`` led to ``r_t, discount_t, o_t``.
+Layer norm keeps the values from diverging; targets are the Q(lambda) returns of a round of rollouts. Names
+are by time, as in the transition ``(o_tm1, a_tm1, r_t, discount_t, o_t)``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 
 class PQN(ActionValueAlgorithm):
-    """The value of each action, learned from rounds of rollouts that many environments explore."""
+    """A network of action values, trained on rounds of rollouts of many environments."""
 
     @dataclass(frozen=True)
     class Options(ActionValueOptions, RolloutOptions):
-        """Of PQN."""
+        """Options of PQN."""
 
         learning_rate: float = option(5e-4, "Adam's step size", minimum=0.0, follows="sqrt")
-        max_gradient_norm: float = option(10.0, "longer gradients are shortened; 0 is never", minimum=0.0)
+        max_gradient_norm: float = option(
+            10.0, "longer gradients are scaled down to this; 0 for never", minimum=0.0
+        )
         epochs: int = option(2, "times that each transition is trained on", minimum=1)
         layer_norm: bool = option(True, "normalise each hidden layer", fixed=True)
         q_lambda: float = option(
@@ -39,29 +41,29 @@ class PQN(ActionValueAlgorithm):
     options: Options
 
     def networks(self) -> Networks:
-        """The network of the action values; there is no target network."""
+        """The network of action values."""
         return Networks(critic={"q": encoder(self.env, self.options, self.env.action_sizes[0])}, acting="q")
 
     def targets_of(self, rollouts: Any) -> dict[str, Tensor]:
-        """Q(lambda) returns ``[T, N]`` of the current network, section 4: the value of a state is that of its
-        best action, whichever was taken.
+        """Q(lambda) returns ``[T, N]`` of the current network, section 4. They bootstrap from the value of
+        the best action, even where another one was taken.
         """
         options = self.options
-        targets, _ = rollout_returns(rollouts, self._best, options.gamma, gae_lambda=options.q_lambda)
+        targets, _ = rollout_returns(rollouts, self._value, options.gamma, gae_lambda=options.q_lambda)
         return {"target": targets}
 
     def critic_loss(self, batch: Any) -> Loss:
-        """Half the squared error of the value of the action that was taken."""
+        """Half the squared error of the taken action's value."""
         output_tm1 = self.q(self.shifted(batch.obs)).float()
         q_tm1 = output_tm1.gather(1, batch.action.long().view(-1, 1)).squeeze(1)
         loss = 0.5 * (q_tm1 - batch.target).square().mean()
         return Loss(loss, {"q_mean": output_tm1.mean, "target_mean": batch.target.mean})
 
-    def _best(self, obs: Tensor) -> Tensor:
-        """``[B]``, the value of the best action."""
-        values: Tensor = self.q(obs).float().amax(1)
-        return values
+    def _value(self, obs: Tensor) -> Tensor:
+        """The value of the best action, ``[B]``."""
+        value: Tensor = self.q(obs).float().amax(1)
+        return value
 
     def distribution(self) -> EpsilonGreedy:
-        """The best action, or any with a probability that falls while the run samples."""
+        """Epsilon-greedy on the action values."""
         return self.exploring()

@@ -1,4 +1,4 @@
-"""From the name of an algorithm to its class, and from the class to the half that a learner runs."""
+"""Finds an algorithm by name, checks it, and makes the half of it that a learner runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import importlib
 import inspect
 from typing import Any
 
-from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm
-from spreeze_zmq.algorithms.interface import Environment, seen
+from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
 from spreeze_zmq.algorithms.options import TrainingOptions
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
 from spreeze_zmq.rollout import ARRAY_FIELDS
 from spreeze_zmq.schema import options_of, suggestion
 
-#: The shipped algorithms: the class in the module of that name.
+#: The shipped algorithms: class names by module name.
 _SHIPPED = {"dqn": "DQN", "ppo": "PPO", "pqn": "PQN", "sac": "SAC", "td3": "TD3"}
 
 
@@ -23,12 +23,12 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_SHIPPED))
 
 
-def suited(env: Environment) -> str:
-    """The shipped algorithm to take where the user names none: SAC where actions are bounded numbers, DQN for
-    one discrete action on images, which it has a network for, PPO for anything else.
+def suited(env: EnvironmentSpec) -> str:
+    """The shipped algorithm where the user names none: SAC for bounded boxes of actions, DQN for one discrete
+    action on images, PPO for anything else.
 
     Raises:
-        InvalidEnvironment: none can act there.
+        InvalidEnvironment: no shipped algorithm can act there.
     """
     images = env.obs_dtype == "uint8" and len(env.obs_shape) > 1
     for name in ("sac", "dqn", "ppo") if images else ("sac", "ppo"):
@@ -43,7 +43,7 @@ def get(name: str) -> type[Algorithm]:
     """The algorithm called ``name``: a shipped one, or ``"my_package.my_module:MyAlgorithm"``.
 
     Raises:
-        InputError: there is none, its module cannot be imported, or the class is no complete algorithm.
+        InputError: it does not exist, its module cannot be imported, or its class is not complete.
     """
     if name in _SHIPPED:
         module = importlib.import_module(f"spreeze_zmq.algorithms.{name}")
@@ -76,7 +76,7 @@ def _import(module_name: str, name: str) -> Any:
 
 
 def _check(name: str, kind: Any) -> None:
-    """Raise InputError unless ``kind`` is a class that can be made an algorithm of."""
+    """Raise InputError unless ``kind`` is a complete algorithm."""
     if not (inspect.isclass(kind) and issubclass(kind, Algorithm)):
         raise InputError(f"{name}: {kind!r} is no class that inherits spreeze_zmq.algorithms.Algorithm")
     missing = sorted(kind.__abstractmethods__)
@@ -106,7 +106,7 @@ def _check(name: str, kind: Any) -> None:
 
 
 def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:
-    """Raise InputError where a learner asks for rollout arrays that do not exist or that it cannot keep."""
+    """Raise InputError if a part needs rollout arrays that do not exist or that its learner cannot keep."""
     for wanted in kind.fields_of(part):
         if wanted not in ARRAY_FIELDS:
             raise InputError(f"{name}: {part}_fields has {wanted!r}; {suggestion(wanted, ARRAY_FIELDS)}")
@@ -115,11 +115,11 @@ def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:
             raise InputError(f"{name}: {problem}; Options that inherit RolloutOptions do")
 
 
-def make(part: str, kind: type[Algorithm], options: Any, env: Environment, device: str, seed: int) -> Any:
+def make(part: str, kind: type[Algorithm], options: Any, env: EnvironmentSpec, device: str, seed: int) -> Any:
     """The half of an algorithm that trains ``part``, ``"critic"`` or ``"policy"``, initialised from ``seed``.
 
     Raises:
-        InvalidEnvironment: it cannot act there.
+        InvalidEnvironment: the algorithm cannot act in ``env``.
         InputError: its declarations do not fit together.
     """
     assert part in PARTS, part
@@ -130,28 +130,28 @@ def make(part: str, kind: type[Algorithm], options: Any, env: Environment, devic
 
 
 def memory_size(kind: type[Algorithm] | None, options: Any) -> int:
-    """Numbers that an algorithm's policy keeps from step to step; 0 where the algorithm could not be read."""
+    """See :meth:`Algorithm.memory_size`; 0 where the topology's algorithm or options could not be read."""
     return 0 if kind is None or options is None else kind.memory_size(options)
 
 
-def check(kind: type[Algorithm], options: Any, env: Environment) -> None:
-    """Hold an algorithm against an environment before anything starts; your own acts once to see.
+def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
+    """Check an algorithm for an environment before anything starts; a user's own acts once.
 
     Raises:
-        InvalidEnvironment: it cannot act there; names the shipped ones that can.
+        InvalidEnvironment: it cannot act there; the message names the shipped algorithms that can.
         AlgorithmError: its networks and its distribution do not fit together.
     """
     _check_spaces(kind, options, env)
     if memory_size(kind, options) and not kind.on_policy():
         problem = "memory_size is for rollouts: a replay draws steps without those before them"
         raise AlgorithmError(kind, f"{problem}; let Options inherit RolloutOptions")
-    if not kind.__module__.startswith(f"{__package__}."):  # for a shipped one torch would be imported
+    if not kind.__module__.startswith(f"{__package__}."):  # shipped ones are tested: this imports torch
         from spreeze_zmq.algorithms.declared import rehearse
 
         rehearse(kind, options, seen(env, options))
 
 
-def _check_spaces(kind: type[Algorithm], options: Any, env: Environment) -> None:
+def _check_spaces(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
     try:
         kind.check(seen(env, options), options)
     except InvalidEnvironment as error:
@@ -161,7 +161,7 @@ def _check_spaces(kind: type[Algorithm], options: Any, env: Environment) -> None
         raise InvalidEnvironment(f"{error}{hint}") from None
 
 
-def _fits(kind: type[Algorithm], env: Environment) -> bool:
+def _fits(kind: type[Algorithm], env: EnvironmentSpec) -> bool:
     try:
         kind.check(seen(env, kind.Options()), kind.Options())
     except InvalidEnvironment:

@@ -1,4 +1,4 @@
-"""Returns of rollouts, also under another policy (V-trace)."""
+"""Returns and advantages of rollouts, corrected for the policy that acted (V-trace)."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def vtrace(
     et al. 2015 (arXiv 1506.02438, equation 16).
 
     Args:
-        v_tm1: value of the state in which the step was taken, ``[T, N]``, as are the others.
-        v_t: value of the state to which it led; of an episode's true last state where one ended.
+        v_tm1: value of the state in which the step was taken, ``[T, N]``, like all others.
+        v_t: value of the next state; that of the episode's true last state where it ended.
         r_t: reward of the step.
         discount_t: gamma, or 0 after termination.
-        continues_t: 1, or 0 where the episode ended: the next row is then of another one.
-        rho_tm1: probability of the step's action under the policy in question over that under the one that
+        continues_t: 1, or 0 where the episode ended and the next row begins another one.
+        rho_tm1: probability of the action under the evaluated policy, divided by that under the policy that
             acted.
         gae_lambda: weight of longer returns, the lambda of the paper's remark 2.
-        rho_bar: upper bound of ``rho_tm1`` in the temporal differences; sets what value is converged to.
-        c_bar: upper bound of it in the traces; sets how fast.
+        rho_bar: upper bound of ``rho_tm1`` in the temporal differences; determines the limit of the values.
+        c_bar: upper bound of ``rho_tm1`` in the traces; determines the speed of convergence.
 
     Returns:
-        Targets for ``v_tm1``, and advantages of the actions, which are not multiplied by ``rho_tm1``: a loss
-        with an importance ratio of its own does so. Both ``[T, N]``.
+        Targets for ``v_tm1`` and advantages of the actions, both ``[T, N]``. The advantages are not weighted
+        by ``rho_tm1``: a loss with an importance ratio does that.
     """
     delta_tm1 = r_t + discount_t * v_t - v_tm1
     trace_tm1 = gae_lambda * continues_t * discount_t
     weighed_tm1, kept_tm1 = rho_tm1.clamp(max=rho_bar) * delta_tm1, rho_tm1.clamp(max=c_bar) * trace_tm1
-    # How far the target of each state is from its value; nothing is known beyond the last row.
+    # Backwards: the target of each state minus its value, which is 0 beyond the last row.
     corrections = [torch.zeros_like(v_t[0])]
     for weighed, kept in zip(reversed(weighed_tm1.unbind()), reversed(kept_tm1.unbind()), strict=True):
         corrections.append(torch.addcmul(weighed, kept, corrections[-1]))
@@ -64,12 +64,12 @@ def rollout_returns(
 ) -> tuple[Tensor, Tensor]:
     """:func:`vtrace` of a round of rollouts.
 
-    After truncation the value of the episode's true last observation counts, after termination none; no
-    return reaches beyond the end of an episode.
+    Returns bootstrap from the value of the episode's true last observation after truncation, from nothing
+    after termination; none reaches beyond the end of an episode.
 
     Args:
         rollouts: as :meth:`Algorithm.targets_of` gets them.
-        value: of observations ``[B, size]``, ``[B]``.
+        value: from observations ``[B, size]`` to their values ``[B]``.
         gamma: discount of one step.
         rho_tm1: ``[T, N]``; 1 by default.
         weights: ``gae_lambda``, ``rho_bar``, ``c_bar``.

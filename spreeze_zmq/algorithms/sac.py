@@ -1,4 +1,4 @@
-"""Soft actor-critic with automatic temperature (Haarnoja et al. 2018, arXiv 1812.05905).
+"""Soft actor-critic, SAC, with automatic temperature (Haarnoja et al. 2018, arXiv 1812.05905).
 
 Names are by time, as in the transition ``(o_tm1, a_tm1, r_t, discount_t, o_t)``; equations are the paper's.
 """
@@ -15,10 +15,10 @@ from spreeze_zmq.algorithms.distributions import TanhNormal
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.options import check_below
 from spreeze_zmq.algorithms.twin_critics import (
-    POLICY_OUTPUT_SCALE,
     TwinCriticOptions,
     TwinCritics,
-    twin_networks,
+    critic_networks,
+    policy_network,
 )
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.schema import option
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class SAC(Algorithm):
-    """A stochastic policy that trades return for entropy, and critics of both."""
+    """A stochastic policy that maximises return plus entropy, and critics of both."""
 
     @dataclass(frozen=True)
     class Options(TwinCriticOptions):
-        """Of soft actor-critic."""
+        """Options of SAC."""
 
         initial_temperature: float = option(0.1, "weight of the entropy at the start", minimum=1e-8)
         learn_temperature: bool = option(True, "fit the temperature to the target entropy", fixed=True)
@@ -69,16 +69,10 @@ class SAC(Algorithm):
         self.target_entropy = float(-self.actions.num_actions if auto else options.target_entropy)
 
     def networks(self) -> Networks:
-        """Twin critics and their targets; the policy, and the logarithm of the temperature beside it."""
-        options, num_inputs = self.options, math.prod(self.env.obs_shape)
-        critics = twin_networks(options, num_inputs + self.actions.num_actions)
-        sizes = options.actor_hidden_sizes or options.hidden_sizes
-        policy = nn.mlp(
-            (num_inputs, *sizes, self.actions.num_outputs),
-            options.activation,
-            options.actor_layer_norm,
-            POLICY_OUTPUT_SCALE,
-        )
+        """Twin critics and their targets; the policy and the logarithm of the temperature."""
+        options, num_obs = self.options, math.prod(self.env.obs_shape)
+        critics = critic_networks(options, num_obs + self.actions.num_actions)
+        policy = policy_network(options, num_obs, self.actions.num_outputs)
         log_temperature = nn.Number(math.log(options.initial_temperature), options.learn_temperature)
         return Networks(
             critic={"critics": critics},
@@ -87,7 +81,7 @@ class SAC(Algorithm):
         )
 
     def critic_loss(self, batch: Any) -> Loss:
-        """Soft policy evaluation: equation 5, with the value of equation 3 as the target."""
+        """Soft policy evaluation: equation 5, with the soft value of equation 3 in the target."""
         o_tm1, a_tm1, o_t = batch.obs, batch.action, batch.next_obs
         r_t, discount_t = batch.reward, batch.discount
         with torch.no_grad():
@@ -100,10 +94,10 @@ class SAC(Algorithm):
         return self.twins.loss(output_tm1, target_tm1, batch.weight)
 
     def policy_loss(self, batch: Any) -> Loss:
-        """Policy improvement, equation 9, and the temperature's objective, equation 18.
+        """Policy improvement, equation 9, and the objective of the temperature, equation 18.
 
-        The latter has the logarithm of the temperature as its factor, whose gradient keeps its size when the
-        temperature is small.
+        In equation 18 the logarithm of the temperature takes the place of the factor alpha, so that the
+        gradient does not vanish with the temperature.
         """
         o_t = batch.obs
         a_t, log_prob_t = self.actions.sample(self.policy(o_t))
@@ -118,13 +112,9 @@ class SAC(Algorithm):
         return Loss(loss, metrics)
 
     def after_critic_step(self) -> None:
-        """Targets follow their critics."""
+        """Move the target critics towards the critics."""
         nn.polyak(self.target_critics, self.critics, self.options.tau)
 
     def distribution(self) -> TanhNormal:
         """A normal distribution, squashed to the bounds by tanh."""
         return self.actions
-
-
-#: By its older name.
-SACOptions = SAC.Options

@@ -1,7 +1,7 @@
 """Twin delayed deep deterministic policy gradient, TD3 (Fujimoto et al. 2018, arXiv 1802.09477).
 
-Names are by time, as in the transition ``(o_tm1, a_tm1, r_t, discount_t, o_t)``. Exploration is spread over
-the environments as FastTD3 does (Seo et al. 2025, arXiv 2505.22642).
+Names are by time, as in the transition ``(o_tm1, a_tm1, r_t, discount_t, o_t)``; equations are the paper's.
+Each environment explores with noise of its own size, as in FastTD3 (Seo et al. 2025, arXiv 2505.22642).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
 from spreeze_zmq.algorithms.lazy import nn, torch
 from spreeze_zmq.algorithms.twin_critics import (
-    POLICY_OUTPUT_SCALE,
     TwinCriticOptions,
     TwinCritics,
-    twin_networks,
+    critic_networks,
+    policy_network,
 )
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InputError
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class TD3(Algorithm):
-    """A deterministic policy, and twin critics of it that do not overrate their own errors."""
+    """A deterministic policy, and twin critics whose minimum counters the overestimation of values."""
 
     @dataclass(frozen=True)
     class Options(TwinCriticOptions):
-        """Of TD3."""
+        """Options of TD3."""
 
         tau: float = option(
             0.005,
-            "how far the target networks move to the trained ones in an update",
+            "how far the target networks move towards the trained ones in an update",
             minimum=0.0,
             maximum=1.0,
             follows="average",
@@ -50,7 +50,9 @@ class TD3(Algorithm):
         noise_min: float = option(
             0.1, "deviation of the exploration in the first environment, in actions of [-1, 1]", minimum=0.0
         )
-        noise_max: float = option(0.4, "likewise in the last one; those between are between", minimum=0.0)
+        noise_max: float = option(
+            0.4, "deviation in the last environment; the others are evenly between", minimum=0.0
+        )
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -71,15 +73,10 @@ class TD3(Algorithm):
         self.actions = Deterministic(env, options.noise_min, options.noise_max)
 
     def networks(self) -> Networks:
-        """Twin critics, the policy, and a target of each."""
-        options, num_inputs = self.options, math.prod(self.env.obs_shape)
-        critics = twin_networks(options, num_inputs + self.actions.num_actions)
-        policy = nn.mlp(
-            (num_inputs, *(options.actor_hidden_sizes or options.hidden_sizes), self.actions.num_outputs),
-            options.activation,
-            options.actor_layer_norm,
-            POLICY_OUTPUT_SCALE,
-        )
+        """Twin critics, the policy, and targets of both."""
+        num_obs = math.prod(self.env.obs_shape)
+        critics = critic_networks(self.options, num_obs + self.actions.num_actions)
+        policy = policy_network(self.options, num_obs, self.actions.num_outputs)
         return Networks(
             critic={"critics": critics},
             policy={"policy": policy},
@@ -89,32 +86,33 @@ class TD3(Algorithm):
     def critic_loss(self, batch: Any) -> Loss:
         """Clipped double Q-learning with target policy smoothing: equations 10, 14 and 15."""
         o_tm1, a_tm1, o_t = batch.obs, batch.action, batch.next_obs
+        r_t, discount_t = batch.reward, batch.discount
         clip = self.options.target_noise_clip
         with torch.no_grad():
             mode_t = self.actions.mode(self.target_policy(o_t))
             noise_t = (self.options.target_noise * torch.randn_like(mode_t)).clamp(-clip, clip)
             a_t = (mode_t + noise_t).clamp(-1.0, 1.0)
             output_t = self.target_critics(torch.cat((o_t, a_t), 1))
-            target_tm1 = self.twins.target(output_t, batch.reward, batch.discount)
+            target_tm1 = self.twins.target(output_t, r_t, discount_t)
         output_tm1 = self.critics(torch.cat((o_tm1, self.actions.unit(a_tm1)), 1))
         return self.twins.loss(output_tm1, target_tm1, batch.weight)
 
     def policy_loss(self, batch: Any) -> Loss:
-        """The deterministic policy gradient of the first critic: algorithm 1."""
+        """The deterministic policy gradient through the first critic: algorithm 1."""
         o_t = batch.obs
         a_t = self.actions.mode(self.policy(o_t))
         q_t = self.twins.expected(self.critics(torch.cat((o_t, a_t), 1)))[0]
         return Loss(-q_t.mean(), {"action_size": lambda: a_t.abs().mean()})
 
     def after_critic_step(self) -> None:
-        """Both targets follow; that of the policy follows the one that was published last.
+        """Move both targets, that of the policy towards the newest published policy.
 
-        They do so at every update of the critics, in algorithm 1 only at the policy's. ``tau`` divided by
-        ``policy_delay``, which moves them as far as there, learned more slowly on HalfCheetah-v5.
+        They move at every update of the critics; in algorithm 1 only when the policy does. Dividing ``tau``
+        by ``policy_delay``, for the same speed as there, learned more slowly on HalfCheetah-v5.
         """
         nn.polyak(self.target_critics, self.critics, self.options.tau)
         nn.polyak(self.target_policy, self.policy, self.options.tau)
 
     def distribution(self) -> Deterministic:
-        """The policy's action, and noise of another size in each environment."""
+        """The policy's action, with noise of another size in each environment."""
         return self.actions

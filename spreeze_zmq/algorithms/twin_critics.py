@@ -1,4 +1,4 @@
-"""Twin critics, of one expected return or of a distribution over returns: what SAC and TD3 share."""
+"""What SAC and TD3 share: twin critics, of returns or of their distributions, and a policy network."""
 
 from __future__ import annotations
 
@@ -12,33 +12,38 @@ from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Sequential
 
     from spreeze_zmq.nn import Ensemble
 
-#: The last layer of a fresh policy is this small, so that its first actions are about the middle of the
-#: bounds and none saturates.
+#: Scale of a fresh policy's last layer: its first actions are near the middle of the bounds, and no tanh
+#: saturates.
 POLICY_OUTPUT_SCALE = 0.01
 
 
 @dataclass(frozen=True)
 class TwinCriticOptions(ReplayOptions):
-    """Of an actor-critic whose critics are twins."""
+    """Options of an actor-critic with twin critics."""
 
     learning_rate: float = option(
         1e-3, "Adam's step size, of critics and policy alike", minimum=0.0, follows="sqrt"
     )
     tau: float = option(
         0.01,
-        "how far the target networks move to the trained ones in an update",
+        "how far the target networks move towards the trained ones in an update",
         minimum=0.0,
         maximum=1.0,
         follows="average",
     )
     hidden_sizes: tuple[int, ...] = option((256, 256), "width of each hidden layer", minimum=1, fixed=True)
-    critic_hidden_sizes: tuple[int, ...] = option((), "likewise, of the critics alone", minimum=1, fixed=True)
-    actor_hidden_sizes: tuple[int, ...] = option((), "likewise, of the policy alone", minimum=1, fixed=True)
+    critic_hidden_sizes: tuple[int, ...] = option(
+        (), "of the critics, if not hidden_sizes", minimum=1, fixed=True
+    )
+    actor_hidden_sizes: tuple[int, ...] = option(
+        (), "of the policy, if not hidden_sizes", minimum=1, fixed=True
+    )
     activation: str = option(
-        "relu", "between the layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
+        "relu", "of the hidden layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
     )
     layer_norm: bool = option(
         False, "normalise the hidden layers of the critics (2302.02948: bounds extrapolation)", fixed=True
@@ -63,21 +68,28 @@ class TwinCriticOptions(ReplayOptions):
         check_below(self, "v_min", "v_max")
 
 
-def twin_networks(options: TwinCriticOptions, num_inputs: int) -> Ensemble:
+def critic_networks(options: TwinCriticOptions, num_inputs: int) -> Ensemble:
     """Two fresh critics, from rows of observation and action to ``[2, B, num_atoms]``."""
     sizes = (num_inputs, *(options.critic_hidden_sizes or options.hidden_sizes), options.num_atoms)
     return nn.ensemble(2, lambda: nn.mlp(sizes, options.activation, options.layer_norm))
 
 
+def policy_network(options: TwinCriticOptions, num_inputs: int, num_outputs: int) -> Sequential:
+    """A fresh policy, from rows of observations to ``[B, num_outputs]``."""
+    sizes = (num_inputs, *(options.actor_hidden_sizes or options.hidden_sizes), num_outputs)
+    return nn.mlp(sizes, options.activation, options.actor_layer_norm, POLICY_OUTPUT_SCALE)
+
+
 class TwinCritics:
     """The meaning of the outputs ``[2, B, num_atoms]`` of twin critics, and their loss.
 
-    One atom is the expected return itself; more are the logits of a distribution over returns. ``"min"``
-    takes the critic that expects less (Fujimoto et al. 2018, arXiv 1802.09477), ``"mean"`` both alike.
+    With one atom an output is the expected return, with more the logits of a distribution over returns.
+    ``twin_critics = "min"`` bootstraps from the critic that expects less (Fujimoto et al. 2018, arXiv
+    1802.09477, equation 10), ``"mean"`` from both.
     """
 
     def __init__(self, options: TwinCriticOptions) -> None:
-        self._lowest = options.twin_critics == "min"
+        self._takes_lower = options.twin_critics == "min"
         self._num_atoms = options.num_atoms
         self._range = options.v_min, options.v_max
 
@@ -85,32 +97,27 @@ class TwinCritics:
         """The expected return of each critic, ``[2, B]``."""
         if self._num_atoms == 1:
             return output.squeeze(2).float()
-        return output.float().softmax(2) @ self._returns(output)
-
-    def _returns(self, like: Tensor) -> Tensor:
-        return torch.linspace(*self._range, self._num_atoms, device=like.device)
-
-    def _mean(self, target: Tensor) -> Tensor:
-        return (target if self._num_atoms == 1 else target @ self._returns(target)).mean()
+        return nn.expectation(output.float().softmax(2), *self._range)
 
     def value(self, output: Tensor) -> Tensor:
         """The expected return ``[B]`` of both critics together."""
         expected = self.expected(output)
-        return torch.minimum(*expected) if self._lowest else expected.mean(0)
+        return torch.minimum(*expected) if self._takes_lower else expected.mean(0)
 
     def target(self, output_t: Tensor, r_t: Tensor, discount_t: Tensor) -> Tensor:
-        """What to learn for ``r_t + discount_t * return``: ``[B]``, or probabilities ``[B, num_atoms]``.
+        """The target for ``r_t + discount_t * return``: its expectation ``[B]``, or probabilities
+        ``[B, num_atoms]``.
 
         Args:
-            output_t: of the target critics at the next state, ``[2, B, num_atoms]``.
+            output_t: output of the target critics in the next state, ``[2, B, num_atoms]``.
             r_t: ``[B]``.
             discount_t: ``[B]``.
         """
         if self._num_atoms == 1:
             return r_t + discount_t * self.value(output_t)
         probability_t = output_t.float().softmax(2)
-        if self._lowest:
-            first, second = probability_t @ self._returns(output_t)
+        if self._takes_lower:
+            first, second = nn.expectation(probability_t, *self._range)
             probability = torch.where((first <= second).unsqueeze(1), probability_t[0], probability_t[1])
         else:
             probability = probability_t.mean(0)
@@ -120,9 +127,9 @@ class TwinCritics:
         """Half the squared error, or the divergence from the target's distribution; summed over the critics.
 
         Args:
-            output_tm1: of the critics, ``[2, B, num_atoms]``.
-            target_tm1: of ``target``; no gradient flows into it.
-            weight: ``[B]``, of each transition, or None.
+            output_tm1: output of the critics, ``[2, B, num_atoms]``.
+            target_tm1: from :meth:`target`; no gradient flows into it.
+            weight: of each transition, ``[B]``, or None.
         """
         target_tm1 = target_tm1.detach()
         if self._num_atoms == 1:
@@ -134,7 +141,11 @@ class TwinCritics:
         metrics: dict[str, Any] = {
             "critic_loss": mean.detach(),
             "q_mean": lambda: self.expected(output_tm1).mean(),
-            "target_mean": lambda: self._mean(target_tm1),
+            "target_mean": lambda: self._expected_target(target_tm1).mean(),
         }
         priorities = None if weight is None else error.detach().abs().mean(0)
         return Loss(len(output_tm1) * mean, metrics, priorities)
+
+    def _expected_target(self, target: Tensor) -> Tensor:
+        """``[B]``."""
+        return target if self._num_atoms == 1 else nn.expectation(target, *self._range)

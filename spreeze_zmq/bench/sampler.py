@@ -188,5 +188,5 @@ def policy_message(plan: Plan) -> Message:
     part = "policy" if kind.has_policy_loss() else "critic"
     half = algorithms.make(part, kind, kind.Options(), plan.environment, "cpu", 1)
     counts = {"version": 1, "critic_updates": 0, "actor_updates": 0}
-    fields = {**counts, "description": half.description(), "extras": half.extras()}
+    fields = {**counts, "description": half.description(), "extras": {}}
     return Message("policy", fields, half.policy_arrays())

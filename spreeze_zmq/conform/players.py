@@ -93,7 +93,7 @@ class OtherLearner:
         weights = self.half.weights.detach().cpu().numpy().copy()
         counts = {"version": self.version, "critic_updates": (1 + self.version) * UPDATES}
         if self.is_actor:
-            extras = {**self.half.extras(weights), "env_steps": env_steps}
+            extras = {"env_steps": env_steps}
             about = {"actor_updates": 0, "description": self.half.description(), "extras": extras}
             self.publisher.send(Message("policy", {**counts, **about}, self.half.policy_arrays(weights)))
         else:

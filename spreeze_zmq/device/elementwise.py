@@ -1,7 +1,7 @@
-"""Elementwise operations of a tape in a row, done by one native call with torch's own results.
+"""Consecutive elementwise operations of a tape as one native call, with torch's results to the bit.
 
-Between its products an update adds, scales, compares and clips rows of a few hundred numbers: each takes
-torch some microseconds to begin and a tenth of one to do.
+Between its products an update adds, scales, compares and clips rows of a few hundred numbers. Each operation
+takes torch some microseconds to start and a tenth of one to compute.
 """
 
 from __future__ import annotations
@@ -12,40 +12,23 @@ from typing import Any
 
 import torch
 
-from spreeze_zmq.native.library import library
-
 aten = torch.ops.aten
-#: The names of the operations, and the numbers that ``elementwise.h`` knows them by.
+#: The names of the operations and their codes in ``elementwise.h``.
 NAMES = ("add", "sub", "mul", "div", "neg", "abs", "minimum", "maximum", "clamp", "copy", "where")
 COMPARISONS, LOGICAL = ("eq", "ne", "lt", "le", "gt", "ge"), ("and", "or", "not")
 CODES = {name: code for code, name in enumerate((*NAMES, *COMPARISONS, *LOGICAL, "float"))}
-#: Operations of torch whose arguments are those of one of ``CODES``.
+#: Operations of torch that take the same arguments as one of ``CODES``.
 ALIKE = {
-    aten.add: "add",
-    aten.sub: "sub",
-    aten.mul: "mul",
-    aten.div: "div",
-    aten.neg: "neg",
-    aten.abs: "abs",
-    aten.minimum: "minimum",
-    aten.maximum: "maximum",
-    aten.eq: "eq",
-    aten.ne: "ne",
-    aten.lt: "lt",
-    aten.le: "le",
-    aten.gt: "gt",
-    aten.ge: "ge",
+    **{getattr(aten, name): name for name in (*NAMES[:8], *COMPARISONS)},
     aten.logical_and: "and",
     aten.bitwise_and: "and",
     aten.logical_or: "or",
     aten.bitwise_or: "or",
     aten.logical_not: "not",
     aten.bitwise_not: "not",
-    aten.clone: "copy",
-    aten._to_copy: "copy",
 }
 OVERLOADS = {"default", "Tensor", "Scalar"}
-#: What the arguments of each are, and its result; of all others ``NUMBERS``.
+#: The dtypes of the result and three arguments; ``NUMBERS`` for all other operations.
 NUMBERS = (torch.float32,) * 4
 TYPES = {
     **dict.fromkeys(COMPARISONS, (torch.bool, *NUMBERS[1:])),
@@ -53,45 +36,40 @@ TYPES = {
     "where": (torch.float32, torch.bool, *NUMBERS[2:]),
     "float": (torch.float32, *(torch.bool,) * 3),
 }
-#: Of one operation: its code, rows and columns, and place and strides of the result and three arguments.
+#: Words of an operation: its code, rows, columns; address and two strides of the result and 3 arguments.
 WORDS = 15
 
 
 class Elementwise:
-    """Operations in a row.
+    """Collects consecutive operations.
 
     Args:
-        code: the native library, None where there is none: then nothing is taken.
+        code: the native library; None if there is none, which takes no operation.
     """
 
-    def __init__(self, code: Any = None) -> None:
+    def __init__(self, code: Any) -> None:
         self._code = code
         self._words: list[int] = []
         self._kept: list[torch.Tensor] = []
 
-    @classmethod
-    def here(cls) -> Elementwise:
-        """By this machine's native library."""
-        return cls(library().code)
-
-    def take(self, function: Any, given: tuple[Any, Any], made: Any) -> bool:
-        """Add an operation of torch, ``made = function(*given[0], **given[1])``, if it is one that is known,
-        on float32 and bool on the CPU; whether it is.
+    def take(self, function: Any, inputs: tuple[Any, Any], output: Any) -> bool:
+        """Add the operation ``output = function(*inputs[0], **inputs[1])``. Returns whether it is supported:
+        one of ``CODES`` on float32 and bool tensors on the CPU.
         """
-        meant = _meant(function, *given) if self._code is not None else None
-        if meant is None or not isinstance(made, torch.Tensor) or made.numel() == 0:
+        named = _named(function, *inputs) if self._code is not None else None
+        if named is None or not isinstance(output, torch.Tensor) or output.numel() == 0:
             return False
-        name, arguments = meant
+        name, arguments = named
         if name == "copy" and arguments[0].dtype == torch.bool:
             name = "float"
         types = TYPES.get(name, NUMBERS)
-        operands = [made, *map(_tensor, arguments)]
+        operands = [output, *map(_tensor, arguments)]
+        # The first argument, of whatever dtype, stands for missing ones.
         operands += [operands[1]] * (len(types) - len(operands))
-        # What an operation does not take is its first argument again, of whatever type.
         fits = zip(operands[: len(arguments) + 1], types, strict=False)
         if not all(each.dtype == dtype and _is_plain(each) for each, dtype in fits):
             return False
-        shape = _folded(made.shape, [operand.expand(made.shape).stride() for operand in operands])
+        shape = _folded(output.shape, [operand.expand(output.shape).stride() for operand in operands])
         if shape is None:
             return False
         sizes, strides = shape
@@ -102,7 +80,7 @@ class Elementwise:
         return True
 
     def end(self) -> list[Callable[[], object]]:
-        """One call that does all that was taken since the last end; none where nothing was."""
+        """One call for all operations since the last ``end``; an empty list if there were none."""
         if not self._words:
             return []
         words, kept, function = torch.tensor(self._words), self._kept, self._code.spreeze_elementwise
@@ -116,17 +94,17 @@ class Elementwise:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether its numbers lie in this machine's memory as its strides say."""
+    """Whether native code can read a tensor by its address and strides."""
     return tensor.is_cpu and tensor.layout == torch.strided and not tensor.is_neg()
 
 
 def _tensor(argument: Any) -> torch.Tensor:
-    """An argument itself, or a number in memory."""
+    """The argument, a number as a 0-d tensor."""
     return argument if isinstance(argument, torch.Tensor) else torch.tensor(argument, dtype=torch.float32)
 
 
-def _meant(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) -> tuple[str, list[Any]] | None:
-    """A name of ``CODES`` and its arguments; None for what is none of them."""
+def _named(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) -> tuple[str, list[Any]] | None:
+    """The key of ``CODES`` for an operation and its arguments; None for any other operation."""
     packet, overload = function.overloadpacket, function._overloadname
     if function._schema.is_mutable and packet.__name__.endswith("_"):
         packet = getattr(aten, packet.__name__.removesuffix("_"), None)
@@ -158,7 +136,9 @@ def _meant(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) ->
 def _folded(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, int], list[tuple[int, int]]] | None:
-    """Rows and columns, and steps along both of each operand; None where there are more dimensions."""
+    """Merge dimensions to rows and columns: the two sizes, and the two strides of each operand; None if more
+    dimensions remain.
+    """
     sizes: list[int] = []
     steps: list[list[int]] = []
     for size, *along in zip(shape, *strides, strict=True):

@@ -1,7 +1,7 @@
-"""An update recorded on a CPU: what a CUDA graph is on a GPU.
+"""An update recorded on a CPU, as a CUDA graph does it on a GPU.
 
-At small batches a third of an update is Python and autograd. A tape notes every operation of it with the very
-tensors that it took and gave; a replay does the same operations on the same memory, without them.
+At small batches a third of an update is Python and autograd. A tape keeps every operation of it with its
+argument and result tensors; a replay repeats the operations on the same memory, without Python and autograd.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from torch.utils._pytree import tree_leaves
 
 from spreeze_zmq.device.elementwise import Elementwise
 from spreeze_zmq.native import recording
+from spreeze_zmq.native.library import library
 
 ResultT = TypeVar("ResultT")
 
 aten = torch.ops.aten
-#: These make memory and put nothing into it.
+#: Operations that allocate memory and do not write it.
 EMPTY = {aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided}
-#: These take no more of a tensor than its shape.
+#: Operations that use only the shape of a tensor.
 FILLED = {aten.ones_like, aten.zeros_like, aten.full_like, aten.new_zeros, aten.new_ones, aten.new_full}
-#: Random numbers as they are drawn into memory that is there.
+#: Random operations, and those that draw the same numbers into existing memory.
 DRAWN = {
     aten.randn: torch.Tensor.normal_,
     aten.randn_like: torch.Tensor.normal_,
@@ -31,39 +32,37 @@ DRAWN = {
     aten.rand_like: torch.Tensor.uniform_,
 }
 COPIED = {aten._to_copy, aten.clone}
-#: These give what a later call may have another shape of, or hand a number to Python.
+#: Tags of operations whose result may have another shape at the next call or is a number for Python.
 TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 INDEXED = {aten.index, aten.index_put, aten.index_put_}
 
 
 class Operation(NamedTuple):
-    """One operation of a tape, or one step that was noted by others.
+    """One operation of torch on a tape, or one step outside of torch.
 
     Attributes:
-        function: of torch; None for a step.
-        given: its arguments and keywords.
-        made: what it returned.
-        step: to be done again instead.
+        function: torch's operation; None for a step.
+        inputs: its arguments and keyword arguments.
+        output: its result.
+        step: what to call instead; None for an operation of torch.
     """
 
     function: Any
-    given: tuple[Any, Any]
-    made: Any
+    inputs: tuple[Any, Any]
+    output: Any
     step: Callable[[], object] | None
 
 
-class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside, every operation is done and noted, those of a backward pass too.
+class Tape(TorchDispatchMode, recording.Recording):  # type: ignore[no-untyped-call]
+    """Inside, every operation runs and is recorded, also those of a backward pass.
 
     Attributes:
-        operations: in their order.
-        refusal: why a replay would not be what the call is; empty where nothing speaks against it.
+        operations: all of them in order.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[Operation] = []
-        self.refusal = ""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -71,37 +70,29 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Do it, and note it."""
-        made = func(*args, **(kwargs or {}))
+        """Run an operation and record it."""
+        output = func(*args, **(kwargs or {}))
         packet = func.overloadpacket
         if packet in INDEXED:
             if any(leaf.dtype in (torch.bool, torch.uint8) for leaf in tensors_in(args[1])):
                 self.refuse("indexes by a mask: torch.where keeps the shape")
         elif TAGS & set(func.tags):
             self.refuse(f"reads {packet.__name__} of a tensor, whose value Python may act on")
-        self.operations.append(Operation(func, (args, kwargs or {}), made, None))
-        return made
+        self.operations.append(Operation(func, (args, kwargs or {}), output, None))
+        return output
 
-    def note(self, step: Callable[[], object]) -> None:
+    def each_time(self, step: Callable[[], object]) -> None:
         """See :class:`spreeze_zmq.native.recording.Recording`."""
         self.operations.append(Operation(None, ((), {}), None, step))
-
-    def check(self, check: Callable[[], object]) -> None:
-        """See :class:`spreeze_zmq.native.recording.Recording`."""
-        self.note(check)
         with _disable_current_modes():
-            check()
-
-    def refuse(self, why: str) -> None:
-        """See :class:`spreeze_zmq.native.recording.Recording`."""
-        self.refusal = self.refusal or why
+            step()
 
     def record(self, function: Callable[[], ResultT]) -> ResultT:
-        """Call ``function``, which computes as it always does."""
+        """Call ``function``, which computes as usual, and record it."""
         with recording.into(self), self:
             result = function()
-        constants = (op.given for op in self.operations if op.function is aten.lift_fresh.default)
-        if any(memory_of(given) & self._written() for given in constants):
+        constants = (op.inputs for op in self.operations if op.function is aten.lift_fresh.default)
+        if any(memory_of(inputs) & self._written() for inputs in constants):
             self.refuse("writes to what torch.tensor made of a number; torch.full makes it anew each time")
         return result
 
@@ -109,65 +100,66 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return {place for operation in self.operations for place in memory_of(list(_written(operation)))}
 
     def steps(self) -> list[Callable[[], object]]:
-        """What a replay calls, in turn; their memory is the tape's, which must be kept as long."""
+        """What a replay calls in turn. The steps use the tape's memory: keep the tape as long as them."""
         written = self._written()
         steps: list[Callable[[], object]] = []
-        together = Elementwise.here()
+        elementwise = Elementwise(library().code)
         for operation in self.operations:
             if operation.step is None:
-                given = operation.function, operation.given, operation.made
-                if _stays(operation, written) or together.take(*given):
+                if _is_constant(operation, written):
                     continue
-            steps += (*together.end(), operation.step or _again(operation))
-        return [*steps, *together.end()]
+                if elementwise.take(operation.function, operation.inputs, operation.output):
+                    continue
+            steps += (*elementwise.end(), operation.step or _repeated(operation))
+        return [*steps, *elementwise.end()]
 
 
 def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
-    """All of them, in order."""
+    """All tensors of nested lists, tuples and dicts, in order."""
     return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
 
 
 def memory_of(tree: Any) -> set[int]:
-    """Where the memory of its tensors begins."""
+    """The addresses of the storages of its tensors."""
     return {leaf.untyped_storage().data_ptr() for leaf in tensors_in(tree)}
 
 
 def _written(operation: Operation) -> Iterator[torch.Tensor]:
-    """The arguments that an operation writes to."""
+    """The arguments that an operation of torch writes to; none for a step."""
     if operation.function is None or not operation.function._schema.is_mutable:
         return
-    arguments, keywords = operation.given
+    arguments, keywords = operation.inputs
     for position, about in enumerate(operation.function._schema.arguments):
         if about.alias_info is not None and about.alias_info.is_write:
             named = keywords.get(about.name)
             yield from tensors_in(arguments[position] if position < len(arguments) else named)
 
 
-def _stays(operation: Operation, written: set[int]) -> bool:
-    """Whether what an operation made is the same without it: a view, memory, a constant."""
+def _is_constant(operation: Operation, written: set[int]) -> bool:
+    """Whether a replay needs no repetition of an operation: it made a view, empty memory or a constant."""
     function = operation.function
     if function._schema.is_mutable:
         return False
     if function.overloadpacket in EMPTY:
         return True
-    made, taken = memory_of(operation.made), memory_of(operation.given)
-    if not made or made <= taken:
+    output, inputs = memory_of(operation.output), memory_of(operation.inputs)
+    if not output or output <= inputs:
         return True
     is_random = torch.Tag.nondeterministic_seeded in function.tags
-    constant = not taken or function.overloadpacket in FILLED
-    return constant and not is_random and not made & written
+    constant = not inputs or function.overloadpacket in FILLED
+    return constant and not is_random and not output & written
 
 
-def _again(operation: Operation) -> Callable[[], object]:
-    """What does an operation again on the same memory."""
-    function, (arguments, keywords), made = operation.function, operation.given, operation.made
+def _repeated(operation: Operation) -> Callable[[], object]:
+    """A function that repeats an operation on the same memory."""
+    function, (arguments, keywords), output = operation.function, operation.inputs, operation.output
     if function._schema.is_mutable:
         return _bound(function, arguments, keywords)
-    packet, outputs = function.overloadpacket, list(tensors_in(made))
+    packet, outputs = function.overloadpacket, list(tensors_in(output))
     if packet in DRAWN and keywords.get("generator") is None:
-        return _bound(DRAWN[packet], (made,), {})
+        return _bound(DRAWN[packet], (output,), {})
     if packet in COPIED:
-        return _bound(made.copy_, arguments[:1], {})
+        return _bound(output.copy_, arguments[:1], {})
     into = None if _reduces(function, arguments, keywords) else _into(packet, function)
     if into is not None and len(into[1]) == len(outputs):
         return _bound(into[0], arguments, {**keywords, **dict(zip(into[1], outputs, strict=True))})
@@ -180,14 +172,14 @@ def _again(operation: Operation) -> Callable[[], object]:
 
 
 def _bound(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) -> Callable[[], object]:
-    called = getattr(function, "_op", function)  # past a call in Python
+    called = getattr(function, "_op", function)  # skips a layer in Python
     if not keywords:
         return lambda: called(*arguments)
     return lambda: called(*arguments, **keywords)
 
 
 def _reduces(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) -> bool:
-    """Whether it is a loss that reduces; torch's own version into memory gives it the shape from before."""
+    """Whether an operation is a reduced loss, whose variant into given memory returns a wrong shape."""
     names = [about.name for about in function._schema.arguments]
     if "reduction" not in names or function.overloadpacket.__name__.endswith("_backward"):
         return False
@@ -195,7 +187,7 @@ def _reduces(function: Any, arguments: Sequence[Any], keywords: dict[str, Any]) 
 
 
 def _into(packet: Any, function: Any) -> tuple[Any, list[str]] | None:
-    """The overload of an operation that writes into given tensors, and their names."""
+    """The overload of an operation that writes into given tensors, and their names; None without one."""
     wanted = [(about.name, str(about.type)) for about in function._schema.arguments]
     for name in packet.overloads():
         overload = getattr(packet, name)

@@ -1,4 +1,4 @@
-"""Whether what a tape has noted is what every call does, and its replay instead."""
+"""Replays a function from a tape, once two recordings have shown that every call does the same."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ log = logging.getLogger("spreeze")
 
 ResultT = TypeVar("ResultT")
 
-#: Courses that are kept, each for batches of another shape; the oldest is forgotten.
+#: Courses kept, each for batches of another shape; the oldest is dropped.
 MOST_COURSES = 4
 
 
 class Taped(Generic[ResultT]):
-    """A function of tensors that is called plainly once, recorded at its next two calls with tensors of those
-    shapes, and replayed from then on if both recordings are equal.
+    """A function of tensors that is called directly once, recorded at its next two calls with tensors of the
+    same shapes, and replayed from then on if both recordings are equal.
 
-    Both must do the same operations with the same numbers from Python, on tensors that were there before or
-    that the recording itself made. What differs, what hands a number of a tensor to Python, and what says so
-    itself (:func:`spreeze_zmq.native.recording.refuse`), is called plainly for ever, and the log says why.
+    Both must do the same operations with the same numbers from Python, on tensors that existed before or that
+    the recording itself made. A function that does not, that gives Python a tensor's number, or that calls
+    :func:`spreeze_zmq.native.recording.refuse`, is called directly from then on, and the log says why.
 
     Args:
         function: takes tensors, or None, as positional arguments.
@@ -57,7 +57,7 @@ class Taped(Generic[ResultT]):
 
 
 class _Course(Generic[ResultT]):
-    """Calls with tensors of the same shapes."""
+    """The calls with tensors of the same shapes."""
 
     def __init__(self, function: Callable[..., ResultT]) -> None:
         self._function = function
@@ -69,7 +69,7 @@ class _Course(Generic[ResultT]):
         self.refusal = ""
 
     def call(self, tensors: tuple[torch.Tensor | None, ...]) -> ResultT:
-        """Plainly, on a tape, or from it."""
+        """Call the function, record it, or replay it."""
         if self._tensors is None:
             self._tensors = tuple(None if t is None else t.clone() for t in tensors)
             return self._function(*tensors)
@@ -96,45 +96,50 @@ class _Course(Generic[ResultT]):
 
 
 class _Trace:
-    """What a tape has done, without the memory that it made, to be compared with another tape's.
+    """The operations of a tape in a form that can be compared with another tape's.
 
-    A tensor is named by where its memory was made on the tape, or by the memory itself where it was there
-    before; such memory is kept, so that no other tensor gets its place meanwhile.
+    A tensor is identified by the operation that allocated its memory, or by its address if it existed before;
+    such tensors are kept alive, so that their addresses are not reused.
     """
 
     def __init__(self, tape: Tape) -> None:
-        self._made: dict[int, tuple[int, int]] = {}
+        self._allocated: dict[int, tuple[int, int]] = {}
         self._kept: list[torch.Tensor] = []
         with _disable_current_modes():
-            self._done = [self._signature(*each) for each in enumerate(tape.operations)]
+            self._signatures = [self._signature(*each) for each in enumerate(tape.operations)]
 
     def differs(self, other: _Trace) -> str:
-        """What both have not alike; empty where they differ in the numbers in tensors at most."""
-        if len(self._done) != len(other._done):
-            return f"does {len(self._done)} operations, and {len(other._done)} at another call"
-        for mine, others in zip(self._done, other._done, strict=True):
+        """The first difference in words; empty if only the numbers in tensors differ."""
+        if len(self._signatures) != len(other._signatures):
+            return f"does {len(self._signatures)} operations, and {len(other._signatures)} at another call"
+        for mine, others in zip(self._signatures, other._signatures, strict=True):
             if mine != others:
                 return f"gives {getattr(mine[0], '__name__', 'a step')} other arguments at each call"
         return ""
 
     def _signature(self, count: int, operation: Operation) -> tuple[Any, ...]:
-        """What an operation is, what it takes, and the shapes of what it gives."""
+        """The function of an operation, its inputs, and the shapes of its outputs."""
         if operation.function is None:
             return (None,)
         is_constant = operation.function is aten.lift_fresh.default  # of Python's numbers, by torch.tensor
-        given = operation.given[0][0].tolist() if is_constant else tree_map(self._name, operation.given)
-        taken = set() if is_constant else memory_of(operation.given)
-        for index, leaf in enumerate(tensors_in(operation.made)):
-            place = leaf.untyped_storage().data_ptr()
-            if place not in taken:
-                self._made.setdefault(place, (count, index))
-        return operation.function, given, [tuple(leaf.shape) for leaf in tensors_in(operation.made)]
+        inputs = operation.inputs[0][0].tolist() if is_constant else tree_map(self._name, operation.inputs)
+        existing = set() if is_constant else memory_of(operation.inputs)
+        for index, leaf in enumerate(tensors_in(operation.output)):
+            address = leaf.untyped_storage().data_ptr()
+            if address not in existing:
+                self._allocated.setdefault(address, (count, index))
+        return operation.function, inputs, [tuple(leaf.shape) for leaf in tensors_in(operation.output)]
 
     def _name(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        place: Any = leaf.untyped_storage().data_ptr()
-        if place not in self._made:
+        address = leaf.untyped_storage().data_ptr()
+        if address not in self._allocated:
             self._kept.append(leaf)
-        place = self._made.get(place, place)
-        return place, leaf.storage_offset(), tuple(leaf.shape), leaf.stride(), leaf.dtype
+        return (
+            self._allocated.get(address, address),
+            leaf.storage_offset(),
+            tuple(leaf.shape),
+            leaf.stride(),
+            leaf.dtype,
+        )

@@ -1,4 +1,4 @@
-"""Copies between host and device that overlap with the device's work."""
+"""Copies between host and device that overlap with the device's computation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 #: Any, because torch's stubs lack much of it.
 cuda: Any = torch.cuda
 
-#: Buffers of a staging area, the number of copies under way before the next one waits for the first.
+#: Buffers of a staging area: copies that can be in flight before the next one waits for the first.
 NUM_SLOTS = 4
 
 
@@ -33,10 +33,10 @@ class Staging:
         self._next = 0
 
     def rows(self, count: int, width: int, dtype: str) -> torch.Tensor:
-        """Uninitialised host memory ``[count, width]``, to be filled and copied before ``copied``."""
+        """Uninitialised host memory ``[count, width]``; fill it, launch its copies, then call ``copied``."""
         if not self._pinned:
             return torch.empty(count, width, dtype=getattr(torch, dtype))
-        self._events[self._next].synchronize()  # at once, unless all slots are under way
+        self._events[self._next].synchronize()  # returns at once unless all slots are in flight
         size = count * width * np.dtype(dtype).itemsize
         if self._slots[self._next].numel() < size:
             self._slots[self._next] = torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -49,7 +49,7 @@ class Staging:
             self._next = (self._next + 1) % NUM_SLOTS
 
     def load(self, target: torch.Tensor, array: NDArray[Any]) -> None:
-        """Copy ``array`` into ``target`` of the same shape, ordered in the current stream."""
+        """Copy ``array`` into ``target`` of the same shape, in order of the current stream."""
         if not self._pinned:
             target.copy_(torch.tensor(array))
             return
@@ -60,10 +60,9 @@ class Staging:
 
 
 class Ingestion:
-    """Runs writes to a replay's table on a separate stream, ordered with the reads of it.
+    """Writes to a replay's table on a separate stream, ordered with its reads.
 
-    No read sees a row that is half written, no write touches a row that is being read, and the host waits for
-    neither.
+    No read sees a half-written row, no write changes a row being read, and the host waits for neither.
 
     Args:
         device: of the table.
@@ -99,10 +98,10 @@ class Ingestion:
 
 
 class Download:
-    """An asynchronous copy of one flat float32 tensor to the host, with its values at ``start``.
+    """An asynchronous copy to the host of one flat float32 tensor, as it is at ``start``.
 
-    ``start`` first copies on the device, which takes as long as a small kernel. The copy travels to the host
-    on a separate stream while updates change the original.
+    ``start`` first copies it on the device, which takes as long as a small kernel. That copy moves to the
+    host on a separate stream while updates change the original.
 
     Args:
         device: of the tensors.
@@ -117,7 +116,7 @@ class Download:
             self._arrived = cuda.Event(blocking=True)
 
     def start(self, tensor: torch.Tensor) -> None:
-        """Begin to copy ``tensor`` ``[P]``; the previous copy must have been taken by ``array``."""
+        """Start to copy ``tensor`` ``[P]``; first take the previous copy by ``array``."""
         if not self._cuda:
             self._pinned = tensor.clone()
             return
@@ -139,6 +138,6 @@ class Download:
         return bool(self._arrived.query())
 
     def array(self) -> NDArray[np.float32]:
-        """The values ``[P]`` in memory of the caller's own; the pinned buffer is reused."""
+        """The values ``[P]`` in new memory; the pinned buffer is reused."""
         flat: NDArray[np.float32] = self._pinned.numpy()
         return flat.copy() if self._cuda else flat

@@ -13,16 +13,16 @@ import torch
 #: Any, because torch's stubs lack much of it.
 cuda: Any = torch.cuda
 
-#: Updates that may be launched and not finished: enough that the device never idles while the host takes
-#: rollouts in, and few enough that published weights are fresh.
+#: Updates that may be launched but unfinished: enough to keep the device busy while the host receives
+#: rollouts, and few enough for fresh published weights.
 MOST_IN_FLIGHT = 8
 
 
 class Work:
-    """The updates that were launched on a device.
+    """The updates that are launched on a device.
 
     Args:
-        device: torch's name of it. On a CPU an update ends with its call, and nothing is measured.
+        device: as torch names it. On a CPU an update ends with its call, and nothing is measured.
     """
 
     def __init__(self, device: str):
@@ -36,7 +36,7 @@ class Work:
 
     @contextmanager
     def update(self) -> Iterator[None]:
-        """Mark the enclosed launches as one update; afterwards at most ``MOST_IN_FLIGHT`` are unfinished."""
+        """Count the launches inside as one update; wait until at most ``MOST_IN_FLIGHT`` are unfinished."""
         if not self._cuda:
             yield
             return

@@ -126,7 +126,7 @@ class CriticLearner(Learner):
         """Load a policy, for the target actions and their entropy."""
         assert self.others is not None
         extras = message.fields["extras"]
-        self.half.load_policy(message.arrays, extras)
+        self.half.load_policy(message.arrays)
         if self.others.num_taken == 1:
             self.first_policy = self.others.version
             # After a restart from an older checkpoint the actor-learner knows better how many were received.

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq.algorithms.interface import Half
+from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component import Component
 
@@ -26,7 +26,7 @@ class LiveBatch:
         learning_rate: the learning rate at ``size``.
     """
 
-    def __init__(self, component: Component, half: Half) -> None:
+    def __init__(self, component: Component, half: AutogradHalf) -> None:
         self.plan = component.plan
         self.half = half
         self.role = component.role

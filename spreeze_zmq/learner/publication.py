@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.algorithms.interface import ActingHalf
+from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component
 from spreeze_zmq.device import Download
@@ -192,7 +192,7 @@ class PolicyOutlet:
     """
 
     def __init__(
-        self, component: Component, half: ActingHalf, cadence: Cadence, device: str, first_version: int = 0
+        self, component: Component, half: AutogradHalf, cadence: Cadence, device: str, first_version: int = 0
     ) -> None:
         self.half = half
         self.versions = Versions(Path(component.plan.socket_dir, VERSION_FILE), first_version)
@@ -222,12 +222,12 @@ class PolicyOutlet:
             "critic_updates": critic_updates,
             "actor_updates": self.half.num_updates,
             "description": self.half.description(),
+            "extras": {"env_steps": env_steps},
         }
         if collect_until is not None:
             fields["collect_until"] = dict(collect_until)
 
         def message(weights: Any) -> Message:
-            fields["extras"] = {**self.half.extras(weights), "env_steps": env_steps}
             return Message("policy", fields, self.half.policy_arrays(weights))
 
         self.outbox.put(self.half.weights, message, wait=wait)

@@ -110,7 +110,7 @@ class RoundLearner(Learner):
     def load(self, message: Message) -> None:
         """Load the policy, or the critics and the policy version of the rollouts they were trained on."""
         if self.policy is None:
-            self.half.load_policy(message.arrays, message.fields["extras"])
+            self.half.load_policy(message.arrays)
         else:
             self.half.load_critic(message.arrays["parameters"])
             self.values_from = message.fields.get("policy_version", 0)

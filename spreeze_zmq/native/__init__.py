@@ -1,1 +1,1 @@
-"""The native layers' source and its compiled library; needs no torch."""
+"""The source of the native code and its compiled library; needs no torch."""

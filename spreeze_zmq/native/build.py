@@ -1,7 +1,7 @@
-"""Compiles the native layers while the package is built, so that a wheel carries them; for setuptools.
+"""Compiles the native code when setuptools builds the package, so that a wheel contains it.
 
-One file for each instruction set; the right one is taken where the package runs. Without a compiler the
-package is built without them. An editable install compiles for its own machine when it first runs.
+There is one file for each instruction set, of which a machine loads the best that it can run. Without a
+compiler the package contains none. An editable install compiles at its first run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
-if "spreeze_zmq" not in sys.modules:  # setuptools loads this file alone: the package lies about it
+if "spreeze_zmq" not in sys.modules:  # setuptools loads this file alone, without the package around it
     sys.path.insert(0, str(Path(__file__).parents[2]))
 from spreeze_zmq.native import library
 
@@ -27,7 +27,7 @@ def build_into(folder: Path, instructions: Iterable[str] = tuple(library.INSTRUC
     """Compile the library for several instruction sets, keys of ``INSTRUCTIONS``.
 
     Returns:
-        The files in ``folder``; of those sets that the compiler does not know, none.
+        The files in ``folder``, without those for instruction sets that the compiler does not know.
     """
     try:
         compiler = library.compiler_found()
@@ -42,7 +42,7 @@ def build_into(folder: Path, instructions: Iterable[str] = tuple(library.INSTRUC
         try:
             library.compile_to(path, compiler, flags)
         except (OSError, subprocess.SubprocessError) as error:
-            log.warning("no native layers for %s: %s", name, library.said_by(error))
+            log.warning("no native layers for %s: %s", name, library.problem_of(error))
             return None
         return path
 
@@ -51,20 +51,20 @@ def build_into(folder: Path, instructions: Iterable[str] = tuple(library.INSTRUC
 
 
 class BuildPy(build_py):
-    """Beside the modules, the libraries."""
+    """Adds the compiled libraries to the modules."""
 
     def run(self) -> None:
-        """Copy, then compile."""
+        """Copy the modules, then compile."""
         super().run()
         if not self.editable_mode:
             build_into(Path(self.build_lib, "spreeze_zmq", "native", library.CARRIED.name))
 
 
 class BdistWheel(bdist_wheel):
-    """A wheel for one platform and any Python, where there is a compiler."""
+    """Makes a wheel for one platform and any Python 3, or without a compiler for any platform."""
 
     def finalize_options(self) -> None:
-        """Not pure where libraries will be in it."""
+        """Mark the wheel as platform-specific if libraries can be compiled."""
         super().finalize_options()
         try:
             library.compiler_found()
@@ -73,6 +73,6 @@ class BdistWheel(bdist_wheel):
         self.root_is_pure = False
 
     def get_tag(self) -> tuple[str, str, str]:
-        """No library knows of Python."""
+        """The libraries do not depend on the version of Python."""
         _, _, platform = super().get_tag()
         return "py3", "none", platform

@@ -1,8 +1,7 @@
-"""The native layers as a shared library for this processor: what the wheel carries, else compiled when first
-asked for.
+"""The native code as a shared library for this processor: the one in the wheel, else compiled at first use.
 
-What is compiled is kept beside Python's own compiled files or in the user's cache, by source, flags and
-compiler. Without either there is none, and torch does the work.
+A compiled library is cached beside Python's bytecode or in the user's cache, by source, flags and compiler.
+Without a library and a compiler, torch does the work.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from spreeze_zmq.user_cache import cache_folder
 log = logging.getLogger("spreeze")
 
 SOURCES = Path(__file__).with_name("csrc")
-#: What a wheel carries, by the names of :func:`name_of`.
+#: The libraries of a wheel, named by :func:`name_of`.
 CARRIED = Path(__file__).with_name("built")
 COMPILERS = ("g++", "c++")
 FLAGS = ("-O3", "-std=gnu++17", "-shared", "-fPIC", "-fno-math-errno", "-Wno-psabi")
-#: Instruction sets that the source knows, best first: flags of /proc/cpuinfo, and the compiler's.
+#: Instruction sets that the source supports, best first, with their flags in /proc/cpuinfo.
 AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 INSTRUCTIONS = {
     "AMX": (*AVX512, "avx512_bf16", "amx_tile", "amx_bf16"),
@@ -43,13 +42,13 @@ TIMEOUT_S = 300.0
 
 
 class Library(NamedTuple):
-    """The native layers, or why there are none.
+    """The native library, or why there is none.
 
     Attributes:
-        code: the loaded library; None where there is none.
+        code: the loaded library, or None.
         name: of its file, which changes with its source, its flags and the compiler.
-        instructions: a name of ``INSTRUCTIONS``.
-        problem: with the best instructions of the processor, in one line; empty where there is none.
+        instructions: a key of ``INSTRUCTIONS``.
+        problem: in one line, why the best instruction set of the processor is not used; empty if it is.
     """
 
     code: Any
@@ -60,7 +59,7 @@ class Library(NamedTuple):
 
 @cache
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """The instruction set flags of the first processor; empty where the system does not tell."""
+    """The instruction set flags of the first processor; empty if the file cannot be read."""
     try:
         text = Path(path).read_text()
     except OSError:
@@ -69,54 +68,52 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
     return frozenset(line.partition(":")[2].split())
 
 
-def instructions_of(flags: frozenset[str]) -> str:
-    """The best name of ``INSTRUCTIONS`` that a processor with these flags can run."""
-    return next(name for name, needed in INSTRUCTIONS.items() if flags.issuperset(needed))
+def enabled() -> bool:
+    """Whether native code is allowed: the environment variable ``SPREEZE_NATIVE`` is not 0."""
+    return os.environ.get("SPREEZE_NATIVE") != "0"
 
 
 @cache
 def library() -> Library:
-    """The native layers for this processor; compiled now if they never were."""
+    """The native library for this processor, compiled now if necessary."""
     problem = ""
-    if os.environ.get("SPREEZE_NATIVE", "1") == "0":
+    if not enabled():
         return Library(None, problem="SPREEZE_NATIVE=0")
     for instructions in runnable():  # an older compiler may not know the best
         try:
-            path = carried(instructions) or compiled(instructions)
+            path = compiled(instructions)
             code = loaded(path)
             if not code.spreeze_allowed():
                 raise OSError(f"the system refuses this process the registers of {instructions}")
             return Library(code, path.stem, instructions, problem)
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
-            problem = problem or said_by(error)
+            problem = problem or problem_of(error)
             if isinstance(error, FileNotFoundError):
                 break
     return Library(None, problem=problem)
 
 
-def runnable() -> list[str]:
-    """The names of ``INSTRUCTIONS`` that this processor can run, best first."""
-    names = list(INSTRUCTIONS)
-    return names[names.index(instructions_of(cpu_flags())) :]
+def runnable(flags: frozenset[str] | None = None) -> list[str]:
+    """The keys of ``INSTRUCTIONS`` for a processor with these flags, by default this one, best first."""
+    flags = cpu_flags() if flags is None else flags
+    return [name for name, needed in INSTRUCTIONS.items() if flags.issuperset(needed)]
 
 
 def prepare(say: Callable[[str], None]) -> None:
-    """Compile the library if it never was, before a run's processes wait for it.
+    """Compile the library if necessary, before the processes of a run wait for it. The learners' logs report
+    a failure.
 
     Args:
-        say: takes a line for the user, before the compiler starts.
+        say: called with a line for the user before the compiler starts.
     """
-    if os.environ.get("SPREEZE_NATIVE", "1") != "0":
-        for instructions in runnable():
-            with contextlib.suppress(
-                OSError, subprocess.SubprocessError
-            ):  # the learners' logs say what is lost
-                carried(instructions) or compiled(instructions, say=say)
-                return
+    for instructions in runnable() if enabled() else ():
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            compiled(instructions, say=say)
+            return
 
 
-def said_by(error: Exception) -> str:
-    """What went wrong, in one line."""
+def problem_of(error: Exception) -> str:
+    """The problem in one line; for a failed compiler its first error."""
     if isinstance(error, subprocess.CalledProcessError):
         lines = str(error.stderr).strip().splitlines()
         first = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
@@ -124,14 +121,8 @@ def said_by(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def carried(instructions: str) -> Path | None:
-    """The file for some instructions that was compiled when the package was built; None without one."""
-    path = CARRIED / name_of(flags_for(instructions))
-    return path if path.exists() else None
-
-
 def flags_for(instructions: str) -> list[str]:
-    """The compiler's flags for a key of ``INSTRUCTIONS``."""
+    """The compiler's flags for an instruction set, a key of ``INSTRUCTIONS``."""
     machine = [f"-m{flag.replace('x_', 'x-').replace('_', '')}" for flag in INSTRUCTIONS[instructions]]
     if "avx512f" in INSTRUCTIONS[instructions]:
         machine.append("-mprefer-vector-width=512")
@@ -139,18 +130,23 @@ def flags_for(instructions: str) -> list[str]:
 
 
 def name_of(flags: Sequence[str], compiler: str = "") -> str:
-    """Of the file that a compiler makes of the sources with these flags."""
-    about = [compiler]
+    """The file name of the library that a compiler makes of the sources with these flags.
+
+    Args:
+        flags: of the compiler.
+        compiler: its path; empty for a library in a wheel, whatever compiled it.
+    """
+    version = [compiler]
     if compiler:
         stat = os.stat(os.path.realpath(compiler))
-        about += [str(stat.st_size), str(stat.st_mtime_ns)]
+        version += [str(stat.st_size), str(stat.st_mtime_ns)]
     sources = [path.read_text(encoding="utf-8") for path in sorted(SOURCES.iterdir())]
-    text = "\0".join((*sources, *about, *flags))
+    text = "\0".join((*sources, *version, *flags))
     return f"native-{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
 
 
 def compiler_found() -> str:
-    """Its path. Raises FileNotFoundError."""
+    """The path of the C++ compiler. Raises FileNotFoundError."""
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise FileNotFoundError(f"no compiler ({' or '.join(COMPILERS)}) on the path")
@@ -158,33 +154,35 @@ def compiler_found() -> str:
 
 
 def compile_to(path: Path, compiler: str, flags: Sequence[str]) -> None:
-    """Make the library; it is there as a whole or not at all.
+    """Compile the library. ``path`` appears only when it is complete.
 
     Raises:
         OSError: the folder cannot be written.
         CalledProcessError: the compiler failed.
     """
-    with tempfile.TemporaryDirectory(dir=path.parent) as made:
-        command = [compiler, *flags, str(SOURCES / "native.cpp"), "-o", f"{made}/native.so"]
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        command = [compiler, *flags, str(SOURCES / "native.cpp"), "-o", f"{folder}/native.so"]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
-        os.replace(f"{made}/native.so", path)
+        os.replace(f"{folder}/native.so", path)
 
 
 def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str], None] = log.info) -> Path:
-    """The library's file for some instructions, compiled on this machine where it is not there.
+    """The library for an instruction set: the wheel's, or that in the cache, compiled if it is missing.
 
     Args:
         instructions: a key of ``INSTRUCTIONS``.
-        extra: further flags of the compiler.
-        say: takes a line for the user, before the compiler starts.
+        extra: additional flags of the compiler.
+        say: called with a line for the user before the compiler starts.
 
     Raises:
         FileNotFoundError: no compiler is on the path.
         OSError: the folder cannot be written.
         CalledProcessError: the compiler failed.
     """
-    compiler, flags = compiler_found(), [*flags_for(instructions), *extra]
-    folder = folder_of_libraries()
+    flags = [*flags_for(instructions), *extra]
+    if (carried := CARRIED / name_of(flags)).exists():
+        return carried
+    compiler, folder = compiler_found(), folder_of_libraries()
     path = folder / name_of(flags, compiler)
     if path.exists():
         return path
@@ -197,21 +195,21 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
 
 
 def folder_of_libraries() -> Path:
-    """Beside Python's own compiled files where that can be written, else the user's cache."""
+    """The cache: beside Python's bytecode if that folder can be written, else the user's cache."""
     beside = Path(__file__).with_name("__pycache__")
     return beside if os.access(beside, os.W_OK) else cache_folder()
 
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One process after the other."""
+    """Hold a lock on a file; other processes wait."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def loaded(path: Path) -> Any:
-    """The library in a file, its functions declared as ``native.cpp`` has them.
+    """Load a library and declare its functions as in ``native.cpp``.
 
     Raises:
         OSError: it cannot be loaded.

@@ -1,38 +1,44 @@
-"""What is noted of an update while it is recorded (``device/tape.py``), by those who compute beside torch."""
+"""Lets code that computes without torch's operations take part in the recording of an update
+(``device/tape.py``).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
 
 
-class Recording(Protocol):
-    """A recording under way."""
+class Recording:
+    """A recording in progress. This one records nothing, as a CUDA graph has no use for steps on the host.
 
-    def note(self, step: Callable[[], object]) -> None:
-        """Repeat this at the same place of each replay."""
+    Attributes:
+        refusal: why a replay would not do what the call does; empty if nothing is known against it.
+    """
 
-    def check(self, check: Callable[[], object]) -> None:
-        """Call what reads tensors on the host, now and at the same place of each replay."""
+    refusal = ""
+
+    def each_time(self, step: Callable[[], object]) -> None:
+        """Call ``step``, which torch cannot see, now and at the same place of each replay."""
+        step()
 
     def refuse(self, why: str) -> None:
-        """A replay would not be what the call is."""
+        """Declare that a replay would not do what the call does."""
+        self.refusal = self.refusal or why
 
 
 _thread = threading.local()
 
 
 def under_way() -> Recording | None:
-    """This thread's recording."""
+    """The recording in progress in this thread."""
     found: Recording | None = getattr(_thread, "recording", None)
     return found
 
 
 @contextlib.contextmanager
 def into(recording: Recording) -> Iterator[None]:
-    """Inside, what this thread does is noted in ``recording``."""
+    """Inside, the steps and refusals of this thread go to ``recording``."""
     _thread.recording = recording
     try:
         yield
@@ -40,31 +46,15 @@ def into(recording: Recording) -> Iterator[None]:
         _thread.recording = None
 
 
-def call(function: Any, *arguments: Any) -> None:
-    """Call a native function on memory at fixed places, now and at each replay.
-
-    Raises:
-        MemoryError: it says by a number other than 0 that there was too little.
-    """
-
-    def step() -> None:
-        if function(*arguments):
-            raise MemoryError("native layers")
-
+def each_time(step: Callable[[], object]) -> None:
+    """Call ``step``, such as a native function or a check on the host, now and at each replay."""
     if (recording := under_way()) is not None:
-        recording.note(step)
-    step()
-
-
-def each_time(check: Callable[[], object]) -> None:
-    """Call what reads tensors on the host, now and at each replay."""
-    if (recording := under_way()) is not None:
-        recording.check(check)
+        recording.each_time(step)
     else:
-        check()
+        step()
 
 
 def refuse(why: str) -> None:
-    """Say that what is being computed depends on more than its tensors, if it is being recorded."""
+    """Declare, if a recording is in progress, that the computation depends on more than its tensors."""
     if (recording := under_way()) is not None:
         recording.refuse(why)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.nn.atoms import divergence, project
+from spreeze_zmq.nn.atoms import divergence, expectation, project
 from spreeze_zmq.nn.flops import CountedProducts, most_flops_per_s, multiply_limits
-from spreeze_zmq.nn.fused import adam_step, laid_flat, normal_log_prob, polyak, squashed_normal
-from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number
-from spreeze_zmq.nn.native import code_for, into_grad
+from spreeze_zmq.nn.fused import Adam, PeriodicCopy, laid_flat, normal_log_prob, polyak, squashed_normal
+from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number, random_shift
+from spreeze_zmq.nn.native_calls import into_grad
 from spreeze_zmq.nn.native_choice import choose, leave_to_torch
 from spreeze_zmq.nn.networks import (
     ACTIVATIONS,
@@ -19,12 +19,12 @@ from spreeze_zmq.nn.networks import (
     mlp,
 )
 from spreeze_zmq.nn.recurrent import Recurrent, remembered, unroll
-from spreeze_zmq.nn.training import PeriodicCopy, random_shift
 
 __all__ = [
     "ACTIVATIONS",
     "NATURE",
     "SMALL",
+    "Adam",
     "Append",
     "Conv",
     "CountedProducts",
@@ -33,13 +33,12 @@ __all__ = [
     "Number",
     "PeriodicCopy",
     "Recurrent",
-    "adam_step",
     "choose",
     "cnn",
-    "code_for",
     "describe",
     "divergence",
     "ensemble",
+    "expectation",
     "into_grad",
     "laid_flat",
     "leave_to_torch",

@@ -1,4 +1,4 @@
-"""Floating point operations of matrix products and convolutions: how many are done, and how many could be."""
+"""Floating point operations of matrix products and convolutions: a counter, and the limit of a device."""
 
 from __future__ import annotations
 
@@ -9,49 +9,51 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spreeze_zmq.native.library import library
 
 aten = torch.ops.aten
-#: Rows and columns of the product that shows how fast a core multiplies.
+#: Size of the product that measures how fast a core multiplies.
 ROWS, WIDTH = 1024, 256
-#: Of multiply-adds alone: about as long as that product.
+#: Rounds of bare multiply-adds that take about as long as that product.
 TURNS = 1000
+#: Measurements, of which the fastest counts.
 ROUNDS = 5
 
 
-def _of_product(left: torch.Tensor, right: torch.Tensor) -> int:
+def _of_product(left: Tensor, right: Tensor) -> int:
     return 2 * left.numel() * right.shape[-1]
 
 
-def _of_convolution(images: torch.Tensor, weight: torch.Tensor) -> int:
-    """For each number of ``images``, the output of a convolution with ``weight``."""
+def _of_convolution(images: Tensor, weight: Tensor) -> int:
+    """``images`` is the output of a convolution with ``weight``."""
     return 2 * images.numel() * math.prod(weight.shape[1:])
 
 
 def _of_convolution_backward(arguments: tuple[Any, ...]) -> int:
     gradient, _, weight = arguments[:3]
-    wanted = arguments[-1]  # of the input, the weight, the bias
+    wanted = arguments[-1]  # the gradients of the input, the weight, the bias
     return _of_convolution(gradient, weight) * (bool(wanted[0]) + bool(wanted[1]))
 
 
-#: From the arguments and the output of an operation to its floating point operations.
+#: The floating point operations of a torch operation, from its arguments and its output.
 _COUNTS: Mapping[Any, Callable[[tuple[Any, ...], Any], int]] = {
     aten.mm: lambda given, _: _of_product(*given[:2]),
     aten.bmm: lambda given, _: _of_product(*given[:2]),
     aten.addmm: lambda given, _: _of_product(*given[1:3]),
     aten.baddbmm: lambda given, _: _of_product(*given[1:3]),
-    aten.convolution: lambda given, made: _of_convolution(made, given[1]),
+    aten.convolution: lambda given, output: _of_convolution(output, given[1]),
     aten.convolution_backward: lambda given, _: _of_convolution_backward(given),
 }
 
 
 class CountedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside, counts what torch multiplies, backward passes too; native layers are left to torch.
+    """Inside, counts the products that torch computes, in backward passes too; native layers run in torch.
 
     Attributes:
-        flops: two for each multiplication and the addition that goes with it.
+        flops: two for each multiply-add.
     """
 
     def __init__(self) -> None:
@@ -64,16 +66,16 @@ class CountedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Do it, and count it."""
-        made = func(*args, **(kwargs or {}))
+        """Run the operation and count it."""
+        output = func(*args, **(kwargs or {}))
         count = _COUNTS.get(func.overloadpacket)
         if count is not None:
-            self.flops += count(args, made)
-        return made
+            self.flops += count(args, output)
+        return output
 
 
 def most_flops_per_s(device: str | torch.device, dtype: torch.dtype) -> float:
-    """What one core of a CPU, or a GPU, was just seen to multiply and add in a second."""
+    """Measure the highest FLOP/s of one CPU core, or of a GPU."""
     device = torch.device(device)
     clock = time.thread_time if device.type == "cpu" else time.perf_counter
     threads = torch.get_num_threads()
@@ -87,10 +89,10 @@ def most_flops_per_s(device: str | torch.device, dtype: torch.dtype) -> float:
 def multiply_limits(
     device: str | torch.device, dtype: torch.dtype, gpu_size: int = 4096
 ) -> dict[str, tuple[Callable[[], Any], float]]:
-    """By name, calls that do little but multiply, and the floating point operations of each.
+    """Calls that do little but multiply, by name, and the floating point operations of each.
 
-    On a GPU a product of matrices of ``gpu_size`` rows and columns. On a CPU torch's product of a hidden
-    layer, and where the native layers are, their multiply-adds alone: what the instruction set gives.
+    On a GPU a product of square matrices of ``gpu_size``. On a CPU torch's product of a hidden layer and, if
+    there is a native library, its bare multiply-adds, the limit of the instruction set.
     """
     device = torch.device(device)
     rows, width = (ROWS, WIDTH) if device.type == "cpu" else (gpu_size, gpu_size)
@@ -111,7 +113,7 @@ def multiply_limits(
 
 
 def _rate(call: Callable[[], Any], flops: float, clock: Callable[[], float]) -> float:
-    """FLOP/s of the fastest of some calls that do ``flops`` each."""
+    """FLOP/s of the fastest of several calls of ``flops`` each."""
     least = math.inf
     for _ in range(1 + ROUNDS):
         began_s = clock()

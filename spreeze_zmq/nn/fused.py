@@ -1,242 +1,244 @@
-"""What an update does between its layers, each as one native call: Adam, moving averages, drawing actions.
+"""What an update computes between its layers, each as one native call: Adam, moving averages, log densities.
 
-On a GPU, without the native library, or where torch looks at each operation, torch computes the same.
+torch computes the same on a GPU, without the native library, and where torch intercepts each operation.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
-from spreeze_zmq.native import recording
-from spreeze_zmq.native.library import library
-from spreeze_zmq.nn.native import check_shape, code_for, shape_of_rows
+from spreeze_zmq.nn.native_calls import (
+    Gradients,
+    Tensors,
+    call,
+    check_shape,
+    code_for,
+    differentiable,
+    shape_of_rows,
+)
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 #: Adam's first beta and its epsilon, as Kingma and Ba 2014 have them.
 BETA1, EPSILON = 0.9, 1e-8
 
 
-def adam_step(
-    parameters: torch.Tensor,
-    gradient: torch.Tensor,
-    mean: torch.Tensor,
-    square: torch.Tensor,
-    steps: torch.Tensor,
-    *,
-    learning_rate: float,
-    beta2: float,
-    weight_decay: float,
-    num_decaying: int,
-    max_gradient_norm: float = 0.0,
-) -> None:
-    """One step of Adam (arXiv 1412.6980, algorithm 1) with decoupled weight decay (arXiv 1711.05101,
-    algorithm 2), all tensors in place; the gradient is zero afterwards.
+class Adam:
+    """Adam (arXiv 1412.6980, algorithm 1) with decoupled weight decay (arXiv 1711.05101, algorithm 2) over
+    one flat buffer.
 
     Args:
-        parameters: float32 ``[P]``.
-        gradient: likewise.
-        mean: of the gradient, likewise.
-        square: mean of its square, likewise.
-        steps: 0-d float32, taken before this one.
+        parameters: float32 ``[P]``, stepped in place.
+        gradient: float32 ``[P]``, read at each step and zero afterwards.
         learning_rate: step size.
-        beta2: how much of ``square`` a step keeps.
-        weight_decay: share of the parameters times the step size that a step takes away.
-        num_decaying: number of parameters that decay, the first ones.
-        max_gradient_norm: a longer gradient is shortened to it first; 0 for never.
+        beta2: decay rate of the mean squared gradient.
+        weight_decay: a step shrinks the parameters by this times the step size.
+        num_decaying: number of parameters that decay, the first ones; all by default.
+        max_gradient_norm: longer gradients are scaled down to this norm; 0 for never.
+
+    Attributes:
+        learning_rate: may be changed between steps.
 
     Raises:
-        ValueError: the four are not of one size.
+        ValueError: ``gradient`` has another size than ``parameters``.
     """
-    tensors = parameters, gradient, mean, square
-    for name, tensor in zip(("gradient", "mean", "square"), tensors[1:], strict=True):
-        check_shape(name, tensor, parameters.numel())
-    steps.add_(1.0)
-    code = code_for(*tensors)
-    if code is not None:
-        about = (ctypes.c_double * 6)(learning_rate, BETA1, beta2, EPSILON, weight_decay, max_gradient_norm)
-        places = [tensor.data_ptr() for tensor in tensors]
-        recording.call(
-            *(code.spreeze_adam, about, steps.data_ptr(), parameters.numel(), num_decaying, *places)
+
+    def __init__(
+        self,
+        parameters: Tensor,
+        gradient: Tensor,
+        learning_rate: float,
+        *,
+        beta2: float = 0.999,
+        weight_decay: float = 0.0,
+        num_decaying: int | None = None,
+        max_gradient_norm: float = 0.0,
+    ) -> None:
+        check_shape("gradient", gradient, parameters.numel())
+        code_for(parameters, gradient)  # compiles the library now if needed, not within the first step
+        self.learning_rate = learning_rate
+        self._beta2, self._weight_decay = beta2, weight_decay
+        self._num_decaying = len(parameters) if num_decaying is None else num_decaying
+        self._max_gradient_norm = max_gradient_norm
+        self._parameters, self._gradient = parameters, gradient
+        self._moments = {"mean": torch.zeros_like(parameters), "square": torch.zeros_like(parameters)}
+        self._steps = torch.zeros((), device=parameters.device)
+
+    def step(self) -> None:
+        """Move the parameters by the gradient."""
+        self._steps.add_(1.0)
+        tensors = self._parameters, self._gradient, *self._moments.values()
+        if code_for(*tensors) is None:
+            self._step_in_torch()
+            return
+        rates = self.learning_rate, BETA1, self._beta2, EPSILON, self._weight_decay, self._max_gradient_norm
+        sizes = self._parameters.numel(), self._num_decaying
+        call("adam", (ctypes.c_double * 6)(*rates), self._steps, *sizes, *tensors)
+
+    def _step_in_torch(self) -> None:
+        parameters, gradient = self._parameters, self._gradient
+        if self._max_gradient_norm:
+            gradient.mul_((self._max_gradient_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0))
+        if self._weight_decay:
+            parameters[: self._num_decaying].mul_(1.0 - self.learning_rate * self._weight_decay)
+        torch._fused_adam_(
+            [parameters],
+            [gradient],
+            [self._moments["mean"]],
+            [self._moments["square"]],
+            [],
+            [self._steps],
+            lr=self.learning_rate,
+            beta1=BETA1,
+            beta2=self._beta2,
+            weight_decay=0.0,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
         )
-        return
-    if max_gradient_norm:
-        gradient.mul_((max_gradient_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0))
-    if weight_decay:
-        parameters[:num_decaying].mul_(1.0 - learning_rate * weight_decay)
-    torch._fused_adam_(
-        [parameters],
-        [gradient],
-        [mean],
-        [square],
-        [],
-        [steps],
-        lr=learning_rate,
-        beta1=BETA1,
-        beta2=beta2,
-        weight_decay=0.0,
-        eps=EPSILON,
-        amsgrad=False,
-        maximize=False,
-    )
-    gradient.zero_()
+        gradient.zero_()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of both moments ``[P]`` and the number of steps, 0-d."""
+        state = {**self._moments, "steps": self._steps}
+        return {name: tensor.clone() for name, tensor in state.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore ``state_dict()``."""
+        for name, tensor in {**self._moments, "steps": self._steps}.items():
+            tensor.copy_(state[name])
 
 
 def polyak(target: torch.nn.Module, source: torch.nn.Module, tau: float) -> None:
-    """Move the parameters of ``target`` by the share ``tau`` of the way to those of ``source``, in place."""
+    """``target += tau * (source - target)``, for all parameters."""
     with torch.no_grad():
-        pieces = [_flat[each] for each in (target, source) if each in _flat]
-        if len(pieces) == 2:
-            pieces[0].lerp_(pieces[1], tau)
+        flat = [_flat[each] for each in (target, source) if each in _flat]
+        if len(flat) == 2:
+            flat[0].lerp_(flat[1], tau)
         else:
             torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), tau)
 
 
-_flat: WeakKeyDictionary[torch.nn.Module, torch.Tensor] = WeakKeyDictionary()
+_flat: WeakKeyDictionary[torch.nn.Module, Tensor] = WeakKeyDictionary()
 
 
-def laid_flat(module: torch.nn.Module, flat: torch.Tensor) -> None:
-    """Say that the parameters of a module are views of ``flat``, one behind the other, and stay so."""
+def laid_flat(module: torch.nn.Module, flat: Tensor) -> None:
+    """Declare that the parameters of a module are, for good, consecutive views that fill ``flat``."""
     _flat[module] = flat
 
 
-def squashed_normal(
-    output: torch.Tensor, noise: torch.Tensor, low: float, high: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """``tanh(u)`` of ``u = mean + exp(log_std) * noise``, with ``log_std = low +
-    (high - low) / 2 * (tanh(raw) + 1)``, and the log density of the result (arXiv 1812.05905, appendix C).
+class PeriodicCopy(torch.nn.Module):
+    """Moves a target by ``tau`` at every ``period``-th call of ``update``, and not in between.
+
+    The count is a parameter, so that it is saved with the targets; it is never read on the host.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = torch.nn.Parameter(torch.zeros(()), requires_grad=False)
+
+    @torch.no_grad()
+    def update(self, target: torch.nn.Module, source: torch.nn.Module, tau: float, period: int) -> None:
+        """Count this call; if it is a ``period``-th one, do what :func:`polyak` does."""
+        self.count.add_(1.0).remainder_(period)
+        share = (self.count == 0.0) * tau
+        for follower, leader in zip(target.parameters(), source.parameters(), strict=True):
+            follower.lerp_(leader, share.to(follower.dtype))
+
+
+def squashed_normal(output: Tensor, noise: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
+    """``tanh(u)`` with ``u = mean + exp(log_std) * noise`` and ``log_std = low +
+    (high - low) / 2 * (tanh(raw) + 1)``, and its log density (arXiv 1812.05905, appendix C).
 
     Args:
         output: float32 ``[B, 2 A]``, rows of ``[mean, raw]``.
-        noise: standard normal numbers, float32 ``[B, A]``; no gradient flows into it.
+        noise: standard normal numbers, float32 ``[B, A]``.
         low: lowest log standard deviation.
         high: the highest.
 
     Returns:
-        ``[B, A]`` in [-1, 1], and ``[B]``; both differentiable by ``output``.
+        ``[B, A]`` in [-1, 1], and ``[B]``.
 
     Raises:
-        ValueError: ``noise`` is not rows and columns, or ``output`` not two columns for each of its.
+        ValueError: ``noise`` is not ``[B, A]``, or ``output`` not ``[B, 2 A]``.
     """
     rows, size = shape_of_rows("noise", noise)
     check_shape("output", output, rows, 2 * size)
-    if code_for(output, noise) is None:
-        return _squashed_in_torch(output, noise, low, high)
-    if not (output.requires_grad and torch.is_grad_enabled()):
-        action, log_prob, _ = _drawn(output, noise, low, high)
-        return action, log_prob
-    action, log_prob = _SquashedNormal.apply(output, noise, low, high)  # type: ignore[no-untyped-call]
+    action, log_prob = differentiable(_SquashedNormal(low, high), output, noise)
     return action, log_prob
 
 
-def _squashed_in_torch(
-    output: torch.Tensor, noise: torch.Tensor, low: float, high: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    mean, raw = output.chunk(2, 1)
-    log_std = low + 0.5 * (high - low) * (raw.tanh() + 1.0)
-    u = mean + log_std.exp() * noise
-    # log(1 - tanh(u)^2), equation 26's second term, in a form that cannot overflow.
-    squash = 2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u))
-    return u.tanh(), (-0.5 * noise.square() - log_std - LOG_SQRT_2PI - squash).sum(1)
+class _SquashedNormal(NamedTuple):
+    """See :class:`Native`; the tensors are those of :func:`squashed_normal`."""
+
+    low: float
+    high: float
+
+    def in_torch(self, output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        mean, raw = output.chunk(2, 1)
+        log_std = self.low + 0.5 * (self.high - self.low) * (raw.tanh() + 1.0)
+        u = mean + log_std.exp() * noise
+        # log(1 - tanh(u)^2), equation 26's second term, in a form that cannot overflow.
+        squash = 2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u))
+        return u.tanh(), (-0.5 * noise.square() - log_std - LOG_SQRT_2PI - squash).sum(1)
+
+    def forward(self, output: Tensor, noise: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        rows, size = noise.shape
+        action, log_prob, kept = torch.empty(rows, size), torch.empty(rows), torch.empty(rows, 3 * size)
+        call("draw", rows, size, *self, output, noise, action, log_prob, kept)
+        return (action, log_prob), kept
+
+    def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
+        output, noise = tensors
+        output_gradient = torch.empty(output.shape)
+        of_action, of_log_prob = (gradient.contiguous() for gradient in gradients)
+        call("draw_backward", *noise.shape, *self, kept, of_action, of_log_prob, output_gradient)
+        return output_gradient, None
 
 
-def _drawn(
-    output: torch.Tensor, noise: torch.Tensor, low: float, high: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The same natively, and what the way back needs."""
-    rows, size = noise.shape
-    made = torch.empty(rows, size), torch.empty(rows), torch.empty(rows, 3 * size)
-    places = [tensor.data_ptr() for tensor in (output, noise, *made)]
-    recording.call(library().code.spreeze_draw, rows, size, low, high, *places)
-    return made
-
-
-class _SquashedNormal(torch.autograd.Function):
-    """The same as one native call forward and one backward."""
-
-    @staticmethod
-    def forward(ctx: Any, output: torch.Tensor, noise: torch.Tensor, low: float, high: float) -> Any:
-        action, log_prob, ctx.kept = _drawn(output, noise, low, high)
-        ctx.save_for_backward(output, noise)
-        ctx.limits = low, high
-        return action, log_prob
-
-    @staticmethod
-    def backward(ctx: Any, of_action: torch.Tensor, of_log_prob: torch.Tensor) -> Any:
-        output, noise = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a graph of the gradients is wanted as well
-            both = _squashed_in_torch(output, noise, *ctx.limits)
-            return (
-                *torch.autograd.grad(both, output, (of_action, of_log_prob), create_graph=True),
-                *[None] * 3,
-            )
-        of_output = torch.empty(output.shape)
-        given = of_action.contiguous(), of_log_prob.contiguous()
-        places = (tensor.data_ptr() for tensor in (ctx.kept, *given, of_output))
-        recording.call(library().code.spreeze_draw_backward, *noise.shape, *ctx.limits, *places)
-        return of_output, None, None, None
-
-
-def normal_log_prob(output: torch.Tensor, action: torch.Tensor, low: float, high: float) -> torch.Tensor:
+def normal_log_prob(output: Tensor, action: Tensor, low: float, high: float) -> Tensor:
     """Log densities of actions under independent normal distributions.
 
     Args:
-        output: float32 ``[B, 2 A]``, rows of ``[mean, log_std]``; log standard deviations are clipped.
-        action: float32 ``[B, A]``; no gradient flows into it.
+        output: float32 ``[B, 2 A]``, rows of ``[mean, log_std]``; ``log_std`` is clipped.
+        action: float32 ``[B, A]``.
         low: lowest log standard deviation.
         high: the highest.
 
     Returns:
-        ``[B]``, differentiable by ``output``.
+        ``[B]``.
 
     Raises:
-        ValueError: ``action`` is not rows and columns, or ``output`` not two columns for each of its.
+        ValueError: ``action`` is not ``[B, A]``, or ``output`` not ``[B, 2 A]``.
     """
     rows, size = shape_of_rows("action", action)
     check_shape("output", output, rows, 2 * size)
-    if code_for(output, action) is None:
-        return _normal_in_torch(output, action, low, high)
-    if not (output.requires_grad and torch.is_grad_enabled()):
-        return _density(output, action, low, high)[0]
-    log_prob: torch.Tensor = _NormalDensity.apply(output, action, low, high)  # type: ignore[no-untyped-call]
+    log_prob: Tensor = differentiable(_NormalDensity(low, high), output, action)
     return log_prob
 
 
-def _normal_in_torch(output: torch.Tensor, action: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    mean, log_std = output.chunk(2, 1)
-    log_std = log_std.clamp(low, high)
-    return (-0.5 * ((action - mean) * (-log_std).exp()).square() - log_std - LOG_SQRT_2PI).sum(1)
+class _NormalDensity(NamedTuple):
+    """See :class:`Native`; the tensors are those of :func:`normal_log_prob`."""
 
+    low: float
+    high: float
 
-def _density(
-    output: torch.Tensor, action: torch.Tensor, low: float, high: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same natively, and its derivative by ``output``."""
-    log_prob, slope = torch.empty(len(action)), torch.empty(output.shape)
-    places = [tensor.data_ptr() for tensor in (output, action, log_prob, slope)]
-    recording.call(library().code.spreeze_density, *action.shape, low, high, *places)
-    return log_prob, slope
+    def in_torch(self, output: Tensor, action: Tensor) -> Tensor:
+        mean, log_std = output.chunk(2, 1)
+        log_std = log_std.clamp(self.low, self.high)
+        return (-0.5 * ((action - mean) * (-log_std).exp()).square() - log_std - LOG_SQRT_2PI).sum(1)
 
+    def forward(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """The log densities, and their derivatives by ``output``."""
+        log_prob, slope = torch.empty(len(action)), torch.empty(output.shape)
+        call("density", *action.shape, *self, output, action, log_prob, slope)
+        return log_prob, slope
 
-class _NormalDensity(torch.autograd.Function):
-    """The same as one native call, whose derivative is known with it."""
-
-    @staticmethod
-    def forward(ctx: Any, output: torch.Tensor, action: torch.Tensor, low: float, high: float) -> Any:
-        log_prob, ctx.slope = _density(output, action, low, high)
-        ctx.save_for_backward(output, action)
-        ctx.limits = low, high
-        return log_prob
-
-    @staticmethod
-    def backward(ctx: Any, of_log_prob: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # a graph of the gradients is wanted as well
-            output, action = ctx.saved_tensors
-            log_prob = _normal_in_torch(output, action, *ctx.limits)
-            again = torch.autograd.grad(log_prob, output, of_log_prob, create_graph=True)
-            return (*again, *[None] * 3)
-        return ctx.slope * of_log_prob.unsqueeze(1), None, None, None
+    def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
+        return kept * gradients[0].unsqueeze(-1), None

@@ -1,6 +1,6 @@
-"""Which layers are native and in which number format, by measuring each way on a learner's own shapes.
+"""Chooses which layers run natively and in which number format, by measuring a learner's own shapes.
 
-What was measured is kept in the user's cache: runs on one machine choose alike, and so give the same bits.
+Measurements are cached for the user: all runs on one machine choose alike, and so compute the same bits.
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from spreeze_zmq.native.library import Library, library
-from spreeze_zmq.nn.native_sequential import STEPS, NativeSequential, Step
+from spreeze_zmq.nn.native_layers import STEPS, NativeSequential, Step
 from spreeze_zmq.user_cache import cache_folder
 
 log = logging.getLogger("spreeze")
 
-#: Rows are measured up to so many: the cost of a row hardly changes beyond.
+#: Larger batches are measured with this many rows: the cost of a row hardly changes beyond.
 MOST_ROWS = 1024
+#: Measurements of each way, in turn; the fastest counts.
 ROUNDS = 7
-#: Relative distance from torch's float32 results beyond which native ones count as wrong, unless torch's own
-#: in that format are half as far.
+#: Relative distance from torch's float32 results beyond which native results are wrong, unless it is at most
+#: twice that of torch's results in the same format.
 TOLERANCE = 1e-4
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-#: Seconds by way: ``"torch fp32"``, ``"native bf16"`` and so on; infinite where the results were wrong.
+#: Seconds of each way, such as ``"torch fp32"`` or ``"native bf16"``; infinite where its results were wrong.
 Times = dict[str, float]
 
 
 class Choice(NamedTuple):
-    """What was chosen.
+    """The result of :func:`choose`.
 
     Attributes:
-        dtype: of the products.
+        dtype: number format of the products.
         line: for the log.
     """
 
@@ -52,51 +54,49 @@ def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[t
     """Make each ``Sequential`` of linear layers in these modules native where that is faster than torch.
 
     Args:
-        modules: by name, on their device.
-        rows: of a batch.
-        dtypes: formats of the products that are allowed, at least one: the fastest is taken.
+        modules: networks by name, on their device.
+        rows: batch size.
+        dtypes: allowed formats of the products, at least one; the fastest is taken.
     """
     parts = [(name, part) for name, module in modules.items() for part in native_parts(module)]
     on_cpu = all(parameter.device.type == "cpu" for _, part in parts for parameter in part.parameters())
-    found = library()
+    native = library()
     if not parts or not on_cpu:
         return Choice(dtypes[-1], "layers: torch")
-    if found.code is None and len(dtypes) == 1:
-        return Choice(dtypes[0], f"layers: torch, about half as fast as native code: {found.problem}")
-    shapes: dict[str, Times] = {}
-    for _, part in parts:
-        if (shape := _shape(part)) not in shapes:
-            shapes[shape] = times_of(part, shape, min(rows, MOST_ROWS), dtypes, found)
-    totals = {dtype: sum(_best(shapes[_shape(part)], dtype) for _, part in parts) for dtype in dtypes}
+    if native.code is None and len(dtypes) == 1:
+        return Choice(dtypes[0], f"layers: torch, about half as fast as native code: {native.problem}")
+    shapes = {_shape(part): part for _, part in parts}
+    of_shape = {
+        shape: times_of(part, shape, min(rows, MOST_ROWS), dtypes, native) for shape, part in shapes.items()
+    }
+    times = [of_shape[_shape(part)] for _, part in parts]
+    totals = {dtype: sum(_best(each, dtype) for each in times) for dtype in dtypes}
     dtype = min(totals, key=lambda dtype: totals[dtype])
-    native = []
-    for name, part in parts:
-        times = shapes[_shape(part)]
-        formats = [each for each in dtypes if _ratio(times, each) > 1.0]
-        part.formats = frozenset(formats)
-        native += [name] if dtype in formats else []
-    ratios = [_ratio(shapes[_shape(part)], dtype) for _, part in parts]
-    return Choice(dtype, _line(found, sorted(set(native)), NAMES[dtype], ratios))
+    for (_, part), each in zip(parts, times, strict=True):
+        part.formats = frozenset(allowed for allowed in dtypes if _ratio(each, allowed) > 1.0)
+    names = sorted({name for name, part in parts if dtype in part.formats})
+    return Choice(dtype, _line(native, names, NAMES[dtype], [_ratio(each, dtype) for each in times]))
 
 
 def leave_to_torch(module: torch.nn.Module) -> None:
-    """Have torch compute every layer of a module, whatever was chosen."""
+    """Let torch compute every layer of a module from now on."""
     for part in native_parts(module):
         part.formats = frozenset()
 
 
-def _line(found: Library, native: Sequence[str], name: str, ratios: Sequence[float]) -> str:
-    if found.code is None:
-        return f"layers: torch in {name}; no native ones: {found.problem}"
-    speed = f"{min(ratios):.2f} to {max(ratios):.2f} times torch's speed" if ratios else ""
-    speed += f" ({found.problem})" if found.problem else ""
-    if not native:
-        return f"layers: torch in {name}; native ones ({found.instructions}) have {speed}"
-    return f"layers: native ({found.instructions}) in {name}, {speed}: {', '.join(native)}"
+def _line(native: Library, names: Sequence[str], dtype: str, ratios: Sequence[float]) -> str:
+    """The result for the log; ``names`` are the networks with native layers."""
+    if native.code is None:
+        return f"layers: torch in {dtype}; no native ones: {native.problem}"
+    speed = f"{min(ratios):.2f} to {max(ratios):.2f} times torch's speed"
+    speed += f" ({native.problem})" if native.problem else ""
+    if not names:
+        return f"layers: torch in {dtype}; native ones ({native.instructions}) have {speed}"
+    return f"layers: native ({native.instructions}) in {dtype}, {speed}: {', '.join(names)}"
 
 
 def native_parts(module: torch.nn.Module) -> list[NativeSequential]:
-    """Every ``Sequential`` of a module with a native step in it, made a :class:`NativeSequential`."""
+    """Turn every ``Sequential`` of a module into a :class:`NativeSequential`; those with a native step."""
     found = []
     for part in module.modules():
         if type(part) is torch.nn.Sequential:
@@ -107,7 +107,7 @@ def native_parts(module: torch.nn.Module) -> list[NativeSequential]:
 
 
 def _shape(part: NativeSequential) -> str:
-    """What of its runs decides how long they take."""
+    """The shapes of the native steps of a part, which decide how long they take."""
     return json.dumps([[run.num, run.inputs, run.layers] for run in part.steps() if isinstance(run, STEPS)])
 
 
@@ -116,7 +116,7 @@ def _best(times: Times, dtype: torch.dtype) -> float:
 
 
 def _ratio(times: Times, dtype: torch.dtype) -> float:
-    """Speed of the native way to that of torch; 0 where there is none."""
+    """Speed of the native way divided by torch's; 0 where there is no native way."""
     name = NAMES[dtype]
     return times[f"torch {name}"] / times[f"native {name}"] if f"native {name}" in times else 0.0
 
@@ -125,11 +125,11 @@ def _ratio(times: Times, dtype: torch.dtype) -> float:
 
 
 def times_of(
-    part: NativeSequential, shape: str, rows: int, dtypes: Sequence[torch.dtype], found: Library
+    part: NativeSequential, shape: str, rows: int, dtypes: Sequence[torch.dtype], native: Library
 ) -> Times:
-    """Seconds of the runs of a part, forward and backward, each way; from the cache where they are there."""
+    """Seconds of the native steps of a part, forward and backward, by way: cached ones, else measured."""
     subject = {
-        "library": found.name,
+        "library": native.name,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "shape": shape,
@@ -144,7 +144,7 @@ def times_of(
     ways: Times = {}
     for run in part.steps():
         if isinstance(run, STEPS):
-            for name, seconds in measured(run, rows, dtypes, found).items():
+            for name, seconds in measured(run, rows, dtypes, native).items():
                 ways[name] = ways.get(name, 0.0) + seconds
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ def times_of(
 
 
 def _kept(path: Path) -> Times | None:
-    """What a file of the cache says; None where there is none, or nothing readable."""
+    """The times in a cache file; None where it is missing or unreadable."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         return {str(way): float(seconds) for way, seconds in kept.items()}
@@ -175,29 +175,29 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
-def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], found: Library) -> Times:
-    """Seconds of a run, forward and backward, by way: the least of some rounds in turn."""
+def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], native: Library) -> Times:
+    """Seconds of one step, forward and backward, by way: the fastest of ``ROUNDS``."""
     run, source = copy.deepcopy(run), torch.Generator().manual_seed(0)
     parameters = [parameter.requires_grad_(True) for parameter in run.parameters()]
     x = torch.randn(rows, run.inputs, generator=source)
     x = x.expand(run.num, *x.shape) if run.num else x
-    of_output = torch.randn(*x.shape[:-1], run.outputs, generator=source)
+    gradient = torch.randn(*x.shape[:-1], run.outputs, generator=source)
 
-    def by(call: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+    def by(call: Callable[[Tensor], Tensor]) -> list[Tensor]:
         output = call(x)
-        return [output.detach(), *torch.autograd.grad(output, parameters, of_output.to(output.dtype))]
+        return [output.detach(), *torch.autograd.grad(output, parameters, gradient.to(output.dtype))]
 
-    ways: dict[str, Callable[[], list[torch.Tensor]]] = {}
+    ways: dict[str, Callable[[], list[Tensor]]] = {}
     for dtype in dtypes:
         bf16 = dtype == torch.bfloat16
         ways[f"torch {NAMES[dtype]}"] = partial(_autocast, bf16, partial(by, run.in_torch))
-        if found.code is not None and (not bf16 or found.code.spreeze_has_bf16()):
-            native = partial(by, partial(run.__call__, bf16=bf16))
-            ways[f"native {NAMES[dtype]}"] = native if run.in_bf16 else partial(_autocast, bf16, native)
+        if native.code is not None and (not bf16 or native.code.spreeze_has_bf16()):
+            natively = partial(by, partial(run.__call__, bf16=bf16))
+            ways[f"native {NAMES[dtype]}"] = natively if run.in_bf16 else partial(_autocast, bf16, natively)
     exact = by(run.in_torch)
     off = {name: distance(way(), exact) for name, way in ways.items()}
     wrong = {name for name in ways if not off[name] <= max(TOLERANCE, 2.0 * off[f"torch {name.split()[1]}"])}
-    # What one thread computes takes its time on the core, whatever else the machine does.
+    # The CPU time of a single thread does not depend on the machine's other load.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     least = dict.fromkeys(ways, float("inf"))
     for _ in range(ROUNDS):
@@ -208,13 +208,13 @@ def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], found: Library
     return {name: float("inf") if name in wrong else seconds for name, seconds in least.items()}
 
 
-def _autocast(bf16: bool, call: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
+def _autocast(bf16: bool, call: Callable[[], list[Tensor]]) -> list[Tensor]:
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         return call()
 
 
-def distance(results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
-    """The largest relative distance among tensors, each in its Euclidean norm; infinite for NaN."""
+def distance(results: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """The largest relative Euclidean distance of a tensor from the expected one; infinite for NaN."""
     found = [
         float(
             (result.detach().double() - right.detach().double()).norm()

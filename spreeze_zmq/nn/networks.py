@@ -1,4 +1,4 @@
-"""Whole networks: layers in a row, several of one shape at once, and their description in plain values."""
+"""Whole networks: perceptrons, convolutional networks, ensembles, and their description in plain values."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from spreeze_zmq.nn.layers import Append, Conv, Dueling
 
-#: By the names that options and policy messages use.
+#: Activations by their names in options and policy messages.
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
     "relu": torch.nn.ReLU,
     "elu": torch.nn.ELU,
@@ -27,13 +28,13 @@ def mlp(
     """A multilayer perceptron, initialised from torch's default generator.
 
     Weights and biases are uniform in +-1/sqrt(inputs); those of the last layer are then multiplied by
-    ``output_scale``: with a small one a policy's first mean action is almost zero.
+    ``output_scale``. With a small one a policy's first mean action is almost zero.
 
     Args:
-        sizes: of the input, of each hidden layer and of the output.
-        activation: a name of ``ACTIVATIONS``, behind each hidden layer.
+        sizes: widths of the input, of each hidden layer and of the output.
+        activation: a key of ``ACTIVATIONS``, after each hidden layer.
         layer_norm: whether each hidden layer is normalised before its activation.
-        output_scale: factor of the last layer.
+        output_scale: factor of the last layer's weights and biases.
     """
     layers: list[torch.nn.Module] = []
     for inputs, outputs in itertools.pairwise(sizes[:-1]):
@@ -46,15 +47,20 @@ def mlp(
 
 @dataclass(frozen=True)
 class Convolutions:
-    """Of a network for images: ``(filters, kernel, stride)`` of each convolution, then one hidden layer."""
+    """The layers of a network for images.
+
+    Attributes:
+        filters: ``(filters, kernel, stride)`` of each convolution.
+        hidden: width of the linear layer after them.
+    """
 
     filters: tuple[tuple[int, int, int], ...]
     hidden: int
 
 
-#: Of Mnih et al. 2015 (doi 10.1038/nature14236, methods); images of at least 36 pixels each way.
+#: Mnih et al. 2015 (doi 10.1038/nature14236, methods), for images of at least 36 x 36 pixels.
 NATURE = Convolutions(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512)
-#: Of Mnih et al. 2013 (arXiv 1312.5602, section 4.1); images of at least 20 pixels each way.
+#: Mnih et al. 2013 (arXiv 1312.5602, section 4.1), for images of at least 20 x 20 pixels.
 SMALL = Convolutions(((16, 8, 4), (32, 4, 2)), 256)
 
 
@@ -65,14 +71,14 @@ def cnn(
     layer_norm: bool = False,
     output_scale: float = 1.0,
 ) -> torch.nn.Sequential:
-    """Convolutions on flattened images, a rectifier behind each, then two linear layers.
+    """Convolutions on flattened images and a hidden linear layer, each with a ReLU, then a linear layer.
 
     Args:
         shape: ``(channels, height, width)``.
-        outputs: numbers in an output row.
+        outputs: columns of an output row.
         layers: the convolutions and the width of the hidden layer.
-        layer_norm: whether each hidden layer is normalised, all of it together, before its activation.
-        output_scale: factor of the last layer.
+        layer_norm: whether each hidden layer is normalised, over all of its numbers, before its activation.
+        output_scale: factor of the last layer's weights and biases.
     """
     network: list[torch.nn.Module] = []
 
@@ -104,7 +110,7 @@ class StackedLinear(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
         self.bias = torch.nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[E, B, in]`` to ``[E, B, out]``."""
         return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.transpose(1, 2))
 
@@ -118,38 +124,38 @@ class StackedLayerNorm(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
         self.bias = torch.nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[E, B, size]`` to the same."""
         normal = functional.layer_norm(x, x.shape[2:], eps=self.eps)
         return torch.addcmul(self.bias.unsqueeze(1), normal, self.weight.unsqueeze(1))
 
 
 class Ensemble(torch.nn.Module):
-    """``E`` networks on the same rows, layer by layer in batched products; make it with :func:`ensemble`."""
+    """``E`` networks on the same rows as batched products; made by :func:`ensemble`."""
 
     def __init__(self, num: int, layers: list[torch.nn.Module]) -> None:
         super().__init__()
         self.num = num
         self.layers = torch.nn.Sequential(*layers)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """``[B, in]`` to ``[E, B, out]``."""
-        out: torch.Tensor = self.layers(x.expand(self.num, *x.shape))
+        out: Tensor = self.layers(x.expand(self.num, *x.shape))
         return out
 
 
 def ensemble(num: int, make: Callable[[], torch.nn.Sequential]) -> Ensemble:
-    """``num`` networks, each a fresh one of ``make()``: linear layers, layer norms and activations.
+    """``num`` networks, each from its own call of ``make``, with linear layers, layer norms and activations.
 
     Raises:
-        ValueError: ``make()`` holds another layer.
+        ValueError: a network has another layer.
     """
     networks = [make() for _ in range(num)]
     return Ensemble(num, [_stacked(list(layers)) for layers in zip(*networks, strict=True)])
 
 
 def _stacked(layers: list[torch.nn.Module]) -> torch.nn.Module:
-    """The same layer of all networks in one."""
+    """One module for the same layer of all networks."""
     linear = [layer for layer in layers if isinstance(layer, torch.nn.Linear)]
     norm = [layer for layer in layers if isinstance(layer, torch.nn.LayerNorm)]
     if linear:
@@ -165,9 +171,9 @@ _NAMES = {kind: name for name, kind in ACTIVATIONS.items()}
 
 
 def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
-    """The layers of a Sequential; None where a reader could not evaluate one of them.
+    """The layers of a ``Sequential`` for a policy message; None unless every reader can evaluate all of them.
 
-    The parameters that the description speaks of come in the order of ``network.parameters()``.
+    Their parameters travel in the order of ``network.parameters()``.
     """
     if not isinstance(network, torch.nn.Sequential):
         return None
@@ -177,7 +183,7 @@ def describe(network: torch.nn.Module) -> list[dict[str, Any]] | None:
 
 
 def _layer(layer: torch.nn.Module) -> dict[str, Any] | None:
-    """By its exact type: a subclass may do something else."""
+    """One layer, by its exact class: a subclass may compute something else. None for an unknown layer."""
     kind = type(layer)
     if isinstance(layer, torch.nn.Linear) and kind is torch.nn.Linear:
         has_bias = layer.bias is not None

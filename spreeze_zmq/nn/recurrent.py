@@ -1,20 +1,21 @@
-"""Networks that keep numbers from step to step, and the way through the steps of a rollout."""
+"""Recurrent networks, and their unrolling over the steps of a rollout."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from spreeze_zmq.nn.networks import linear
 
 
 class Recurrent(torch.nn.Module):
-    """A gated recurrent unit, GRU (Cho et al. 2014, arXiv 1406.1078), whose memory stands beside the
-    observation in what the ``head`` takes.
+    """A gated recurrent unit, GRU (Cho et al. 2014, arXiv 1406.1078), and a ``head`` on the observation and
+    the new memory.
 
     Args:
-        num_inputs: numbers in a row of observations.
-        memory_size: ``M``, numbers that it keeps.
-        head: from rows of ``num_inputs + memory_size`` numbers to the output.
+        num_inputs: columns of an observation row.
+        memory_size: ``M``, size of the memory.
+        head: from rows of ``[observation, memory]`` to the output.
     """
 
     def __init__(self, num_inputs: int, memory_size: int, head: torch.nn.Module) -> None:
@@ -23,7 +24,7 @@ class Recurrent(torch.nn.Module):
         self.kept = linear(memory_size, 3 * memory_size)
         self.head = head
 
-    def forward(self, rows: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, rows: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """One step of ``N`` environments.
 
         Args:
@@ -36,10 +37,8 @@ class Recurrent(torch.nn.Module):
         memory = self._next(self.seen(rows), memory)
         return self.head(torch.cat([rows, memory], 1)), memory
 
-    def through(
-        self, rows: torch.Tensor, memory: torch.Tensor, begins: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """As :func:`unroll` has it; all but the memory is computed for all steps at once."""
+    def through(self, rows: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
+        """See :func:`unroll`. Only the memory is computed step by step, the rest for all steps at once."""
         after = []
         for seen, stays in zip(self.seen(rows).view(*begins.shape, -1), _stays(begins), strict=True):
             memory = self._next(seen, memory * stays)
@@ -47,7 +46,7 @@ class Recurrent(torch.nn.Module):
         memories = torch.stack(after)
         return self.head(torch.cat([rows, memories.flatten(0, 1)], 1)), memories
 
-    def _next(self, seen: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    def _next(self, seen: Tensor, memory: Tensor) -> Tensor:
         reset, update, new = seen.chunk(3, 1)
         kept_reset, kept_update, kept_new = self.kept(memory).chunk(3, 1)
         share = torch.sigmoid(update + kept_update)
@@ -55,17 +54,15 @@ class Recurrent(torch.nn.Module):
         return torch.lerp(candidate, memory, share)
 
 
-def unroll(
-    network: torch.nn.Module, rows: torch.Tensor, memory: torch.Tensor, begins: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """``T`` steps of ``n`` environments through a network with a memory, which takes ``(rows [n, size],
-    memory [n, M])`` and returns its output and the next memory. Gradients go back through all steps.
+def unroll(network: torch.nn.Module, rows: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
+    """Run a recurrent network over ``T`` steps of ``n`` environments, with gradients through all steps.
 
     Args:
-        network: a :class:`Recurrent`, or any other.
+        network: a :class:`Recurrent`, or any module that takes ``(rows [n, size], memory [n, M])`` and
+            returns its output and the next memory.
         rows: ``[T * n, size]``, time-major.
-        memory: ``[n, M]``, from before the first step.
-        begins: ``[T, n]`` bool, whether a step is an episode's first, before which the memory is forgotten.
+        memory: ``[n, M]``, before the first step.
+        begins: ``[T, n]`` bool, whether a step is an episode's first, which starts with a memory of zeros.
 
     Returns:
         The outputs ``[T * n, outputs]``, and the memory after each step ``[T, n, M]``.
@@ -80,11 +77,11 @@ def unroll(
     return torch.cat(outputs), torch.stack(after)
 
 
-def remembered(memory: torch.Tensor, after: torch.Tensor, begins: torch.Tensor) -> torch.Tensor:
-    """``[T, n, M]``: what is remembered before each step, given the memory after each of :func:`unroll`."""
+def remembered(memory: Tensor, after: Tensor, begins: Tensor) -> Tensor:
+    """The memory before each step ``[T, n, M]``; ``after`` is the one after each step (:func:`unroll`)."""
     return torch.cat([memory[None], after[:-1]]) * _stays(begins)
 
 
-def _stays(begins: torch.Tensor) -> torch.Tensor:
-    """``[T, n, 1]``: 0 where the memory is forgotten, else 1."""
+def _stays(begins: Tensor) -> Tensor:
+    """The factor of the memory ``[T, n, 1]``: 0 where an episode begins, else 1."""
     return (~begins).unsqueeze(2).float()

@@ -56,7 +56,7 @@ def publish(peers, version, seed):
         "critic_updates": version,
         "actor_updates": version,
         "description": half.description(),
-        "extras": {**half.extras(), "env_steps": 100 * version},
+        "extras": {"env_steps": 100 * version},
     }
     peers.peer("policy", "evaluator").publish(Message("policy", fields, half.policy_arrays()))
 

@@ -41,7 +41,6 @@ class Feed:
 
 def publish_policy(peers, actor, version, **extras):
     """Play the actor-learner."""
-    extras = {**actor.extras(), **extras}
     fields = {"version": version, "critic_updates": 0, "actor_updates": 0, "extras": extras}
     message = Message("policy", {**fields, "description": actor.description()}, actor.policy_arrays())
     peers.peer("policy", "critic_learner").publish(message)

@@ -33,7 +33,7 @@ def policy(peers):
             "critic_updates": version,
             "actor_updates": version,
             "description": half.description(),
-            "extras": half.extras(),
+            "extras": {},
         }
         peers.peer("policy", "sampler").publish(Message("policy", fields, half.policy_arrays()))
 

@@ -32,7 +32,7 @@ def publish_policy(peers):
         "critic_updates": 7,
         "actor_updates": 7,
         "description": half.description(),
-        "extras": {**half.extras(), "env_steps": 512},
+        "extras": {"env_steps": 512},
     }
     peers.peer("policy", "visualizer").publish(Message("policy", fields, half.policy_arrays()))
 

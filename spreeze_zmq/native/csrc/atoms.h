@@ -8,12 +8,12 @@
 
 namespace {
 
-// probability: [rows, atoms] of the returns linspace(low, high, atoms). to: [rows, atoms], of reward[row] +
-// discount[row] * return on the same atoms; NaN stays NaN.
+// probability: [rows, atoms] of the returns linspace(low, high, atoms). to: [rows, atoms], the probabilities of
+// reward[row] + discount[row] * return, projected onto the same atoms; NaN stays NaN.
 void project(long rows, long atoms, float low, float high, const float* probability, const float* reward,
              const float* discount, float* to) {
   const float step = (high - low) / (atoms - 1), steps_per_unit = (atoms - 1) / (high - low), last = atoms - 1;
-  std::vector<float> above(atoms);  // what goes to the atom above each
+  std::vector<float> above(atoms);  // the share of each atom that goes to the atom above
   Vec lanes;
   for (int i = 0; i < W; ++i) lanes[i] = i;
   for (long row = 0; row < rows; ++row, probability += atoms, to += atoms) {
@@ -35,8 +35,8 @@ void project(long rows, long atoms, float low, float high, const float* probabil
   }
 }
 
-// Kullback-Leibler divergence of softmax(logits) [networks, rows, atoms] from target [rows, atoms], [networks,
-// rows], and its slope by the logits.
+// Kullback-Leibler divergence [networks, rows] of softmax(logits) [networks, rows, atoms] from target [rows,
+// atoms], and its derivative by the logits, slope [networks, rows, atoms].
 void divergence(long networks, long rows, long atoms, const float* logits, const float* target, float* loss,
                 float* slope) {
   for (long row = 0; row < rows; ++row, target += atoms) {

@@ -1,4 +1,4 @@
-// Convolutions without padding, straight from the images: patches are read where they lie.
+// Convolutions without padding that read patches in place, without copying them out of the images.
 #pragma once
 #include <array>
 #include <utility>
@@ -39,8 +39,8 @@ constexpr std::array<Gather, sizeof...(I)> gathers(std::integer_sequence<int, I.
   return {gather<I / NV + 1, I % NV + 1>...};
 }
 
-// A product whose rows are places in memory: tiles [rows][columns] of sums over `offsets`, for each panel of P
-// columns. begin(tile, row, rows, panel) fills each tile with what it is added to, end takes it.
+// A product whose rows are addresses: tiles [rows][columns] of sums over `offsets`, for each panel of P columns.
+// begin(tile, row, rows, panel) fills a tile with the numbers that the sums are added to, end takes the result.
 template <class Begin, class End>
 void gathered(const float* from, const int64_t* rows, long num_rows, const int64_t* offsets, long count,
               const float* panels, long columns, Begin begin, End end) {
@@ -59,7 +59,7 @@ void gathered(const float* from, const int64_t* rows, long num_rows, const int64
   }
 }
 
-// [rows, columns] with these strides into panels [columns / P][rows][P], the rest 0.
+// Pack [rows, columns] with these strides into panels [columns / P][rows][P], filled up with 0.
 void to_panels(const float* from, long rows, long row_stride, long columns, long column_stride, float* to) {
   for (long column = 0; column < columns; column += P)
     for (long row = 0; row < rows; ++row, to += P)
@@ -72,7 +72,7 @@ struct Convolution {
   long places_down = (height - kernel) / stride + 1, places_across = (width - kernel) / stride + 1;
   long places = places_down * places_across, taps = channels * kernel * kernel;
   long image = channels * height * width, made = out * places;
-  std::vector<int64_t> corners, inside, planes;  // of patches, of a patch's taps, of the planes of the result
+  std::vector<int64_t> corners, inside, planes;  // offsets of patches, of a patch's taps, of the result's planes
 
   Convolution(const int64_t* about)
       : channels(about[0]), height(about[1]), width(about[2]), out(about[3]), kernel(about[4]), stride(about[5]) {

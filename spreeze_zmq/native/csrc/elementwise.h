@@ -1,23 +1,23 @@
-// Elementwise operations of torch, with torch's own results: at small batches it takes longer to begin one
-// than to do it.
+// Elementwise operations of torch with the same bits. At small batches torch takes longer to start an operation
+// than to compute it.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
 namespace {
 
-// As device/elementwise.py numbers them.
+// The codes of the operations, as in device/elementwise.py.
 enum Operator : int64_t {
   ADD, SUB, MUL, DIV, NEG, ABS, MINIMUM, MAXIMUM, CLAMP, COPY, WHERE, EQ, NE, LT, LE, GT, GE, AND, OR, NOT, TO_FLOAT
 };
 
-// Elements of [rows, columns], steps between them in elements.
+// The address of an operand [rows, columns], and its strides in elements.
 struct Operand { char* at; int64_t row, column; };
 struct Elementwise { int64_t what, rows, columns; Operand out, of[3]; };
 
 constexpr int64_t CHUNK = 512;
 
-// n elements in one piece: where they lie, or gathered.
+// n consecutive elements: in place if they are contiguous, else gathered.
 template <class T> const T* piece(const Operand& from, int64_t row, int64_t column, int64_t n, T* gathered) {
   const T* at = reinterpret_cast<const T*>(from.at) + row * from.row + column * from.column;
   if (from.column == 1) return at;
@@ -26,7 +26,7 @@ template <class T> const T* piece(const Operand& from, int64_t row, int64_t colu
   return gathered;
 }
 
-// out = f(of[0], of[1], of[2]); those that f does not take are the first again.
+// out = f(of[0], of[1], of[2]); arguments that f does not take are a copy of the first.
 template <class Out, class A, class B, class F> void each(const Elementwise& about, F f) {
   A a[CHUNK];
   B b[CHUNK], c[CHUNK];
@@ -51,7 +51,7 @@ template <class F> void numbers(const Elementwise& about, F f) { each<float, flo
 template <class F> void compare(const Elementwise& about, F f) { each<Bool, float, float>(about, f); }
 template <class F> void logical(const Elementwise& about, F f) { each<Bool, Bool, Bool>(about, f); }
 
-// A NaN stays one in minimum, maximum and clamp.
+// minimum, maximum and clamp pass NaN on.
 inline float lower(float a, float b) { return a != a ? a : b != b ? b : a < b ? a : b; }
 inline float higher(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
 inline float between(float a, float low, float high) {

@@ -1,9 +1,9 @@
-// Multilayer perceptrons, forward and backward, on one core, and what an update does between them: a plain C
-// interface for nn/.
+// Multilayer perceptrons, convolutions and the operations of an update between them, forward and backward, on one
+// core: a plain C interface for nn/.
 //
-// Matrices are kept in panels of P columns, [columns / P][R][P], so that a tile of MR rows and P columns
-// stays in registers while it is summed. Rows are worked on in blocks of R, which fit the core's cache; the
-// gradients of weights are sums over the blocks. Compiled with or without AVX2, AVX-512, AVX512-BF16 and
+// Matrices are stored in panels of P columns, [columns / P][R][P], so that a tile of MR rows and P columns stays in
+// registers while it is summed. Rows are processed in blocks of R, which fit the core's cache; the gradients of
+// weights are sums over the blocks. Compiled with or without AVX2, AVX-512, AVX512-BF16 and
 // AMX.
 #include <memory>
 #include <new>
@@ -18,7 +18,7 @@
 
 namespace {
 
-// --- memory of this thread, kept from call to call
+// --- memory of this thread, reused from call to call
 
 struct Scratch {
   struct Free { void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); } };
@@ -50,12 +50,12 @@ template <class F> struct Networks {
   typedef typename F::Element Element; typedef typename F::Unit Unit;
   long num, rows, R, blocks, num_x, stride;
   std::vector<Layer> layers;
-  struct Place { long y, slope, normal, deviation; };  // byte offsets in what is kept of a block and network
+  struct Place { long y, slope, normal, deviation; };  // byte offsets in the memory kept for one block and network
   std::vector<Place> places;
   long x_size, network_size, block_size;
   Scratch scratch;
 
-  // plan: networks, layers, bf16, inputs, then of each layer outputs, activation, norm, bits of epsilon.
+  // plan: networks, layers, bf16, inputs, then for each layer outputs, activation, norm, bits of epsilon.
   Networks(const int64_t* plan, long rows_, bool shared) : num(plan[0]), rows(rows_) {
     blocks = (rows + BLOCK - 1) / BLOCK;
     R = up((rows + blocks - 1) / blocks, 2);
@@ -118,14 +118,14 @@ template <class F> struct Networks {
     return paired<F>(panels, layer.outputs, layer.inputs, rows, to);
   }
 
-  // f(N, row) for the n rows of a block, N = 4 at a time: one alone would wait for its own sums.
+  // Call f(N, row) for the n rows of a block, N = 4 at a time, because a single row would wait for its own sums.
   template <class Function> static void in_fours(long n, Function f) {
     long row = 0;
     for (; row + 4 <= n; row += 4) f(std::integral_constant<int, 4>{}, row);
     for (; row < n; ++row) f(std::integral_constant<int, 1>{}, row);
   }
 
-  // Of N rows: z normalised, scaled, shifted and activated.
+  // Normalise, scale, shift and activate z of N rows.
   template <int N>
   void normalise(const Layer& layer, const float* z, long row, const float* scale, const float* shift, char* base,
                  const Place& at, bool keep) {
@@ -164,7 +164,7 @@ template <class F> struct Networks {
     if (keep) std::memcpy(reinterpret_cast<float*>(base + at.deviation) + row, deviation, sizeof deviation);
   }
 
-  // Of N rows: from dL/du, with u the normalised, scaled and shifted z, to dL/dz.
+  // From dL/du of N rows, with u the normalised, scaled and shifted z, to dL/dz.
   template <int N>
   void through_norm(const Layer& layer, const float* of_u, long row, const float* scale, const char* base,
                     const Place& at, Element* of_z, float* of_scale, float* of_shift) {
@@ -273,7 +273,7 @@ template <class F> struct Networks {
       in_fours(n, [&](auto many, long row) { normalise<many>(layer, z, row, of[1], of[2], base, at, keep); });
   }
 
-  // gradients: like parameters, each null where it is not wanted, or added to; of_x [networks, rows, inputs]
+  // gradients: like parameters, each null if it is not wanted, and added to if asked; of_x: [networks, rows, inputs]
   // or null.
   void backward(const float* const* parameters, const char* kept, const float* of_y, float* of_x,
                 float* const* gradients, bool add) {
@@ -377,7 +377,7 @@ template <class F> struct Networks {
     product<F, true>(of_z, panel(), layer.outputs, in, panel(), layer.inputs, num_k, done);
   }
 
-  // Through linear layer l and the activation below it: into below, or into of_u where a norm is below.
+  // Back through linear layer l and the activation below it, into `below`, or into of_u if there is a norm below.
   void backward_layer(size_t l, const Element* of_z, long n, const Unit* weight, const char* base, float* of_u,
                       Element* below) {
     const Layer &layer = layers[l], &lower = layers[l - 1];
@@ -421,7 +421,7 @@ template <class F> struct Networks {
   }
 };
 
-// 0, or 1 where there is too little memory.
+// Returns 0, or 1 if there is too little memory.
 template <class Call> int guarded(Call call) noexcept {
   try {
     call();
@@ -459,7 +459,7 @@ int spreeze_has_bf16() {
 #endif
 }
 
-// Whether the system lets this process use all registers of the instruction set.
+// Whether the system allows this process all registers of the instruction set.
 int spreeze_allowed() {
 #if defined(SPREEZE_TILES)
   return Tiles::allowed();
@@ -475,14 +475,14 @@ int64_t spreeze_multiply_adds(int64_t bf16, int64_t turns) {
   return bf16 ? 0 : multiply_adds<Fp32>(turns);
 }
 
-// Bytes that forward keeps for backward.
+// Number of bytes that forward keeps for backward.
 int64_t spreeze_kept(const int64_t* plan, int64_t rows, int64_t shared) {
   int64_t bytes = -1;
   with(plan, rows, shared, [&](auto& networks) { bytes = networks.blocks * networks.block_size; });
   return bytes;
 }
 
-// x: [1 or networks, rows, inputs], y: [networks, rows, outputs]; kept: null where no backward follows.
+// x: [1 or networks, rows, inputs], y: [networks, rows, outputs]; kept: null if no backward follows.
 int spreeze_forward(const int64_t* plan, int64_t rows, int64_t shared, const float* x,
                     const float* const* parameters, float* y, char* kept) {
   return with(plan, rows, shared, [&](auto& networks) { networks.forward(x, parameters, y, kept); });

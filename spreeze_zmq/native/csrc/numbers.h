@@ -1,4 +1,4 @@
-// Vectors of the processor, number formats, and activations.
+// The processor's vectors, number formats, and activations.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +29,8 @@ inline Int first_lanes(long n) {
   return lanes < (int32_t)std::min<long>(n, W);
 }
 
-// The first n of W numbers, the others 0. A sanitizer sees plain copies: it does not look into masked ones.
+// Load the first n of W numbers, the others are 0. Under a sanitizer these are plain copies: it does not check
+// masked ones.
 inline Vec load_some(const void* from, long n) {
   if (n >= W) return load<Vec>(from);
 #if defined(__AVX512F__) && !defined(__SANITIZE_ADDRESS__)
@@ -55,7 +56,7 @@ inline void store_some(float* to, Vec v, long n) {
 }
 
 constexpr long up(long n, long to) { return (n + to - 1) / to * to; }
-inline float sum(Vec v) {  // by halves: sixteen sums in a row would wait for each other
+inline float sum(Vec v) {  // by halves, because each of sixteen successive sums would wait for the one before
   typedef float Half __attribute__((vector_size(2 * W)));
   typedef float Quarter __attribute__((vector_size(W)));
   Half halves[2];
@@ -144,7 +145,7 @@ inline Vec silu_slope(Vec x) {
   return s * (1.0f + x * (1.0f - s));
 }
 
-// From an activation's output; from its slope itself where that is kept.
+// The slope of an activation from its output, or the stored slope itself.
 inline Vec slope(long kind, Vec y) {
   switch (kind) {
     case RELU: return y > 0.0f ? Vec{} + 1.0f : Vec{};

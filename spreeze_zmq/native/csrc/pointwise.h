@@ -1,4 +1,4 @@
-// What an update does between its products, each in one pass over memory.
+// What an update computes between its products, each in one pass over memory.
 #pragma once
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace {
 
 struct AdamNumbers { double learning_rate, beta1, beta2, epsilon, weight_decay, max_norm; };
 
-// What shortens a gradient to max_norm; 1 where it is not longer, or where max_norm is 0.
+// The factor that scales a gradient down to max_norm; 1 if it is not longer, or if max_norm is 0.
 float shrink(double max_norm, long n, const float* gradient) {
   if (max_norm == 0.0) return 1.0f;
   double total = 0.0;
@@ -26,7 +26,7 @@ float shrink(double max_norm, long n, const float* gradient) {
   return factor > 1.0 ? 1.0f : factor;
 }
 
-// Moves n parameters, of which the first `decaying` decay, and clears the gradient; steps counts from 1.
+// Step n parameters, of which the first `decaying` decay, and clear the gradient; steps counts from 1.
 void adam_step(const AdamNumbers& about, long steps, long n, long decaying, float* __restrict parameters,
                float* __restrict gradient, float* __restrict mean, float* __restrict square) {
   const float beta1 = about.beta1, beta2 = about.beta2, epsilon = about.epsilon;
@@ -49,7 +49,7 @@ void adam_step(const AdamNumbers& about, long steps, long n, long decaying, floa
 
 // --- the squashed normal distribution of algorithms/distributions.py
 
-// output: [rows, 2 * size], means beside raw logarithms; noise: [rows, size]. kept, for backward: [rows, 3 * size].
+// output: [rows, 2 * size], rows of [mean, raw]; noise: [rows, size]; kept for backward: [rows, 3 * size].
 void draw(long rows, long size, float low, float high, const float* output, const float* noise, float* action,
           float* log_prob, float* kept) {
   const float half = 0.5f * (high - low);
@@ -90,7 +90,7 @@ void draw_backward(long rows, long size, float low, float high, const float* kep
 
 // --- the normal distribution of algorithms/distributions.py
 
-// output: [rows, 2 * size], means beside log standard deviations, which are clipped; action: [rows, size].
+// output: [rows, 2 * size], rows of [mean, log_std], log_std is clipped; action: [rows, size].
 // slope: d log_prob / d output, [rows, 2 * size].
 void density(long rows, long size, float low, float high, const float* output, const float* action,
              float* log_prob, float* slope) {

@@ -1,4 +1,4 @@
-// Products of matrices in panels, and bringing matrices into panels.
+// Products of matrices in panels, and the packing of matrices into panels.
 #pragma once
 #include <array>
 #include <utility>
@@ -46,7 +46,7 @@ constexpr std::array<Multiply<F>, sizeof...(I)> table(std::integer_sequence<int,
 }
 
 #if defined(SPREEZE_TILES)
-// The rows of a product that make whole tiles, how many are returned; as product below.
+// The rows of a product (see below) that make whole tiles; returns their number.
 template <class Done>
 long product_in_tiles(const uint32_t* a, long a_panel, long rows, const uint32_t* b, long b_panel, long columns,
                       long num_k, Done done) {
@@ -71,7 +71,8 @@ long product_in_tiles(const uint32_t* a, long a_panel, long rows, const uint32_t
 }
 #endif
 
-// Calls done(tile, row, rows, column, vectors) for each tile of [rows, columns]; panels are that far apart.
+// Call done(tile, row, rows, column, vectors) for each tile of [rows, columns]; the distances are those between
+// panels.
 template <class F, bool ACROSS, class Done>
 void product(const typename F::Unit* a, long a_panel, long rows, const typename F::Unit* b, long b_panel,
              long columns, long num_k, Done done) {
@@ -93,7 +94,7 @@ void product(const typename F::Unit* a, long a_panel, long rows, const typename 
   }
 }
 
-// Multiply-adds alone, of numbers that lie in the nearest cache: what the instruction set gives. Their operations.
+// Only multiply-adds, on numbers in the nearest cache: the limit of the instruction set. Returns the operations.
 template <class F> int64_t multiply_adds(long turns) {
   constexpr long num_k = 128;
   const std::vector<uint32_t> ones(num_k * P, 0x3f803f80);  // of either format
@@ -109,14 +110,14 @@ template <class F> int64_t multiply_adds(long turns) {
   alignas(64) float tile[MR * P];
   for (long turn = 0; turn < turns; ++turn) {
     multiply<F, true, MR, NV>(numbers, 0, numbers, num_k, tile);
-    asm volatile("" ::"r"(tile), "r"(numbers) : "memory");  // each time anew
+    asm volatile("" ::"r"(tile), "r"(numbers) : "memory");  // keeps the compiler from hoisting the product
   }
   return 2 * F::pair * MR * P * num_k * turns;
 }
 
 // --- packing
 
-// Rows [rows, columns] into panels that are R rows apart; the rest of the last vector becomes 0.
+// Pack rows [rows, columns] into panels R rows apart; the rest of the last vector becomes 0.
 template <class F>
 void pack(const float* from, long rows, long columns, typename F::Element* to, long R) {
   for (long row = 0; row < rows; ++row, from += columns)
@@ -124,7 +125,7 @@ void pack(const float* from, long rows, long columns, typename F::Element* to, l
       F::put(to + (column / P * R + row) * P + column % P, load_some(from + column, columns - column));
 }
 
-// Panels as they are in a product over their rows: for bf16 two rows side by side.
+// Pack panels for a product over their rows: for bf16 two rows side by side.
 template <class F>
 const typename F::Unit* paired(const typename F::Element* from, long rows, long columns, long R,
                                typename F::Unit* to) {
@@ -142,7 +143,7 @@ const typename F::Unit* paired(const typename F::Element* from, long rows, long 
 #endif
 }
 
-// Of four rows: each square of 4 x 4 in its place.
+// Transpose each square of 4 x 4 of four rows in place.
 inline void turn_squares(Bits& a, Bits& b, Bits& c, Bits& d) {
   Bits low, high, low_pairs, high_pairs;
 #pragma GCC unroll 16
@@ -157,7 +158,7 @@ inline void turn_squares(Bits& a, Bits& b, Bits& c, Bits& d) {
   c = __builtin_shuffle(above, beyond, low_pairs), d = __builtin_shuffle(above, beyond, high_pairs);
 }
 
-// W rows of W numbers become columns.
+// Transpose W rows of W numbers.
 inline void turn(Bits* r) {
 #pragma GCC unroll 4
   for (int i = 0; i < W; i += 4) turn_squares(r[i], r[i + 1], r[i + 2], r[i + 3]);
@@ -174,7 +175,7 @@ inline void turn(Bits* r) {
   }
 }
 
-// 32-bit numbers [rows, columns] to panels [rows / P][columns][P] of the transpose, filled with 0.
+// Pack 32-bit numbers [rows, columns] into panels [rows / P][columns][P] of the transpose, filled up with 0.
 void transpose(const uint32_t* from, long rows, long columns, long stride, uint32_t* to) {
   for (long row = 0; row < up(rows, P); row += W) {
     uint32_t* panel = to + row / P * columns * P + row % P;
@@ -190,7 +191,8 @@ void transpose(const uint32_t* from, long rows, long columns, long stride, uint3
 }
 
 #if defined(SPREEZE_TILES)
-// Panels of pairs [pairs][P], R / 2 rows apart, to panels [columns][TILE] of the transpose, to_panel apart.
+// Pack panels of pairs [pairs][P], R / 2 rows apart, into panels [columns][TILE] of the transpose, to_panel
+// apart.
 void turned(const uint32_t* from, long pairs, long columns, long R, uint32_t* to, long to_panel) {
   for (long pair = 0; pair < pairs; pair += TILE, to += to_panel)
     for (long column = 0; column < columns; column += TILE) {

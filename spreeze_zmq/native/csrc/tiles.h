@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(SPREEZE_EMULATED_TILES)  // in tests, on processors without them
+#if defined(SPREEZE_EMULATED_TILES)  // for tests on processors without them
 #define SPREEZE_TILES
 #elif defined(__AMX_BF16__)
 #define SPREEZE_TILES
@@ -45,7 +45,7 @@ inline void tile_multiply(int c, int a, int b) {
 
 #else
 
-// While one lives its thread has eight whole tiles; torch's own products configure them otherwise.
+// Configures eight full tiles for its thread during its lifetime; torch's products use another configuration.
 struct Tiles {
   Tiles() {
     alignas(64) struct {
@@ -54,12 +54,12 @@ struct Tiles {
       uint8_t rows[16] = {};
     } all;
     for (int i = 0; i < 8; ++i) all.bytes[i] = 4 * TILE, all.rows[i] = TILE;
-    asm volatile("" ::"r"(&all) : "memory");  // all of it is read
+    asm volatile("" ::"r"(&all) : "memory");  // the compiler must have written all of it
     _tile_loadconfig(&all);
   }
   ~Tiles() { _tile_release(); }
   Tiles(const Tiles&) = delete;
-  // Linux lends a process their registers when it asks; a container may refuse.
+  // Linux grants a process the tile registers on request; a container may refuse.
   static bool allowed() {
     constexpr long REQUEST = 0x1023, TILE_DATA = 18;
     return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
@@ -76,7 +76,7 @@ struct Tiles {
 // a: panels [rows][TILE], a_panel apart; b: [num_k][P]; sums: [rows][P].
 template <long P>
 void multiply_tiles(const uint32_t* a, long a_panel, const uint32_t* b, long num_k, bool two, float* sums) {
-  asm volatile("" ::: "memory");  // what is read below has been written
+  asm volatile("" ::: "memory");  // everything read below must have been written
   tile_zero(0);
   tile_zero(1);
   tile_zero(2);

@@ -12,7 +12,7 @@ from spreeze_zmq.bench.trial import random_round
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.native.library import library
 from spreeze_zmq.nn.native_choice import distance
-from spreeze_zmq.nn.native_sequential import NativeSequential
+from spreeze_zmq.nn.native_layers import NativeSequential
 from spreeze_zmq.replay import Minibatches, replay_of
 from tests.unit.algorithms.shipped import BOX, DISCRETE
 

@@ -3,31 +3,33 @@
 import pytest
 import torch
 
-from spreeze_zmq.algorithms.precision import allow_tf32, compute_dtype, cpu_flags
+from spreeze_zmq.algorithms.precision import allow_tf32, cpu_flags, dtypes_of
 from spreeze_zmq.errors import InputError
 
 CPU = torch.device("cpu")
+FP32, BF16 = (torch.float32,), (torch.bfloat16,)
 
 
 @pytest.mark.parametrize(
-    ("precision", "flags", "expected"),
+    ("precision", "auto_bf16", "flags", "expected"),
     [
-        ("auto", {"avx2"}, torch.float32),
-        ("auto", {"avx512_bf16"}, torch.bfloat16),
-        ("auto", {"amx_bf16"}, torch.bfloat16),
-        ("fp32", {"amx_bf16"}, torch.float32),
-        ("bf16", {"amx_bf16"}, torch.bfloat16),
+        ("auto", True, {"avx2"}, FP32),
+        ("auto", True, {"avx512_bf16"}, (*FP32, *BF16)),
+        ("auto", True, {"amx_bf16"}, (*FP32, *BF16)),
+        ("auto", False, {"amx_bf16"}, FP32),
+        ("fp32", True, {"amx_bf16"}, FP32),
+        ("bf16", False, {"amx_bf16"}, BF16),
     ],
 )
-def test_the_format_follows_the_processor(precision, flags, expected):
-    """auto takes the faster one that is native."""
-    assert compute_dtype(precision, CPU, frozenset(flags)) == expected
+def test_the_format_follows_the_processor(precision, auto_bf16, flags, expected):
+    """auto tries bf16 only in hardware, and only for an algorithm that learns as well with it."""
+    assert dtypes_of(precision, CPU, auto_bf16, frozenset(flags)) == expected
 
 
 def test_emulated_bf16_is_refused_with_the_reason():
     """It would be many times slower than what the user hoped to speed up."""
     with pytest.raises(InputError, match=r"cpu has none of amx_bf16 or avx512_bf16.*emulate"):
-        compute_dtype("bf16", CPU, frozenset({"avx2"}))
+        dtypes_of("bf16", CPU, True, frozenset({"avx2"}))
 
 
 def test_tf32_is_refused_where_there_are_no_tensor_cores():
@@ -35,7 +37,7 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores():
     with pytest.raises(InputError, match="cpu has no TF32, a GPU has"):
         allow_tf32("tf32", CPU)
     allow_tf32("fp32", CPU)
-    assert compute_dtype("tf32", torch.device("cuda")) == torch.float32
+    assert dtypes_of("tf32", torch.device("cuda"), True) == FP32
 
 
 def test_flags_are_read_whole_words(tmp_path):

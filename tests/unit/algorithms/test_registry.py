@@ -9,7 +9,7 @@ import pytest
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.algorithm import PARTS
-from spreeze_zmq.algorithms.sac import SACOptions
+from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment
 from spreeze_zmq.rollout import ARRAY_FIELDS
@@ -66,23 +66,23 @@ def test_the_actor_asks_for_observations_alone():
 def test_an_option_outside_its_limits_is_refused(option, value, message):
     """With its name, its value and what is allowed."""
     with pytest.raises(InputError) as caught:
-        SACOptions(**{option: value})
+        SAC.Options(**{option: value})
     assert message in str(caught.value)
 
 
 def test_options_come_from_a_plain_table():
     """Lists become tuples, whole numbers become floats, and a misspelt name is told the right one."""
-    options = algorithms.options_from(SACOptions, {"hidden_sizes": [64, 32], "tau": 1})
+    options = algorithms.options_from(SAC.Options, {"hidden_sizes": [64, 32], "tau": 1})
     assert options.hidden_sizes == (64, 32)
     assert isinstance(options.tau, float)
     with pytest.raises(InputError, match='did you mean "batch_size"'):
-        algorithms.options_from(SACOptions, {"batchsize": 3})
+        algorithms.options_from(SAC.Options, {"batchsize": 3})
 
 
 def test_options_cannot_change():
     """What a run was started with is what it runs with."""
     with pytest.raises(FrozenInstanceError):
-        SACOptions().tau = 0.5
+        SAC.Options().tau = 0.5
 
 
 BOUNDS = {"action_low": np.array([-1.0], np.float32), "action_high": np.array([1.0], np.float32)}

@@ -234,7 +234,7 @@ def test_100_updates_are_those_of_a_loop_in_plain_torch(options):
         policy.load_critic(critic.weights.numpy())
         with drawing_from(noise, "policy"):
             policy.update(batch.obs)
-        critic.load_policy(policy.policy_arrays(), policy.extras())
+        critic.load_policy(policy.policy_arrays())
         for part, loss_of in (("critic", sac.critic_loss), ("policy", sac.policy_loss)):
             with drawing_from(plain_noise, part):
                 loss = loss_of(batch)

@@ -132,7 +132,7 @@ def test_it_finds_the_rewarded_action():
         if update >= 300:  # a policy that has followed wrong critics to the end of tanh comes back slowly
             policy.load_critic(critic.weights.numpy())
             policy.update(obs)
-            critic.load_policy(policy.policy_arrays(), {})
+            critic.load_policy(policy.policy_arrays())
     with torch.no_grad():
         action = 2.0 * policy.algorithm.actions.mode(policy.algorithm.policy(torch.randn(64, 1)))
     assert (action + 1.0).abs().mean() < 0.2

@@ -9,7 +9,7 @@ from spreeze_zmq.bench.figures import Job
 from spreeze_zmq.bench.learner import measure_beside_others, update_figures
 from spreeze_zmq.bench.trial import Trial, flops_of, launched, make_trial, random_batch
 from spreeze_zmq.commands import spreeze
-from spreeze_zmq.nn.native_sequential import NativeSequential
+from spreeze_zmq.nn.native_layers import NativeSequential
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # as a learner's process has
 

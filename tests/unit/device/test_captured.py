@@ -108,7 +108,7 @@ def train(critic, actor, batch_sizes, prioritized=False):
         seen += [float(value) for value in actor.update(observations.sample(size)).values()]
         if count % 3 == 2:
             actor.load_critic(critic.weights.numpy().copy())
-            critic.load_policy(actor.policy_arrays(), actor.extras())
+            critic.load_policy(actor.policy_arrays())
     state = (critic.weights.numpy().tobytes(), actor.weights.numpy().tobytes())
     return seen, state, (critic.num_updates, actor.num_updates)
 

@@ -52,7 +52,7 @@ def train(critic, actor, replay, observations, updates):
         if count % 3 == 2:
             replay.add(random_rollout(PENDULUM))
             actor.load_critic(critic.weights.cpu().numpy())
-            critic.load_policy(actor.policy_arrays(), actor.extras())
+            critic.load_policy(actor.policy_arrays())
             losses.append(float(metrics["critic_loss"]))
     return losses
 
@@ -129,7 +129,7 @@ def test_updates_do_not_wait_for_the_device():
     critic, actor = make_halves()
     replay, observations = make_replays(kind=PrioritizedReplay)
     train(critic, actor, replay, observations, 12)
-    weights, policy, extras = critic.weights.cpu().numpy(), actor.policy_arrays(), actor.extras()
+    weights, policy = critic.weights.cpu().numpy(), actor.policy_arrays()
     torch.cuda.synchronize()
     held = torch.cuda.Event()
     torch.cuda._sleep(2_000_000_000)  # about a second
@@ -140,7 +140,7 @@ def test_updates_do_not_wait_for_the_device():
         replay.prioritize(critic.priorities())
         actor.update(observations.sample(256))
     actor.load_critic(weights)
-    critic.load_policy(policy, extras)
+    critic.load_policy(policy)
     assert not held.query()
     torch.cuda.synchronize()
 

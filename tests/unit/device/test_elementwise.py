@@ -5,16 +5,16 @@ import math
 import pytest
 import torch
 
-from spreeze_zmq.device.elementwise import CODES, Elementwise, _meant
+from spreeze_zmq.device.elementwise import CODES, Elementwise, _named
 from spreeze_zmq.device.tape import Tape
-from spreeze_zmq.native.library import INSTRUCTIONS, compiled, cpu_flags, library, loaded
+from spreeze_zmq.native.library import compiled, library, loaded, runnable
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
     pytest.mark.skipif(library().code is None, reason="no native library here"),
 ]
 
-ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
+ABLE = runnable()
 
 aten = torch.ops.aten
 SPECIAL = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-42, 3e38, -3e38, 0.1]
@@ -88,15 +88,15 @@ def test_each_operation_is_torchs_to_the_bit(code, name, shapes):
         x = x.t().contiguous().t()
     tape = Tape()
     tape.record(calls(x, y, z)[name])
-    done = [each for each in tape.operations if _meant(each.function, *each.given)]
-    assert name in {_meant(each.function, *each.given)[0] for each in done} | {"float"}
+    done = [each for each in tape.operations if _named(each.function, *each.inputs)]
+    assert name in {_named(each.function, *each.inputs)[0] for each in done} | {"float"}
     for operation in done:
-        together, expected = Elementwise(code), operation.made.clone()
-        assert together.take(operation.function, operation.given, operation.made), operation.function
-        operation.made.copy_(torch.full_like(operation.made, 7))
+        together, expected = Elementwise(code), operation.output.clone()
+        assert together.take(operation.function, operation.inputs, operation.output), operation.function
+        operation.output.copy_(torch.full_like(operation.output, 7))
         (step,) = together.end()
         step()
-        made = operation.made
+        made = operation.output
         if name in ("minimum", "maximum"):  # of 0.0 and -0.0 torch gives either, by their place in memory
             made, expected = made + 0.0, expected + 0.0
         assert torch.equal(bits(made), bits(expected)), operation.function
@@ -148,7 +148,7 @@ def test_other_operations_are_left_to_torch(function):
     tape = Tape()
     tape.record(lambda: function(x))
     last = tape.operations[-1]
-    assert not Elementwise.here().take(last.function, last.given, last.made)
+    assert not Elementwise(library().code).take(last.function, last.inputs, last.output)
 
 
 def test_without_a_library_torch_does_all():
@@ -168,7 +168,7 @@ def test_a_step_between_two_runs_sees_the_first_and_not_the_second():
 
     def function():
         x.add_(1.0)
-        tape.check(lambda: seen.append(float(x[0])))
+        tape.each_time(lambda: seen.append(float(x[0])))
         x.add_(1.0)
 
     tape.record(function)

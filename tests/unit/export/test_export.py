@@ -46,7 +46,7 @@ def make_policy(name, env, options):
     if env.obs_dtype == "float32":
         seen = np.random.default_rng(0).normal([100.0, 0.0, -3.0], [50.0, 1.0, 0.1], (500, 3))
         half.observe(seen.astype(np.float32))
-    fields = {"version": 1, "description": half.description(), "extras": half.extras()}
+    fields = {"version": 1, "description": half.description(), "extras": {}}
     return Policy.from_message(fields, half.policy_arrays())
 
 

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from spreeze_zmq.native.library import INSTRUCTIONS, Library, compiled, cpu_flags, loaded
-from spreeze_zmq.nn import atoms, fused, native
-from spreeze_zmq.nn.native import code_for
+from spreeze_zmq.native.library import Library, compiled, loaded, runnable
+from spreeze_zmq.nn import native_calls
 
-ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
+ABLE = runnable()
 
 
 @pytest.fixture(params=[*ABLE, "torch"])
@@ -18,7 +17,6 @@ def way(request, monkeypatch):
     else:
         path = compiled(request.param)
         library = Library(loaded(path), path.stem, request.param)
-    for module in (native, fused, atoms):
-        monkeypatch.setattr(module, "library", lambda: library)
-    assert (code_for(torch.ones(1)) is None) == (request.param == "torch")
+    monkeypatch.setattr(native_calls, "library", lambda: library)
+    assert (native_calls.code_for(torch.ones(1)) is None) == (request.param == "torch")
     return request.param

@@ -26,20 +26,18 @@ def test_adam_is_that_of_float64(way, size, decay, longest):
     exact = [start[part].double().requires_grad_(True) for part in (slice(decaying), slice(decaying, None))]
     groups = [{"params": [exact[0]], "weight_decay": decay}, {"params": [exact[1]], "weight_decay": 0.0}]
     theirs = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95))
-    ours, mean, square, steps = start.clone(), torch.zeros(size), torch.zeros(size), torch.zeros(())
+    ours, given = start.clone(), torch.zeros(size)
+    rates = {"beta2": 0.95, "weight_decay": decay, "num_decaying": decaying, "max_gradient_norm": longest}
+    adam = nn.Adam(ours, given, 1e-2, **rates)
     for gradient in gradients:
         exact[0].grad, exact[1].grad = gradient.double().split([decaying, size - decaying])
         if longest:
             torch.nn.utils.clip_grad_norm_(exact, longest)
         theirs.step()
-        given = gradient.clone()
-        nn.adam_step(
-            *(ours, given, mean, square, steps),
-            **{"learning_rate": 1e-2, "beta2": 0.95, "weight_decay": decay, "num_decaying": decaying},
-            max_gradient_norm=longest,
-        )
+        given.copy_(gradient)
+        adam.step()
         assert not given.any()
-    assert steps.item() == 300
+    assert adam.state_dict()["steps"].item() == 300
     expected = torch.cat(exact).detach()
     torch.testing.assert_close(ours.double(), expected, rtol=1e-5, atol=2e-6)
     assert (expected - start).abs().mean() > 1e-2, "nothing moved: the comparison would show nothing"
@@ -49,9 +47,7 @@ def test_a_gradient_that_is_no_number_is_passed_on(way):
     """So that a run that diverges is noticed, as under torch's Adam."""
     ours, gradient = torch.ones(20), torch.ones(20)
     gradient[3] = math.nan
-    moments = torch.zeros(20), torch.zeros(20), torch.zeros(())
-    rates = {"learning_rate": 1e-2, "beta2": 0.999, "weight_decay": 0.0, "num_decaying": 20}
-    nn.adam_step(ours, gradient, *moments, **rates)
+    nn.Adam(ours, gradient, 1e-2).step()
     assert ours.isnan().nonzero().tolist() == [[3]]
 
 
@@ -160,6 +156,17 @@ def test_a_normal_density_and_its_gradient_are_those_of_float64(way, actions):
         torch.testing.assert_close(ours, right, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("function", [nn.normal_log_prob, nn.squashed_normal])
+def test_a_gradient_for_actions_or_noise_is_not_lost(way, function):
+    """Natively there is none: torch computes it where it is wanted."""
+    output = random(5, 4).clamp(-1.0, 1.0).requires_grad_(True)
+    given = random(5, 2, seed=1).requires_grad_(True)
+    found = function(output, given, -3.0, 1.5)
+    log_prob = found[1] if isinstance(found, tuple) else found
+    gradients = torch.autograd.grad(log_prob.sum(), (output, given))
+    assert all(gradient.abs().min() > 0 for gradient in gradients)
+
+
 def test_a_normal_density_can_be_differentiated_again(way):
     """The second pass is torch's own."""
     output = random(5, 4).clamp(-1.0, 1.0).requires_grad_(True)
@@ -179,8 +186,5 @@ def test_rows_that_do_not_belong_together_are_refused(shape):
     for density in (nn.squashed_normal, nn.normal_log_prob):
         with pytest.raises(ValueError, match=wrong):
             density(output, random(*shape), -5.0, 2.0)
-    parts = [random(8), random(8), random(8), random(7)]
-    with pytest.raises(ValueError, match=r"square has the shape \[7\], expected \[8\]"):
-        nn.adam_step(
-            *(*parts, torch.zeros(())), learning_rate=0.1, beta2=0.9, weight_decay=0.0, num_decaying=0
-        )
+    with pytest.raises(ValueError, match=r"gradient has the shape \[7\], expected \[8\]"):
+        nn.Adam(random(8), random(7), 0.1)

@@ -8,15 +8,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import nn
-from spreeze_zmq.native.library import INSTRUCTIONS, Library, compiled, cpu_flags, loaded
-from spreeze_zmq.nn import native, native_conv
-from spreeze_zmq.nn.native import Run
+from spreeze_zmq.native.library import Library, compiled, loaded, runnable
+from spreeze_zmq.nn import native_calls, native_layers
 from spreeze_zmq.nn.native_choice import distance, native_parts
-from spreeze_zmq.nn.native_conv import NativeConv
-from spreeze_zmq.nn.native_sequential import NativeSequential
+from spreeze_zmq.nn.native_layers import NativeConv, NativeSequential, Run
 
 BOTH = frozenset({torch.float32, torch.bfloat16})
-ABLE = [name for name, needed in INSTRUCTIONS.items() if cpu_flags().issuperset(needed)]
+ABLE = runnable()
 
 
 #: Code that multiplies in bf16, by flags of the compiler: as it is here, and with tiles done by hand.
@@ -33,7 +31,7 @@ def instructions(request, monkeypatch):
 
 def use(monkeypatch, library):
     """Have the layers computed by this library."""
-    for module in (native, native_conv):
+    for module in (native_calls, native_layers):
         monkeypatch.setattr(module, "library", lambda: library)
 
 

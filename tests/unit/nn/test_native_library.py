@@ -13,9 +13,9 @@ import torch
 from spreeze_zmq import nn
 from spreeze_zmq.native import library as native_library
 from spreeze_zmq.native.build import build_into
-from spreeze_zmq.native.library import compiled, instructions_of, runnable
+from spreeze_zmq.native.library import compiled, runnable
 from spreeze_zmq.nn import native_choice
-from spreeze_zmq.nn.native_sequential import NativeSequential
+from spreeze_zmq.nn.native_layers import NativeSequential
 
 ROOT = Path(__file__).parents[3]
 #: Drives the library in memory of exactly the size that it may touch.
@@ -163,7 +163,7 @@ def test_no_access_out_of_bounds_and_nothing_undefined(tiles):
 )
 def test_code_is_for_what_the_processor_has(flags, expected):
     """All flags of an instruction set have to be there."""
-    assert instructions_of(frozenset(flags.split())) == expected
+    assert runnable(frozenset(flags.split()))[0] == expected
 
 
 def child(script, tmp_path, **environment):
@@ -354,7 +354,8 @@ def test_wrong_results_are_never_chosen(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path)
     wrong = native_library.library.__wrapped__()
     monkeypatch.setattr(native_choice, "library", lambda: wrong)
-    monkeypatch.setattr("spreeze_zmq.nn.native.library", lambda: wrong)
+    for module in ("native_calls", "native_layers"):
+        monkeypatch.setattr(f"spreeze_zmq.nn.{module}.library", lambda: wrong)
     network = nn.mlp((4, 16, 2))
     with caplog.at_level(logging.INFO):
         line = nn.choose({"policy": network}, 64, (torch.float32,)).line

@@ -16,7 +16,7 @@ def save(path, env_id, **kwargs):
     spec = envs.probe("Pendulum-v1", {})
     kind = algorithms.get("sac")
     half = algorithms.make("policy", kind, kind.Options(hidden_sizes=(8,)), spec, "cpu", 1)
-    fields = {"version": 1, "description": half.description(), "extras": half.extras()}
+    fields = {"version": 1, "description": half.description(), "extras": {}}
     about = {"environment": json.dumps({**spec.to_dict(), "id": env_id, "kwargs": kwargs})}
     about |= {"mean_return": "-1", "num_episodes": "2", "evaluation_seed": "3"}
     Policy.from_message(fields, half.policy_arrays()).save(path, about)
