@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.schema import option, options_of
 from spreeze_zmq.topology.tables import Mistakes
-
-if TYPE_CHECKING:
-    from spreeze_zmq.topology.components import Declared
 
 
 @dataclass(frozen=True)
@@ -69,9 +66,16 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
 
 
 def check_described(
-    run: Mapping[str, Any], declared: Mapping[str, Declared], without: Collection[str], mistakes: Mistakes
+    run: Mapping[str, Any], shipped: Collection[str], without: Collection[str], mistakes: Mistakes
 ) -> None:
-    """Note the keys that a described environment cannot have, and its keys in a run that has another."""
+    """Note the keys that a described environment cannot have, and its keys in a run that has another.
+
+    Args:
+        run: the table.
+        shipped: roles whose program is the shipped one.
+        without: roles that the launcher leaves out.
+        mistakes: where they are noted.
+    """
     if run["obs_shape"] is None:
         for key in (each.name for each in options_of(DescribedEnvironment)):
             if run[key] is not None:
@@ -79,8 +83,7 @@ def check_described(
                 problem = "describes an environment that no Python program makes, together with run.obs_shape"
                 mistakes.add(("run", key), problem, hint)
         return
-    shipped = {role for role in (SAMPLER, EVALUATOR) if role in declared and declared[role].is_shipped}
-    if SAMPLER in shipped - set(without):
+    if SAMPLER in shipped and SAMPLER not in without:
         problem = f"the shipped sampler cannot make {run['env']}, which run.obs_shape describes"
         mistakes.add(("components", SAMPLER, "use"), problem, 'give one that can: use = "./my_sampler"')
     if EVALUATOR in shipped and run["stop"].get("return") is not None:

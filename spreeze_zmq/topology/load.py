@@ -64,7 +64,8 @@ def load(
     learners = _learners(algorithm)
     declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
-    check_described(run, declared, without, mistakes)
+    shipped = {role for role, component in declared.items() if component.is_shipped}
+    check_described(run, shipped, without, mistakes)
     stack, memory = values.get("frame_stack", 1), algorithms.memory_size(algorithm, options)
     fields = (
         {role: algorithm.fields_of(PART_OF[role], stack, memory) for role in learners} if algorithm else {}
