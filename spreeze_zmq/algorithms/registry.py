@@ -9,10 +9,11 @@ from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
 from spreeze_zmq.algorithms.options import TrainingOptions
+from spreeze_zmq.algorithms.spaces import ACTION_KINDS
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
 from spreeze_zmq.rollout import ARRAY_FIELDS
-from spreeze_zmq.schema import options_of, suggestion
+from spreeze_zmq.schema import one_of, options_of, suggestion
 
 #: The shipped algorithms: class names by module name.
 _SHIPPED = {"dqn": "DQN", "ppo": "PPO", "pqn": "PQN", "sac": "SAC", "td3": "TD3"}
@@ -84,6 +85,9 @@ def _check(name: str, kind: Any) -> None:
         raise InputError(
             f"{name}: {', '.join(missing)} must be defined: see spreeze_zmq.algorithms.Algorithm"
         )
+    if not set(kind.acts_in) <= set(ACTION_KINDS):
+        problem = f"acts_in = {kind.acts_in!r}, expected a tuple of {one_of(ACTION_KINDS)}"
+        raise InputError(f'{name}: {problem}, as in acts_in = ("discrete",)')
     options = getattr(kind, "Options", None)
     if not (inspect.isclass(options) and issubclass(options, TrainingOptions)):
         groups = "ReplayOptions or RolloutOptions"
@@ -138,23 +142,36 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
     """Check an algorithm for an environment before anything starts; a user's own acts once.
 
     Raises:
-        InvalidEnvironment: it cannot act there; the message names the shipped algorithms that can.
+        InvalidEnvironment: it cannot act there; the message names what can: other shipped algorithms, or for
+            a user's own the attribute to set or the distributions that fit.
         AlgorithmError: its networks and its distribution do not fit together.
     """
     _check_spaces(kind, options, env)
     if memory_size(kind, options) and not kind.on_policy():
         problem = "memory_size is for rollouts: a replay draws steps without those before them"
         raise AlgorithmError(kind, f"{problem}; let Options inherit RolloutOptions")
-    if not kind.__module__.startswith(f"{__package__}."):  # shipped ones are tested: this imports torch
+    if not _is_shipped(kind):  # shipped ones are tested: this imports torch
         from spreeze_zmq.algorithms.declared import rehearse
 
-        rehearse(kind, options, seen(env, options))
+        try:
+            rehearse(kind, options, seen(env, options))
+        except InvalidEnvironment as error:
+            raise InvalidEnvironment(f"{kind.__name__}: {error}") from None
+
+
+def _is_shipped(kind: type[Algorithm]) -> bool:
+    return kind.__module__.startswith(f"{__package__}.")
 
 
 def _check_spaces(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
     try:
         kind.check(seen(env, options), options)
     except InvalidEnvironment as error:
+        if not _is_shipped(kind):
+            if not kind.acts_in or env.action_kind in kind.acts_in:
+                raise
+            hint = f'if its networks can, write acts_in = ("{env.action_kind}",) in class {kind.__name__}'
+            raise InvalidEnvironment(f"{error}; {hint}") from None
         able = [repr(name) for name in names() if _fits(get(name), env)]
         either = " or ".join(filter(None, [", ".join(able[:-1]), *able[-1:]]))
         hint = f"; algorithm = {either} could" if able else ""

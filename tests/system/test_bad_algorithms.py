@@ -48,7 +48,7 @@ BEFORE = {
     "Options without a group": Case(changed("(ReplayOptions)", ""), ("ReplayOptions or RolloutOptions",)),
     "a misspelt option": Case(GOOD, ("num_critic", "num_critics"), options="num_critic = 5"),
     "an action space that it cannot serve": Case(
-        GOOD, ("discrete", "'dqn', 'ppo' or 'pqn' could"), "CartPole-v1"
+        GOOD, ("REDQ: TanhNormal acts in box", "Categorical or EpsilonGreedy could"), "CartPole-v1"
     ),
     "no acting network": Case(changed('"policy": policy', '"actor": policy'), ("'policy'", "'actor'")),
 }
