@@ -123,6 +123,26 @@ def test_a_network_in_the_place_of_another_is_saved(load):
     assert torch.equal(*weights)
 
 
+def test_targets_that_nothing_moves_are_named_in_the_log(load, caplog):
+    """They may be meant to stay, as a random network that is predicted: no error."""
+    half_of(load(new=REPLACED.replace("after_critic_step", "_moved")))
+    assert "has no after_critic_step: the targets target keep their first weights" in caplog.text
+
+
+def test_names_of_an_algorithms_own_are_no_mistake(load):
+    """Though they have a word in common with a method that the library calls."""
+    names = (
+        "policy_values",
+        "critic_losses",
+        "targets_for",
+        "update_targets",
+        "after_all",
+        "step",
+    )
+    own = "".join(f"    def {name}(self):\n        pass\n" for name in names)
+    assert algorithms.get(load(new=own))
+
+
 def test_a_network_of_another_shape_is_refused(load):
     """In the place of the target."""
     other = REPLACED.replace("copy.deepcopy(self.value)", "nn.mlp([3, 5, 1])").replace("% 3", "% 1")
@@ -144,6 +164,8 @@ def test_a_network_of_another_shape_is_refused(load):
             "8",
             "option width needs a default and a line of help",
         ),
+        ("", "    def after_critic_steps(self):\n        pass\n", 'did you mean "after_critic_step"'),
+        ("def policy_loss", "def polcy_loss", 'never calls polcy_loss; did you mean "policy_loss"'),
         ("", '    acts_in = "discrete"\n', r"acts_in = 'discrete', expected a tuple of .*\(\"discrete\",\)"),
         (
             "",
