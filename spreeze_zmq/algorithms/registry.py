@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
+from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
 from spreeze_zmq.algorithms.options import TrainingOptions
 from spreeze_zmq.algorithms.spaces import ACTION_KINDS
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -35,19 +36,29 @@ def names() -> tuple[str, ...]:
 
 
 def suited(env: EnvironmentSpec) -> str:
-    """The shipped algorithm where the user names none: SAC for bounded boxes of actions, DQN for one discrete
-    action on images, PPO for anything else.
+    """The shipped algorithm where the user names none: SAC for bounded boxes of actions on vectors, DQN for
+    one discrete action on images, PPO for anything else. SAC takes images that are too small for convolutions
+    as vectors.
 
     Raises:
         InvalidEnvironment: no shipped algorithm can act there.
     """
     images = env.obs_dtype == "uint8" and len(env.obs_shape) > 1
     for name in ("sac", "dqn", "ppo") if images else ("sac", "ppo"):
-        if _fits(get(name), env):
+        if _fits(get(name), env) and not flattens(get(name), env):
             return name
     raise InvalidEnvironment(
         f"no shipped algorithm acts in {env.action_kind} action spaces such as this one's"
     )
+
+
+def flattens(kind: type[Algorithm], env: EnvironmentSpec) -> bool:
+    """Whether a shipped algorithm, or one that inherits from it, takes images as vectors that other shipped
+    ones have convolutions for.
+    """
+    bases = [base for base in kind.__mro__ if issubclass(base, Algorithm) and base is not Algorithm]
+    without = any(map(_is_shipped, bases)) and not issubclass(kind.Options, EncoderOptions)
+    return without and takes_images(seen(env, TrainingOptions()), EncoderOptions())
 
 
 def get(name: str) -> type[Algorithm]:
