@@ -5,7 +5,7 @@ from __future__ import annotations
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.batch_scaling import batch_bytes
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions, options_from
-from spreeze_zmq.algorithms.registry import check, get, make, memory_size, names, suited
+from spreeze_zmq.algorithms.registry import check, flattens, get, make, memory_size, names, suited
 from spreeze_zmq.schema import option
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "TrainingOptions",
     "batch_bytes",
     "check",
+    "flattens",
     "get",
     "make",
     "memory_size",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from spreeze_zmq.algorithms.options import RolloutOptions
+from spreeze_zmq.algorithms.spaces import check_actions
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
 from spreeze_zmq.frames import stacked_shape
@@ -73,8 +74,9 @@ class Algorithm(ABC):
     Class attributes:
         Options: a frozen dataclass that inherits :class:`ReplayOptions` (transitions are kept and drawn many
             times) or :class:`RolloutOptions` (each rollout is trained on for some epochs and discarded).
-        acts_in: the action spaces that it can act in: ``"box"``, ``"discrete"``, ``"multi_discrete"``.
-        needs_bounds: whether a box of actions must have finite bounds.
+        acts_in: the action spaces that it can act in: ``"box"``, ``"discrete"``, ``"multi_discrete"``. Empty:
+            those of its distribution, which also says whether a box needs bounds.
+        needs_bounds: whether a box of ``acts_in`` must have finite bounds.
         critic_fields: rollout arrays that the critic-learner asks the samplers for.
         policy_fields: rollout arrays that the actor-learner asks the samplers for.
         auto_bf16: whether ``precision = "auto"`` may take bf16 where that is faster; for algorithms known to
@@ -88,8 +90,8 @@ class Algorithm(ABC):
     """
 
     Options: ClassVar[type[Any]]
-    acts_in: ClassVar[tuple[str, ...]] = ("box",)
-    needs_bounds: ClassVar[bool] = True
+    acts_in: ClassVar[tuple[str, ...]] = ()
+    needs_bounds: ClassVar[bool] = False
     critic_fields: ClassVar[tuple[str, ...]] = TRANSITION_FIELDS
     policy_fields: ClassVar[tuple[str, ...]] = ("obs",)
     auto_bf16: ClassVar[bool] = False
@@ -223,18 +225,9 @@ class Algorithm(ABC):
 
     @classmethod
     def check(cls, env: EnvironmentSpec, options: Any) -> None:
-        """Raise InvalidEnvironment where this algorithm cannot act in ``env``, naming one that could."""
-        if env.action_kind not in cls.acts_in:
-            raise InvalidEnvironment(
-                f"{cls.__name__} acts in {' or '.join(cls.acts_in)} action spaces, this environment's is "
-                f"{env.action_kind}"
-            )
-        if env.action_kind == "box" and cls.needs_bounds and not env.has_bounds:
-            raise InvalidEnvironment(
-                f"{cls.__name__} scales its actions to finite bounds, this environment's are "
-                f"{env.action_low} to {env.action_high}; wrap it with gymnasium.wrappers.RescaleAction or "
-                "give it bounds"
-            )
+        """Raise InvalidEnvironment where this algorithm cannot act in ``env``."""
+        if cls.acts_in:
+            check_actions(cls.__name__, cls.acts_in, cls.needs_bounds, env)
 
 
 def seen(env: EnvironmentSpec, options: Any) -> EnvironmentSpec:

@@ -81,8 +81,10 @@ def declared(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> tuple
 
     Raises:
         AlgorithmError: they cannot be made, have no valid names, or do not match the losses.
+        InvalidEnvironment: the distribution that it makes gives no actions of ``env``.
     """
-    with blaming(kind, "networks"):
+    given = "" if kind.acts_in else f", for {env.action_kind} actions"
+    with blaming(kind, f"networks{given}"):
         algorithm = kind(options, env)
         networks: Any = algorithm.networks()
     if not isinstance(networks, Networks):

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.lazy import nn, torch
+from spreeze_zmq.algorithms.spaces import check_actions
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.errors import InvalidEnvironment
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,10 +44,24 @@ class Distribution(Protocol):
         return {}
 
 
+def _check(
+    distribution: Distribution, env: EnvironmentSpec, acts_in: tuple[str, ...], needs_bounds: bool = False
+) -> None:
+    """Raise InvalidEnvironment, with distributions that fit, unless this one gives the actions of ``env``."""
+    fitting = "TanhNormal, Deterministic or Normal" if env.has_bounds else "Normal"
+    if env.action_kind != "box":
+        fitting = "Categorical or EpsilonGreedy" if env.action_kind == "discrete" else "Categorical"
+    try:
+        check_actions(type(distribution).__name__, acts_in, needs_bounds, env)
+    except InvalidEnvironment as error:
+        raise InvalidEnvironment(f"{error}; {fitting} could") from None
+
+
 class _Box(Distribution):
     """The flat bounds of a box of actions, and the conversion of actions to unit actions."""
 
-    def __init__(self, env: EnvironmentSpec) -> None:
+    def __init__(self, env: EnvironmentSpec, needs_bounds: bool) -> None:
+        _check(self, env, ("box",), needs_bounds)
         self.num_actions = math.prod(env.action_shape)
         self._bounds: dict[str, Floats] = {}
         low, high = -np.ones(self.num_actions, np.float32), np.ones(self.num_actions, np.float32)
@@ -92,7 +108,7 @@ class TanhNormal(_Box):
     """
 
     def __init__(self, env: EnvironmentSpec, log_std_min: float, log_std_max: float) -> None:
-        super().__init__(env)
+        super().__init__(env, needs_bounds=True)
         self.num_outputs = 2 * self.num_actions
         self.log_std_min, self.log_std_max = log_std_min, log_std_max
 
@@ -133,7 +149,7 @@ class Normal(_Box):
     """
 
     def __init__(self, env: EnvironmentSpec, log_std_min: float = -20.0, log_std_max: float = 2.0) -> None:
-        super().__init__(env)
+        super().__init__(env, needs_bounds=False)
         self.num_outputs = 2 * self.num_actions
         self.log_std_min, self.log_std_max = log_std_min, log_std_max
 
@@ -171,7 +187,7 @@ class Deterministic(_Box):
     """
 
     def __init__(self, env: EnvironmentSpec, noise_min: float, noise_max: float) -> None:
-        super().__init__(env)
+        super().__init__(env, needs_bounds=True)
         self.num_outputs = self.num_actions
         self.noise_min, self.noise_max = noise_min, noise_max
 
@@ -188,6 +204,7 @@ class Categorical(Distribution):
     """One choice for each of ``env.action_sizes``; rows hold the logits of all choices side by side."""
 
     def __init__(self, env: EnvironmentSpec) -> None:
+        _check(self, env, ("discrete", "multi_discrete"))
         self.sizes = tuple(env.action_sizes)
         self.num_outputs = sum(self.sizes)
 
@@ -243,7 +260,8 @@ class EpsilonGreedy(Distribution):
         v_min: float = 0.0,
         v_max: float = 1.0,
     ) -> None:
-        assert env.num_actions is not None, "checked by Algorithm.check"
+        _check(self, env, ("discrete",))
+        assert env.num_actions is not None
         self.num_actions, self.atoms = env.num_actions, atoms
         self.num_outputs = self.num_actions * atoms
         self.epsilon, self.spread = epsilon, spread

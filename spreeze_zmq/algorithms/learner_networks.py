@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from spreeze_zmq.algorithms.declared import declared
 from spreeze_zmq.device import Staging
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import WireError
+
+log = logging.getLogger("spreeze")
 
 #: Streams of random numbers that are derived from a run's seed: the first weights, the noise of each part.
 FIRST_WEIGHTS, NOISE = 0, {"critic": 2, "policy": 3}
@@ -148,6 +151,9 @@ class LearnerNetworks:
         self.own = FlatNetworks(own, networks.acting, trained=True)
         self.other = FlatNetworks(other, networks.acting, trained=False)
         self.targets = FlatNetworks(networks.targets, networks.acting, trained=False)
+        if part == "critic" and networks.targets and kind.after_critic_step is Algorithm.after_critic_step:
+            names = ", ".join(networks.targets)
+            log.warning("%s has no after_critic_step: the targets %s keep their first weights", kind, names)
         self.adam = nn.Adam(
             self.own.trained,
             self.own.gradient,

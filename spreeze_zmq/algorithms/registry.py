@@ -5,17 +5,29 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+from difflib import get_close_matches
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
+from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
 from spreeze_zmq.algorithms.options import TrainingOptions
+from spreeze_zmq.algorithms.spaces import ACTION_KINDS
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
 from spreeze_zmq.rollout import ARRAY_FIELDS
-from spreeze_zmq.schema import options_of, suggestion
+from spreeze_zmq.schema import one_of, options_of, suggestion
 
 #: The shipped algorithms: class names by module name.
 _SHIPPED = {"dqn": "DQN", "ppo": "PPO", "pqn": "PQN", "sac": "SAC", "td3": "TD3"}
+
+#: The methods that an algorithm need not have; the second ones are called for rollouts only.
+HOOKS, ROLLOUT_HOOKS = (
+    ("policy_loss", "after_critic_step", "after_policy_step", "act"),
+    ("targets_of", "memory_size"),
+)
+#: Likeness, as difflib measures it, from which a method's name is a misspelt one of these: below it are names
+#: such as ``policy_values``, which algorithms have for themselves.
+NEAR = 0.85
 
 
 def names() -> tuple[str, ...]:
@@ -24,19 +36,29 @@ def names() -> tuple[str, ...]:
 
 
 def suited(env: EnvironmentSpec) -> str:
-    """The shipped algorithm where the user names none: SAC for bounded boxes of actions, DQN for one discrete
-    action on images, PPO for anything else.
+    """The shipped algorithm where the user names none: SAC for bounded boxes of actions on vectors, DQN for
+    one discrete action on images, PPO for anything else. SAC takes images that are too small for convolutions
+    as vectors.
 
     Raises:
         InvalidEnvironment: no shipped algorithm can act there.
     """
     images = env.obs_dtype == "uint8" and len(env.obs_shape) > 1
     for name in ("sac", "dqn", "ppo") if images else ("sac", "ppo"):
-        if _fits(get(name), env):
+        if _fits(get(name), env) and not flattens(get(name), env):
             return name
     raise InvalidEnvironment(
         f"no shipped algorithm acts in {env.action_kind} action spaces such as this one's"
     )
+
+
+def flattens(kind: type[Algorithm], env: EnvironmentSpec) -> bool:
+    """Whether a shipped algorithm, or one that inherits from it, takes images as vectors that other shipped
+    ones have convolutions for.
+    """
+    bases = [base for base in kind.__mro__ if issubclass(base, Algorithm) and base is not Algorithm]
+    without = any(map(_is_shipped, bases)) and not issubclass(kind.Options, EncoderOptions)
+    return without and takes_images(seen(env, TrainingOptions()), EncoderOptions())
 
 
 def get(name: str) -> type[Algorithm]:
@@ -84,6 +106,9 @@ def _check(name: str, kind: Any) -> None:
         raise InputError(
             f"{name}: {', '.join(missing)} must be defined: see spreeze_zmq.algorithms.Algorithm"
         )
+    if not set(kind.acts_in) <= set(ACTION_KINDS):
+        problem = f"acts_in = {kind.acts_in!r}, expected a tuple of {one_of(ACTION_KINDS)}"
+        raise InputError(f'{name}: {problem}, as in acts_in = ("discrete",)')
     options = getattr(kind, "Options", None)
     if not (inspect.isclass(options) and issubclass(options, TrainingOptions)):
         groups = "ReplayOptions or RolloutOptions"
@@ -103,6 +128,28 @@ def _check(name: str, kind: Any) -> None:
         raise InputError(f"{name}: {problem}; act by a distribution() instead")
     for part in PARTS:
         _check_fields(name, part, kind)
+    _check_hooks(name, kind)
+
+
+def _check_hooks(name: str, kind: type[Algorithm]) -> None:
+    """Raise InputError if a method is called almost as an optional one that the class does not override, and
+    would never run.
+    """
+    hooks = [*HOOKS, *(ROLLOUT_HOOKS if kind.on_policy() else ())]
+    unused = [hook for hook in hooks if _function(kind, hook) is _function(Algorithm, hook)]
+    written = {method for base in kind.__mro__ if issubclass(base, Algorithm) for method in vars(base)}
+    for method in sorted(written):
+        if method.startswith("_") or hasattr(Algorithm, method) or not callable(getattr(kind, method)):
+            continue
+        if near := get_close_matches(method, unused, n=1, cutoff=NEAR):
+            problem = f'the library never calls {method}; did you mean "{near[0]}"?'
+            raise InputError(f"{name}: {problem} (a method of your own: begin its name with _)")
+
+
+def _function(kind: Any, method: str) -> Any:
+    """A method without its class, also where it is a classmethod."""
+    found = getattr(kind, method)
+    return getattr(found, "__func__", found)
 
 
 def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:
@@ -138,23 +185,36 @@ def check(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
     """Check an algorithm for an environment before anything starts; a user's own acts once.
 
     Raises:
-        InvalidEnvironment: it cannot act there; the message names the shipped algorithms that can.
+        InvalidEnvironment: it cannot act there; the message names what can: other shipped algorithms, or for
+            a user's own the attribute to set or the distributions that fit.
         AlgorithmError: its networks and its distribution do not fit together.
     """
     _check_spaces(kind, options, env)
     if memory_size(kind, options) and not kind.on_policy():
         problem = "memory_size is for rollouts: a replay draws steps without those before them"
         raise AlgorithmError(kind, f"{problem}; let Options inherit RolloutOptions")
-    if not kind.__module__.startswith(f"{__package__}."):  # shipped ones are tested: this imports torch
+    if not _is_shipped(kind):  # shipped ones are tested: this imports torch
         from spreeze_zmq.algorithms.declared import rehearse
 
-        rehearse(kind, options, seen(env, options))
+        try:
+            rehearse(kind, options, seen(env, options))
+        except InvalidEnvironment as error:
+            raise InvalidEnvironment(f"{kind.__name__}: {error}") from None
+
+
+def _is_shipped(kind: type[Algorithm]) -> bool:
+    return kind.__module__.startswith(f"{__package__}.")
 
 
 def _check_spaces(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> None:
     try:
         kind.check(seen(env, options), options)
     except InvalidEnvironment as error:
+        if not _is_shipped(kind):
+            if not kind.acts_in or env.action_kind in kind.acts_in:
+                raise
+            hint = f'if its networks can, write acts_in = ("{env.action_kind}",) in class {kind.__name__}'
+            raise InvalidEnvironment(f"{error}; {hint}") from None
         able = [repr(name) for name in names() if _fits(get(name), env)]
         either = " or ".join(filter(None, [", ".join(able[:-1]), *able[-1:]]))
         hint = f"; algorithm = {either} could" if able else ""

@@ -53,6 +53,8 @@ class SAC(Algorithm):
             super().__post_init__()
             check_below(self, "log_std_min", "log_std_max")
 
+    acts_in = ("box",)
+    needs_bounds = True
     auto_bf16 = True
 
     options: Options

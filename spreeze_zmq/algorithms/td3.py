@@ -61,6 +61,9 @@ class TD3(Algorithm):
                     f"noise_min = {self.noise_min:g} must not be above noise_max = {self.noise_max:g}"
                 )
 
+    acts_in = ("box",)
+    needs_bounds = True
+
     options: Options
     critics: Module
     target_critics: Module

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spreeze_zmq.learner.setup import check_memory
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 
 
-def report(plan: Plan) -> str:
-    """What would be trained, when it ends, the number of processes, and the memory of the replays.
+def report(plan: Plan, advice: Sequence[str] = ()) -> str:
+    """What would be trained, when it ends, the number of processes, the memory of the replays, and lines of
+    advice.
 
     Raises:
         InputError: the replays of all learners do not fit in the memory.
@@ -23,7 +26,8 @@ def report(plan: Plan) -> str:
     }
     if plan.environment.described:
         rows["evaluation"] = "none by the shipped evaluator: no Python program makes this environment"
-    return "\n".join(f"  {name:12} {text}" for name, text in rows.items())
+    pairs = [*rows.items(), *(("advice", line) for line in advice)]
+    return "\n".join(f"  {name:12} {text}" for name, text in pairs)
 
 
 def environment(plan: Plan) -> str:

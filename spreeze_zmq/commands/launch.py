@@ -14,6 +14,7 @@ from typing import Any
 from spreeze_zmq import __version__, envs, topology
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.commands import table
+from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import Parser, add_set
 from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError
@@ -49,14 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if arguments.resume:
             plan = plan.resuming(_checkpoint(plan, Path(arguments.resume)).path)
+        observations = None
         if not plan.environment.described:
-            envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
+            observations = envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
+        lines = advice(plan, observations)
         if arguments.check:
             from spreeze_zmq.commands import check  # imports torch, which a launcher does not need
 
-            print(f"{arguments.topology or arguments.env}: nothing to mend\n{check.report(plan)}")
+            found = "no mistake, but advice" if lines else "nothing to mend"
+            print(f"{arguments.topology or arguments.env}: {found}\n{check.report(plan, lines)}")
             return 0
-        return _launch(plan, arguments) if arguments.seeds is None else _launch_seeds(plan, arguments)
+        run = _launch if arguments.seeds is None else _launch_seeds
+        return run(plan, arguments, lines)
     except SpreezeError as error:
         print(f"spreeze-launch: {error}", file=sys.stderr)
         return error.exit_code
@@ -159,9 +164,13 @@ def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:
         raise InputError(f"--record-mb {limit_mb:g}: a size above 0 is expected")
 
 
-def _launch(plan: Plan, arguments: argparse.Namespace, chosen: str | None = None) -> int:
-    """Run a plan to its end; returns the exit code."""
+def _launch(
+    plan: Plan, arguments: argparse.Namespace, lines: Sequence[str], chosen: str | None = None
+) -> int:
+    """Run a plan to its end, with ``lines`` of advice first; returns the exit code."""
     view = StatusView(plain=arguments.inproc)
+    for line in lines:
+        view.note(f"advice: {line}")
     if plan.run.stop == StopPlan():
         view.note("nothing ends this run but Ctrl-C; --set run.stop.minutes=10 would")
     build_all(plan, view.note)
@@ -201,7 +210,7 @@ def _command_of(run: Path) -> list[str]:
     return list(command)
 
 
-def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
+def _launch_seeds(plan: Plan, arguments: argparse.Namespace, lines: Sequence[str]) -> int:
     """Launch a run for each of ``--seeds`` seeds, until one is interrupted; returns the highest exit code."""
     if arguments.seeds < 1:
         raise InputError(f"--seeds {arguments.seeds}: at least 1 is expected")
@@ -210,17 +219,17 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace) -> int:
     if plan.run.stop == StopPlan():
         raise InputError("--seeds N: the first run would never end: --set run.stop.minutes=10 ends each")
     parent = RunFolder.place(plan.name, arguments.run_dir)
-    codes, lines = [0], []
+    codes, outcomes = [0], []
     for seed in range(plan.run.seed, plan.run.seed + arguments.seeds):
         folder = parent / f"seed-{seed}"
-        codes.append(_launch(_load(arguments, [f"run.seed={seed}"]), arguments, str(folder)))
+        codes.append(_launch(_load(arguments, [f"run.seed={seed}"]), arguments, lines, str(folder)))
         summary = read_run(folder).summary
-        lines.append(f"seed {seed}: {_outcome(summary)}; {folder}")
+        outcomes.append(f"seed {seed}: {_outcome(summary)}; {folder}")
         if str(summary.get("exit_reason", "")).startswith("interrupted"):
             break
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    print("\n".join(lines))
+    print("\n".join(outcomes))
     return max(codes)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.envs.in_process import choose
@@ -18,8 +19,13 @@ _RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
 _STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"
 
 
-def try_out(env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, Any] | None = None) -> None:
+def try_out(
+    env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, Any] | None = None
+) -> NDArray[Any]:
     """Reset an environment, step it once with a random action, and reset it again, as samplers do.
+
+    Returns:
+        The three observations, ``[3, *obs_shape]``.
 
     Raises:
         InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.
@@ -27,9 +33,9 @@ def try_out(env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, 
     engine = choose(env_id, env_kwargs)
     try:
         with closing(engine.make(1, 0, randomize=randomize)) as batch:
-            batch.reset()
-            batch.step(batch.action_space.sample())
-            batch.reset()
+            seen = [batch.reset()[0].copy()]
+            seen.append(batch.step(batch.action_space.sample())[0].copy())
+            return np.concatenate([*seen, batch.reset()[0]])
     except EnvironmentFailure as error:
         if engine.backend == "gymnasium" and engine.source is not None:
             with closing(engine.source.make_one(env_kwargs)) as env:

@@ -77,8 +77,11 @@ class Vault:
             Diverged: ``error`` itself, if there is no checkpoint, after ``MOST_RETURNS`` returns, and in a
                 run in order, which must not depend on when a checkpoint was written.
         """
+        plan = self.component.plan
+        if not plan.algorithm["normalize_observations"] and plan.environment.obs_dtype != "uint8":
+            error.args = (f"{error}; so may algorithm.normalize_observations = true",)
         checkpoint = self.component.restore_point()
-        if checkpoint is None or self.returns >= MOST_RETURNS or self.component.plan.balance.in_order:
+        if checkpoint is None or self.returns >= MOST_RETURNS or plan.balance.in_order:
             raise error
         self.returns += 1
         name = checkpoint.path.name

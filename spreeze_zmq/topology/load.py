@@ -182,10 +182,22 @@ def _read_algorithm(
     values = read_table(options_of(algorithm.Options), table, ("algorithm",), mistakes, hint)
     if len(mistakes.found) == before:
         try:
-            return values, algorithms.options_from(algorithm.Options, values)
+            options = algorithms.options_from(algorithm.Options, values)
         except InputError as error:
             mistakes.add(("algorithm",), str(error))
+        else:
+            _check_batch(options, mistakes)
+            return values, options
     return values, None
+
+
+def _check_batch(options: TrainingOptions, mistakes: Mistakes) -> None:
+    """Note a batch that no replay of that capacity fills: it would have the same transitions many times."""
+    if isinstance(options, ReplayOptions) and isinstance(options.batch_size, int):
+        size, capacity = options.batch_size, options.replay_capacity
+        if size > capacity:
+            hint = "lower it, or raise replay_capacity"
+            mistakes.add(("algorithm", "batch_size"), f"{size} exceeds replay_capacity = {capacity}", hint)
 
 
 def _run_name(name: str | None, read: Source) -> str:

@@ -79,6 +79,16 @@ def test_without_a_checkpoint_the_error_ends_the_learner(learner):
         vault.last_good(Diverged("weights", "such"), 1)
 
 
+@pytest.mark.parametrize("peers", [SMALL, [*SMALL, "algorithm.normalize_observations=true"]], indirect=True)
+def test_observations_that_are_not_normalised_are_named_as_a_cause(learner, peers):
+    """Whatever was not finite; not where they are normalised already."""
+    vault = Vault(learner.component, learner.state, learner.replay, lambda: True)
+    with pytest.raises(Diverged) as caught:
+        vault.last_good(Diverged("weights", "such"), 1)
+    normalised = peers.plan.algorithm["normalize_observations"]
+    assert ("algorithm.normalize_observations = true" in str(caught.value)) is not normalised
+
+
 def test_every_odd_number_is_found():
     """Wherever it stands, of whatever size the array is; large ones that are finite pass."""
     from spreeze_zmq.wire import odd_number

@@ -44,11 +44,15 @@ BEFORE = {
     "syntax error": Case(changed("networks(self):", "networks(self:"), ("redq.py:", "never closed")),
     "missing module": Case(changed("import torch\n", "import torhc\n"), ("no module is called 'torhc'",)),
     "missing method": Case(changed("def critic_loss", "def critic_los"), ("critic_loss must be defined",)),
+    "a misspelt hook": Case(
+        changed("def after_critic_step", "def after_critic_steps"),
+        ("never calls after_critic_steps", 'did you mean "after_critic_step"?'),
+    ),
     "Options that are no dataclass": Case(changed(FROZEN, ""), ("write @dataclass(frozen=True)",)),
     "Options without a group": Case(changed("(ReplayOptions)", ""), ("ReplayOptions or RolloutOptions",)),
     "a misspelt option": Case(GOOD, ("num_critic", "num_critics"), options="num_critic = 5"),
     "an action space that it cannot serve": Case(
-        GOOD, ("discrete", "'dqn', 'ppo' or 'pqn' could"), "CartPole-v1"
+        GOOD, ("REDQ: TanhNormal acts in box", "Categorical or EpsilonGreedy could"), "CartPole-v1"
     ),
     "no acting network": Case(changed('"policy": policy', '"actor": policy'), ("'policy'", "'actor'")),
 }

@@ -1,11 +1,15 @@
 """What an algorithm's file declares, held against what the library needs: one line for each mistake."""
 
+import dataclasses
+import importlib
+
 import pytest
 import torch
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms import distributions
 from spreeze_zmq.algorithms.declared import blaming
-from spreeze_zmq.errors import AlgorithmError, InputError, WireError
+from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
 
 MINE = """
 from dataclasses import dataclass
@@ -119,6 +123,26 @@ def test_a_network_in_the_place_of_another_is_saved(load):
     assert torch.equal(*weights)
 
 
+def test_targets_that_nothing_moves_are_named_in_the_log(load, caplog):
+    """They may be meant to stay, as a random network that is predicted: no error."""
+    half_of(load(new=REPLACED.replace("after_critic_step", "_moved")))
+    assert "has no after_critic_step: the targets target keep their first weights" in caplog.text
+
+
+def test_names_of_an_algorithms_own_are_no_mistake(load):
+    """Though they have a word in common with a method that the library calls."""
+    names = (
+        "policy_values",
+        "critic_losses",
+        "targets_for",
+        "update_targets",
+        "after_all",
+        "step",
+    )
+    own = "".join(f"    def {name}(self):\n        pass\n" for name in names)
+    assert algorithms.get(load(new=own))
+
+
 def test_a_network_of_another_shape_is_refused(load):
     """In the place of the target."""
     other = REPLACED.replace("copy.deepcopy(self.value)", "nn.mlp([3, 5, 1])").replace("% 3", "% 1")
@@ -140,6 +164,9 @@ def test_a_network_of_another_shape_is_refused(load):
             "8",
             "option width needs a default and a line of help",
         ),
+        ("", "    def after_critic_steps(self):\n        pass\n", 'did you mean "after_critic_step"'),
+        ("def policy_loss", "def polcy_loss", 'never calls polcy_loss; did you mean "policy_loss"'),
+        ("", '    acts_in = "discrete"\n', r"acts_in = 'discrete', expected a tuple of .*\(\"discrete\",\)"),
         (
             "",
             '    policy_fields = ("obs", "rewards")\n',
@@ -166,7 +193,11 @@ def test_a_class_that_cannot_be_an_algorithm_is_refused(load, old, new, message)
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("self.options.width, 2", "self.options.with_, 2", r"networks: /.*py:\d+: AttributeError: .*'with_'"),
+        (
+            "self.options.width, 2",
+            "self.options.with_, 2",
+            r"networks, for box actions: /.*py:\d+: Attr.*'with_'",
+        ),
         ("return Networks(", "return dict(", "returned an instance of dict, expected Networks"),
         ('"policy": policy', '"policy": -1.0', "gives policy 'policy' as -1.0, expected a torch.nn.Module"),
         ('"policy": policy', '"actor": policy', "no network 'policy' to act with, it has 'actor', 'value'"),
@@ -189,6 +220,31 @@ def test_networks_that_do_not_fit_are_refused(load, old, new, message):
     kind = algorithms.get(load(old, new))
     with pytest.raises(AlgorithmError, match=message):
         algorithms.check(kind, kind.Options(), pendulum())
+
+
+def test_the_distribution_decides_where_an_algorithm_acts(load):
+    """Nothing need be declared for discrete actions."""
+    name = load("TanhNormal(self.env, -5.0, 2.0)", "distributions.Categorical(self.env)")
+    module = importlib.import_module(name.partition(":")[0])
+    module.distributions = distributions
+    kind = algorithms.get(name)
+    cart = dataclasses.replace(envs.probe("CartPole-v1", {}), obs_shape=(3,))
+    algorithms.check(kind, kind.Options(), cart)
+    wanted = "Mine: Categorical acts in discrete or multi_discrete .*is box; TanhNormal, .* or Normal could"
+    with pytest.raises(InvalidEnvironment, match=wanted):
+        algorithms.check(kind, kind.Options(), pendulum())
+
+
+def test_a_space_that_an_own_algorithm_does_not_declare_names_the_attribute(load):
+    """Its class, and not another algorithm that its writer does not want."""
+    kind = algorithms.get(load(new='    acts_in = ("box",)\n'))
+    cart = envs.probe("CartPole-v1", {})
+    with pytest.raises(InvalidEnvironment) as caught:
+        algorithms.check(kind, kind.Options(), cart)
+    assert str(caught.value) == (
+        "Mine acts in box action spaces, this environment's is discrete; "
+        'if its networks can, write acts_in = ("discrete",) in class Mine'
+    )
 
 
 @pytest.mark.parametrize(

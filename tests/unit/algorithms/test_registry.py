@@ -95,6 +95,7 @@ def environment(**changes):
 
 
 DISCRETE = {"action_kind": "discrete", "action_shape": (), "action_sizes": (3,)}
+BOUNDED = {"action_kind": "box", "action_shape": (1,), **BOUNDS}
 UNBOUNDED = {"action_low": None, "action_high": None}
 
 
@@ -121,6 +122,8 @@ def test_an_environment_that_no_policy_can_act_in_is_refused(changes, message):
     [
         ("sac", {"action_kind": "box", "action_shape": (2,), "action_low": [-1, -1], "action_high": [1, 1]}),
         ("ppo", {"action_kind": "box", "action_shape": (2,)}),
+        ("ppo", {"obs_shape": (36, 36, 3), "obs_dtype": "uint8", **BOUNDED}),
+        ("sac", {"obs_shape": (8, 8, 3), "obs_dtype": "uint8", **BOUNDED}),
         ("ppo", {"action_kind": "discrete", "action_sizes": (3,)}),
         ("ppo", {"action_kind": "multi_discrete", "action_shape": (2,), "action_sizes": (3, 2)}),
         (

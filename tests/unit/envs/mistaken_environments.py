@@ -115,6 +115,36 @@ class NoReward(Right):
         return np.zeros(3, np.float32), None, False, False, {}
 
 
+class Unscaled(Right):
+    """Observations in units of their own."""
+
+    observation_space = Box(-np.inf, np.inf, (3,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        """Large, small, and 0."""
+        super().reset(seed=seed)
+        return np.array([1e12, 1e-9, 0.0]), {}
+
+    def step(self, action):
+        """As at the start."""
+        return np.array([1e12, 1e-9, 0.0]), *super().step(action)[1:]
+
+
+class Pixels(Right):
+    """Images, and a continuous action."""
+
+    observation_space = Box(0, 255, (36, 36, 3), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        """A dark one."""
+        super().reset(seed=seed)
+        return np.zeros((36, 36, 3), np.uint8), {}
+
+    def step(self, action):
+        """Dark, too."""
+        return np.zeros((36, 36, 3), np.uint8), *super().step(action)[1:]
+
+
 class Mended(gymnasium.Wrapper):
     """Makes an environment of the old interface one of the new, as wrappers may."""
 

@@ -239,3 +239,13 @@ def test_every_mistake_is_the_users():
     with pytest.raises(InputError) as caught:
         load(os.devnull)
     assert caught.value.exit_code == 2
+
+
+def test_a_batch_beyond_the_replay_is_refused():
+    """It would hold each transition many times; "auto" keeps below the capacity by itself."""
+    tables = {"run": {"env": "Pendulum-v1"}, "algorithm": {"replay_capacity": 1_000, "batch_size": 2_000}}
+    wanted = r"algorithm\.batch_size: 2000 exceeds replay_capacity = 1000 \(lower it, or raise"
+    with pytest.raises(InputError, match=wanted):
+        load(tables)
+    assert load(tables, ["algorithm.batch_size=auto"])
+    assert load(tables, ["algorithm.batch_size=1000"])

@@ -1,0 +1,59 @@
+"""Advice on a topology without mistakes: from ``--check``, and on the screen when a run starts."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import LAUNCH
+
+ROOT = Path(__file__).parents[2]
+OWN = "tests.unit.envs.mistaken_environments"
+UNSCALED = "exceed 1,000, number 0 is around 1e+12 in size: set algorithm.normalize_observations = true"
+PIXELS = "sac takes an image of 36x36x3 as a vector of 3,888 numbers; ppo has convolutions"
+SMALL = "algorithm.replay_capacity=2000"
+
+
+def launched(folder, *words):
+    """What ``spreeze-launch`` prints on both streams."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*LAUNCH, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode in (0, 1), done.stderr  # 1: the shortest run takes no step
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--env", f"{OWN}:Unscaled"), UNSCALED),
+        (("--env", f"{OWN}:Pixels", "--algorithm", "sac", "--set", SMALL), PIXELS),
+    ],
+)
+def test_check_gives_advice(tmp_path, words, said):
+    """Under a heading that does not say that all is well."""
+    head, *rows = launched(tmp_path, *words, "--check").splitlines()
+    assert head.endswith(": no mistake, but advice")
+    [row] = [row for row in rows if row.split()[0] == "advice"]
+    assert row.endswith(said)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--env", f"{OWN}:Unscaled", "--set", "algorithm.normalize_observations=true"),
+        ("--env", f"{OWN}:Pixels"),
+        ("--env", "Humanoid-v5"),
+    ],
+)
+def test_what_needs_none_gets_none(tmp_path, words):
+    """PPO is chosen for pixels; large forces of a simulated body are no mistake."""
+    assert launched(tmp_path, *words, "--check").splitlines()[0].endswith(": nothing to mend")
+
+
+def test_a_start_gives_the_same_advice(tmp_path):
+    """As a note, before anything else."""
+    words = ("--env", f"{OWN}:Unscaled", "--set", "run.stop.minutes=0.02")
+    assert f"advice: run.env: 1 of the 3 numbers of an observation {UNSCALED}" in launched(tmp_path, *words)
