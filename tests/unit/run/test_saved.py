@@ -1,11 +1,13 @@
 """Saved policies, and what a stranger's file may not do."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.saved import SavedPolicy
@@ -30,6 +32,23 @@ def test_a_file_plays_where_it_was_scored(tmp_path):
     np.testing.assert_allclose(saved.play(1, seed=4).returns, saved.play(2, seed=3).returns[1:], rtol=1e-5)
     with pytest.raises(InputError, match="episodes is 0, at least 1 is expected"):
         saved.play(0)
+
+
+def test_eval_plays_fresh_episodes_and_names_their_seed(tmp_path, capsys):
+    """To repeat the episodes of the score would look like a confirmation of it."""
+    path = tmp_path / "mine.safetensors"
+    save(path, "Pendulum-v1", max_episode_steps=5)
+
+    def said(*arguments):
+        assert main(["eval", str(path), *arguments]) == 0
+        return capsys.readouterr().out
+
+    first, second, of_the_score = said(), said(), said("--seed", "3")
+    assert first.splitlines()[:2] != second.splitlines()[:2]
+    assert said("--seed", re.search(r"episodes \(--seed (\d+) repeats them\)", first)[1]) == first
+    assert "when it was saved: -1.00 in 2 episodes (policy version 1; --seed 3 repeats them)" in first
+    assert "confirm nothing" in of_the_score
+    assert "confirm nothing" not in first
 
 
 def test_the_environment_of_a_strange_file_is_not_run(tmp_path):
