@@ -26,11 +26,13 @@ def main(arguments: argparse.Namespace) -> int:
     saved = SavedPolicy.load(arguments.run, arguments.trust)
     dtype = saved.environment.obs_dtype
     shape = ", ".join(map(str, ("batch", *saved.policy.observation_shape)))
+    start = list(saved.policy.own.action_start)
+    counted = f" counted from {start if len(start) > 1 else start[0]}" if start else ""
     for path, export in ((arguments.onnx, export_onnx), (arguments.torchscript, export_torchscript)):
         if path:
             difference = export(saved.policy, path, dtype)
             print(
-                f"{path}: obs {dtype} [{shape}] to action; on {NUM_COMPARED} random observations at most "
-                f"{difference:.1e} from the policy"
+                f"{path}: obs {dtype} [{shape}] to action{counted}; on {NUM_COMPARED} random observations "
+                f"at most {difference:.1e} from the policy"
             )
     return 0

@@ -19,6 +19,7 @@ from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.layers import Layer, read_layers
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
+from spreeze_zmq.policy.own_environment import OwnEnvironment
 
 _ARRAYS = ("parameters", "action_low", "action_high", "observation_mean", "observation_std")
 
@@ -43,6 +44,7 @@ class Policy:
         actor: turns the network's output, or for a class the observations, into actions.
         extras: numbers published with it, such as the temperature.
         metadata: of the policy file; empty for a message.
+        own: the spaces of the environment itself, as the file describes them.
 
     Raises:
         WireError: ``bad_policy``, where description and arrays do not make a policy.
@@ -74,6 +76,7 @@ class Policy:
                 self._output_of = lambda obs, _: network(scaling(obs))
                 distribution = self.description["distribution"]
                 self.actor = make_head(distribution, self.arrays, network.num_outputs)
+            self.own = OwnEnvironment.described(self.metadata, self.description)
         except KeyError as error:
             raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -110,7 +113,8 @@ class Policy:
 
         Returns:
             Actions for ``env.step``: float32 ``[*action_shape]`` within the bounds of a Box space, else int64
-            from 0 (a single number for a Discrete space); for a batch with ``[N]`` in front.
+            (a single number for a Discrete space) that counts from the space's ``start``; for a batch with
+            ``[N]`` in front.
 
         Raises:
             InputError: observations of another shape.
@@ -124,7 +128,7 @@ class Policy:
                 f"the policy takes observations of shape {shape}, or a batch {batch}, got {obs.shape}"
             )
         frames = self.frame_stack().in_order(obs)
-        return self.env_action(self.mode(frames, memory))
+        return self.own.action(self.env_action(self.mode(frames, memory)))
 
     def frame_stack(self) -> FrameStack:
         """A new, empty stack for a batch of environments, whose ``seen`` is the input of ``act``."""
@@ -152,7 +156,7 @@ class Policy:
 
         Returns:
             The actions ``[N, *action_shape]``, float32 in the environment's own units (for a ``normal`` not
-            clipped to the bounds) or int64, and their log densities ``[N]`` float32, or None.
+            clipped to the bounds) or int64 from 0, and their log densities ``[N]`` float32, or None.
 
         Raises:
             WireError: ``bad_policy``, where the observations are of another size, or log densities are
@@ -174,7 +178,9 @@ class Policy:
         return self.actor.mode(self._output(obs, memory))
 
     def env_action(self, action: Actions) -> Actions:
-        """Actions of :meth:`act` for the environment's step: those of a box clipped to its bounds."""
+        """Actions of :meth:`act` for the step of :func:`spreeze_zmq.envs.make`: those of a box clipped to its
+        bounds. ``own.action`` makes of them those of an environment whose discrete actions have a ``start``.
+        """
         return self.actor.env_action(action)
 
     def _output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:
