@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from spreeze_zmq.envs.own_spaces import action_start
+from spreeze_zmq.envs.own_spaces import action_start, obs_parts
 from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
 from spreeze_zmq.errors import InvalidEnvironment
 
@@ -46,7 +46,8 @@ def probe(
     with closing(make(env_id, 1, randomize=randomize, **kwargs)) as env:
         spaces = env.single_observation_space, env.single_action_space
         spec = spec_of(env_id, kwargs, *spaces, env.episode_limit)
-        return replace(spec, action_start=action_start(env.own_spaces[1]))
+        observed, action = env.own_spaces
+        return replace(spec, action_start=action_start(action), obs_parts=obs_parts(observed))
 
 
 def try_out(

@@ -106,8 +106,8 @@ class Policy:
         """The deterministic action for one observation, or for each of a batch.
 
         Args:
-            obs: ``[*observation_shape]`` or ``[N, *observation_shape]``, of any number type; Dict and Tuple
-                observations flattened by ``gymnasium.spaces.flatten``.
+            obs: ``[*observation_shape]`` or ``[N, *observation_shape]``, of any number type; of a Dict, Tuple
+                or Discrete also the environment's own, or a batch as ``gymnasium.vector`` gives it.
             memory: ``[memory_size]`` or ``[N, memory_size]`` float32 of a recurrent policy, zeros where an
                 episode begins; overwritten with the next step's.
 
@@ -117,18 +117,16 @@ class Policy:
             ``[N]`` in front.
 
         Raises:
-            InputError: observations of another shape.
+            InputError: observations of another shape, or a Dict, Tuple or Discrete that the file does not
+                describe and ``gymnasium.spaces.flatten`` has not flattened.
         """
-        obs, shape = np.asarray(obs), self.observation_shape
-        if obs.shape == shape:
-            return self(obs[None], None if memory is None else memory[None])[0]
-        if obs.shape[1:] != shape:
-            batch = "(N, " + ", ".join(map(str, shape)) + ")"
-            raise InputError(
-                f"the policy takes observations of shape {shape}, or a batch {batch}, got {obs.shape}"
-            )
-        frames = self.frame_stack().in_order(obs)
-        return self.own.action(self.env_action(self.mode(frames, memory)))
+        shape = self.observation_shape
+        rows = self.own.observation(obs, shape)
+        if one := rows.shape == shape:
+            rows, memory = rows[None], None if memory is None else memory[None]
+        frames = self.frame_stack().in_order(rows)
+        action = self.own.action(self.env_action(self.mode(frames, memory)))
+        return action[0] if one else action
 
     def frame_stack(self) -> FrameStack:
         """A new, empty stack for a batch of environments, whose ``seen`` is the input of ``act``."""
