@@ -1,17 +1,19 @@
-"""``spreeze eval RUN``: play the best policy of a run again; needs only its file."""
+"""``spreeze eval RUN``: play the best policy of a run in fresh episodes; needs only its file."""
 
 from __future__ import annotations
 
 import argparse
 
-from spreeze_zmq.run.saved import SavedPolicy
+from spreeze_zmq.run.saved import SavedPolicy, fresh_seed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_run_arguments(parser)
     parser.add_argument("--episodes", type=int, help="how many (default: as many as for its score)")
-    parser.add_argument("--seed", type=int, help="of the first start (default: that of its score)")
+    parser.add_argument(
+        "--seed", type=int, help="of the first start (default: a fresh one, which is printed)"
+    )
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +31,16 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print each return, their mean with its interval, and the score that the file states."""
     saved = SavedPolicy.load(arguments.run, arguments.trust)
-    score = saved.play(arguments.episodes, arguments.seed)
+    seed = fresh_seed() if arguments.seed is None else arguments.seed
+    score = saved.play(arguments.episodes, seed)
     for number, (value, length, cut) in enumerate(zip(score.returns, score.lengths, score.cut, strict=True)):
         print(f"episode {number}: return {value:.2f}, {length} steps{', cut' if cut else ''}")
     print(
         f"{saved.environment.id}: mean return {score.mean_return:.2f} +- {score.returns.std():.2f} "
-        f"over {len(score.returns)} episodes"
+        f"over {len(score.returns)} episodes (--seed {seed} repeats them)"
     )
+    if seed == saved.seed:
+        print("these begin as the episodes of its score did, and so confirm nothing")
     if (interval := score.interval) is not None:
         print(f"its mean lies between {interval[0]:.2f} and {interval[1]:.2f} (95 % by Student's t)")
     lengths = score.lengths
@@ -44,5 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"{name} at the end: {value:.4g} in the mean")
     fresh = "fresh episodes" if saved.policy.metadata.get("confirmed") == "True" else "episodes"
     when = f"{saved.mean_return:.2f} in {saved.num_episodes} {fresh}"
-    print(f"when it was saved: {when} (policy version {saved.policy.version})")
+    print(
+        f"when it was saved: {when} (policy version {saved.policy.version}; --seed {saved.seed} repeats them)"
+    )
     return 0

@@ -26,11 +26,14 @@ def main(arguments: argparse.Namespace) -> int:
     saved = SavedPolicy.load(arguments.run, arguments.trust)
     dtype = saved.environment.obs_dtype
     shape = ", ".join(map(str, ("batch", *saved.policy.observation_shape)))
+    start = list(saved.policy.own.action_start)
+    counted = f" counted from {start if len(start) > 1 else start[0]}" if start else ""
+    flattened = " flattened by gymnasium.spaces.flatten" if saved.policy.own.parts else ""
     for path, export in ((arguments.onnx, export_onnx), (arguments.torchscript, export_torchscript)):
         if path:
             difference = export(saved.policy, path, dtype)
             print(
-                f"{path}: obs {dtype} [{shape}] to action; on {NUM_COMPARED} random observations at most "
-                f"{difference:.1e} from the policy"
+                f"{path}: obs {dtype} [{shape}]{flattened} to action{counted}; "
+                f"on {NUM_COMPARED} random observations at most {difference:.1e} from the policy"
             )
     return 0

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module, text in (
-        ("eval", evaluate, "play the best policy of a run again"),
+        ("eval", evaluate, "play the best policy of a run in fresh episodes"),
         ("play", play, "the best policy of a run at work, in a window or as a video"),
         ("export", export, "the best policy of a run as ONNX or TorchScript"),
         ("keys", keys, "make the keys of tcp channels, and say where they are"),

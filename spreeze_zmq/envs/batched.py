@@ -40,6 +40,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         backend: the engine, ``mujoco``, ``numpy``, ``envpool`` or ``gymnasium``.
         backend_reason: why this engine was chosen.
         max_episode_steps: steps after which this batch truncates an episode; ``None`` for never.
+        own_spaces: of observations and actions of one environment itself, before its engine adapts them.
         episode_limit: the same, or the limit that a wrapper within the environments applies.
         failures: counts failures; by default the first one is raised.
         first_row: number of the first environment within a larger batch of ``num_rows``.
@@ -65,6 +66,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.num_envs = self.batch_size = num_envs
         self.single_observation_space = observation_space
         self.single_action_space = action_space
+        self.own_spaces = observation_space, action_space
         self.observation_space = batch_space(observation_space, num_envs)
         self.action_space = batch_space(action_space, num_envs)
         self.action_space.seed(seed)

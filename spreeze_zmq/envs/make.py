@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from spreeze_zmq.envs.own_spaces import action_start, obs_parts
 from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
 from spreeze_zmq.errors import InvalidEnvironment
 
@@ -45,7 +47,9 @@ def probe(
         raise InvalidEnvironment(f"{env_id}: '{reserved[0]}' is set by the system, not by env_kwargs")
     with closing(make(env_id, 1, randomize=randomize, **kwargs)) as env:
         spaces = env.single_observation_space, env.single_action_space
-        return spec_of(env_id, kwargs, *spaces, env.episode_limit)
+        spec = spec_of(env_id, kwargs, *spaces, env.episode_limit)
+        observed, action = env.own_spaces
+        return replace(spec, action_start=action_start(action), obs_parts=obs_parts(observed))
 
 
 def try_out(

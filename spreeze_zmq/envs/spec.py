@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InvalidEnvironment
 
+#: Fields that are left out of the plain data where they are empty, as in files of earlier versions.
+_OWN_SPACES = frozenset({"action_start", "obs_parts"})
+
 
 @dataclass(frozen=True, eq=False)
 class EnvironmentSpec:
@@ -27,7 +30,11 @@ class EnvironmentSpec:
         action_high: the upper bounds likewise.
         action_sizes: number of choices of each discrete action: one entry for ``"discrete"``, ``A`` for
             ``"multi_discrete"``, none for a box. Actions count from 0.
+        action_start: the number that the environment itself counts each discrete action from; empty if all
+            count from 0.
         max_episode_steps: the time limit at which episodes are truncated; ``None`` if there is none.
+        obs_parts: of an observation that is flattened to one vector, as
+            :func:`spreeze_zmq.envs.own_spaces.obs_parts` describes them; empty for a Box.
         described: the spec comes from the topology, and no Python program makes the environment.
     """
 
@@ -42,6 +49,8 @@ class EnvironmentSpec:
     action_sizes: tuple[int, ...] = ()
     max_episode_steps: int | None = None
     described: bool = False
+    action_start: tuple[int, ...] = ()
+    obs_parts: tuple[Mapping[str, Any], ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvironmentSpec) and self.to_dict() == other.to_dict()
@@ -62,14 +71,14 @@ class EnvironmentSpec:
         data["kwargs"] = dict(self.kwargs)
         for name, value in data.items():
             if isinstance(value, tuple | np.ndarray):
-                data[name] = np.asarray(value).tolist()
-        return data
+                data[name] = value.tolist() if isinstance(value, np.ndarray) else list(value)
+        return {name: value for name, value in data.items() if value != [] or name not in _OWN_SPACES}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentSpec:
         """The spec that ``to_dict`` described."""
         plain = dict(data)
-        for name in ("obs_shape", "action_shape", "action_sizes"):
+        for name in ("obs_shape", "action_shape", "action_sizes", *(_OWN_SPACES & plain.keys())):
             plain[name] = tuple(plain[name])
         for name in ("action_low", "action_high"):
             plain[name] = None if plain[name] is None else np.asarray(plain[name], np.float32)

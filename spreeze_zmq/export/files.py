@@ -33,7 +33,8 @@ Write = Callable[[Deterministic, torch.Tensor, Path], Run]
 
 
 def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") -> float:
-    """Write ``policy(obs)`` as ONNX: input ``obs`` ``[batch, *observation_shape]``, output ``action``.
+    """Write ``policy(obs)`` as ONNX: input ``obs`` ``[batch, *observation_shape]``, output ``action``, in
+    which discrete ones count from the space's ``start``.
 
     The file includes scaling, normaliser, clipping and bounds. It is run by onnxruntime and compared with the
     policy before it is moved to ``path``.
@@ -152,7 +153,7 @@ def _difference(policy: Policy, module: Deterministic, obs: NDArray[Any], action
     if module.sizes:
         with torch.no_grad():
             scores = module.scores(torch.from_numpy(obs)).numpy()
-        first = np.cumsum([0, *module.sizes[:-1]])
+        first = np.cumsum([0, *module.sizes[:-1]]) - np.asarray(policy.own.action_start or 0)
         action, expected = (
             np.take_along_axis(scores, chosen.reshape(len(obs), -1) + first, 1)
             for chosen in (action, expected)

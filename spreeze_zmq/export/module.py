@@ -14,6 +14,7 @@ from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.actor import Box
 from spreeze_zmq.policy.layers import read_layers
 from spreeze_zmq.policy.observations import ObservationScaling
+from spreeze_zmq.policy.own_environment import shifted
 from spreeze_zmq.policy.torch_network import TorchNetwork
 
 Step = Callable[[torch.Tensor], torch.Tensor]
@@ -53,6 +54,7 @@ class Deterministic(nn.Module):
                 self.sizes = tuple(distribution["sizes"])
             self._choose = _best(self.sizes) if self.sizes else _mode(box, squashed)
         self._steps = steps
+        self._start = torch.tensor(policy.own.action_start)
 
     def _network(self, policy: Policy, num_inputs: int) -> Step:
         if isinstance(policy.actor, ClassPolicy):
@@ -69,8 +71,9 @@ class Deterministic(nn.Module):
         return obs
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """``[N, *observation_shape]`` to ``[N, *action_shape]``, float32 or int64."""
-        return self._choose(self.scores(obs))
+        """``[N, *observation_shape]`` to own actions ``[N, *action_shape]``, float32 or int64."""
+        action = self._choose(self.scores(obs))
+        return shifted(action, self._start) if len(self._start) else action
 
 
 def _scaling(rows: ObservationScaling, channels_last: bool) -> Step:

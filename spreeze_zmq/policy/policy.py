@@ -19,6 +19,7 @@ from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.layers import Layer, read_layers
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
+from spreeze_zmq.policy.own_environment import OwnEnvironment
 
 _ARRAYS = ("parameters", "action_low", "action_high", "observation_mean", "observation_std")
 
@@ -43,6 +44,7 @@ class Policy:
         actor: turns the network's output, or for a class the observations, into actions.
         extras: numbers published with it, such as the temperature.
         metadata: of the policy file; empty for a message.
+        own: the spaces of the environment itself, as the file describes them.
 
     Raises:
         WireError: ``bad_policy``, where description and arrays do not make a policy.
@@ -74,6 +76,7 @@ class Policy:
                 self._output_of = lambda obs, _: network(scaling(obs))
                 distribution = self.description["distribution"]
                 self.actor = make_head(distribution, self.arrays, network.num_outputs)
+            self.own = OwnEnvironment.described(self.metadata, self.description)
         except KeyError as error:
             raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -103,28 +106,27 @@ class Policy:
         """The deterministic action for one observation, or for each of a batch.
 
         Args:
-            obs: ``[*observation_shape]`` or ``[N, *observation_shape]``, of any number type; Dict and Tuple
-                observations flattened by ``gymnasium.spaces.flatten``.
+            obs: ``[*observation_shape]`` or ``[N, *observation_shape]``, of any number type; of a Dict, Tuple
+                or Discrete also the environment's own, or a batch as ``gymnasium.vector`` gives it.
             memory: ``[memory_size]`` or ``[N, memory_size]`` float32 of a recurrent policy, zeros where an
                 episode begins; overwritten with the next step's.
 
         Returns:
             Actions for ``env.step``: float32 ``[*action_shape]`` within the bounds of a Box space, else int64
-            from 0 (a single number for a Discrete space); for a batch with ``[N]`` in front.
+            (a single number for a Discrete space) that counts from the space's ``start``; for a batch with
+            ``[N]`` in front.
 
         Raises:
-            InputError: observations of another shape.
+            InputError: observations of another shape, or a Dict, Tuple or Discrete that the file does not
+                describe and ``gymnasium.spaces.flatten`` has not flattened.
         """
-        obs, shape = np.asarray(obs), self.observation_shape
-        if obs.shape == shape:
-            return self(obs[None], None if memory is None else memory[None])[0]
-        if obs.shape[1:] != shape:
-            batch = "(N, " + ", ".join(map(str, shape)) + ")"
-            raise InputError(
-                f"the policy takes observations of shape {shape}, or a batch {batch}, got {obs.shape}"
-            )
-        frames = self.frame_stack().in_order(obs)
-        return self.env_action(self.mode(frames, memory))
+        shape = self.observation_shape
+        rows = self.own.observation(obs, shape)
+        if one := rows.shape == shape:
+            rows, memory = rows[None], None if memory is None else memory[None]
+        frames = self.frame_stack().in_order(rows)
+        action = self.own.action(self.env_action(self.mode(frames, memory)))
+        return action[0] if one else action
 
     def frame_stack(self) -> FrameStack:
         """A new, empty stack for a batch of environments, whose ``seen`` is the input of ``act``."""
@@ -152,7 +154,7 @@ class Policy:
 
         Returns:
             The actions ``[N, *action_shape]``, float32 in the environment's own units (for a ``normal`` not
-            clipped to the bounds) or int64, and their log densities ``[N]`` float32, or None.
+            clipped to the bounds) or int64 from 0, and their log densities ``[N]`` float32, or None.
 
         Raises:
             WireError: ``bad_policy``, where the observations are of another size, or log densities are
@@ -174,7 +176,9 @@ class Policy:
         return self.actor.mode(self._output(obs, memory))
 
     def env_action(self, action: Actions) -> Actions:
-        """Actions of :meth:`act` for the environment's step: those of a box clipped to its bounds."""
+        """Actions of :meth:`act` for the step of :func:`spreeze_zmq.envs.make`: those of a box clipped to its
+        bounds. ``own.action`` makes of them those of an environment whose discrete actions have a ``start``.
+        """
         return self.actor.env_action(action)
 
     def _output(self, obs: NDArray[Any], memory: Floats | None) -> NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ class SavedPolicy:
 
         Args:
             num_episodes: by default as many as in its score.
-            seed: episode ``i`` begins with ``seed + i``; by default the seed of its score.
+            seed: episode ``i`` begins with ``seed + i``; by default a fresh one. That of its score,
+                :attr:`seed`, repeats the score and confirms nothing.
 
         Raises:
             InputError: ``num_episodes`` is less than 1.
@@ -96,9 +98,14 @@ class SavedPolicy:
         if num < 1:
             raise InputError(f"episodes is {num}, at least 1 is expected")
         spec = self.environment
-        first = self.seed if seed is None else seed
+        first = fresh_seed() if seed is None else seed
         with closing(envs.make(spec.id, num, step_info="final", **spec.kwargs)) as batch:
             return play(batch, self.policy, first, step_cap=self.step_cap)
+
+
+def fresh_seed() -> int:
+    """A seed that no earlier evaluation has used, but by chance."""
+    return secrets.randbits(31)
 
 
 def _environment_of_run(path: Path) -> str | None:

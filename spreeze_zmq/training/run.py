@@ -47,7 +47,8 @@ class Run:
 
         Args:
             episodes: how many, all at once; by default as many as for its score.
-            seed: episode ``i`` begins with ``seed + i``; by default the seed of its score.
+            seed: episode ``i`` begins with ``seed + i``; by default a fresh one. The policy's
+                ``metadata["evaluation_seed"]`` repeats the episodes of its score.
 
         Returns:
             ``returns`` and ``lengths`` of the episodes, and their ``mean_return``.

@@ -77,8 +77,10 @@ def test_a_run_that_stops_by_its_steps_plays_its_last_policy(launch, own):
     assert curves.Scalars("eval/success_rate")[-1].step == looks[-1]["env_steps"]
     assert curves.Scalars("eval/best_mean_reward")[-1].value == pytest.approx(best["mean_return"])
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
+    command += ["--seed", kept.metadata["evaluation_seed"]]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"mean return {best['mean_return']:.2f}" in said
+    assert "these begin as the episodes of its score did" in said
     assert f"between {best['interval_low']:.2f} and {best['interval_high']:.2f}" in said
     assert "episodes of 20 to 20 steps" in said
     assert f"is_success at the end: {best['info']['is_success']:.4g} in the mean" in said

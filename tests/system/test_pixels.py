@@ -54,6 +54,7 @@ def test_a_task_that_needs_a_stack_of_images_is_learned(launch, topology, settin
     assert policy.description["observation"]["stack"] == 2
     assert policy.description["observation"]["channels_last"] is True
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
+    command += ["--seed", policy.metadata["evaluation_seed"]]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     again, claimed = re.search(r"mean return ([-0-9.]+) .*when it was saved: ([-0-9.]+)", said, re.S).groups()
     assert again == claimed

@@ -39,12 +39,14 @@ def test_a_task_that_needs_a_memory_is_learned(launch, capsys, tmp_path):
     assert summary["exit_reason"].startswith("return"), run.said()
     assert all(map(adds_up, summary["samples_by_channel"].values()))
     assert summary["failures"] == []
+    policy = Policy.load(run.folder)
     command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)]
+    command += ["--seed", policy.metadata["evaluation_seed"]]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     again, claimed = re.search(r"mean return ([-0-9.]+) .*when it was saved: ([-0-9.]+)", said, re.S).groups()
     assert again == claimed
 
-    policy, env, total = Policy.load(run.folder), gymnasium.make("Recall-v0"), 0.0
+    env, total = gymnasium.make("Recall-v0"), 0.0
     for seed in range(40):
         (obs, _), memory, over = env.reset(seed=seed), np.zeros(policy.memory_size, np.float32), False
         while not over:

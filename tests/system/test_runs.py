@@ -12,6 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from spreeze_zmq import topology
+from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, settle
 from tests.system.conftest import LAUNCH, adds_up
 
@@ -35,8 +36,9 @@ def test_the_main_job_solves_pendulum(launch):
     assert summary["trained_transitions"] == 256 * summary["critic_updates"]
     assert 0 < summary["replay_ratio"]["measured"] <= summary["replay_ratio"]["target"] == 32
     assert run.leftovers() == []
+    seed = Policy.load(run.folder).metadata["evaluation_seed"]
     played = subprocess.run(
-        [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder)],
+        [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder), "--seed", seed],
         capture_output=True,
         text=True,
         check=True,

@@ -60,6 +60,7 @@ class GymnasiumLoop(BatchedEnv):
         spaces = self.envs[0].observation_space, self.envs[0].action_space
         own_limit = limit if isinstance(one, TimeLimit) else None
         super().__init__(env_id, num_envs, *spaces, own_limit, seed, limit)
+        self.own_spaces = one.observation_space, one.action_space
         self.on_tick = on_tick
         self.spec, self.render_mode = one.spec, one.render_mode
         self.metadata = {**one.metadata, **type(self).metadata}

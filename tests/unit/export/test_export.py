@@ -1,5 +1,8 @@
 """Exported policies against the policy itself, in the runtimes that their users have."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -23,6 +26,7 @@ POLICIES = {
     "sac plain": ("sac", BOX, SMALL),
     "td3": ("td3", BOX, SMALL),
     "dqn": ("dqn", DISCRETE, SMALL),
+    "dqn start": ("dqn", replace(DISCRETE, action_start=(7,)), SMALL),
     "dqn dueling c51": ("dqn", DISCRETE, {"dueling": True, "num_atoms": 11, **SMALL}),
     "dqn stack": ("dqn", FRAMES, {"network": "nature_cnn", "dueling": True, "frame_stack": 4}),
     "dqn colours": ("dqn", COLOURS, {"network": "nature_cnn", "frame_stack": 2}),
@@ -32,6 +36,7 @@ POLICIES = {
     "ppo unbounded": ("ppo", UNBOUNDED, SMALL),
     "ppo discrete": ("ppo", DISCRETE, SMALL),
     "ppo multi-discrete": ("ppo", SEVERAL, SMALL),
+    "ppo starts": ("ppo", replace(SEVERAL, action_start=(5, -1)), SMALL),
     "ppo stack": ("ppo", FRAMES, {"network": "small_cnn", "layer_norm": True, "frame_stack": 4}),
     "own network": ("tests.unit.export.own:Gated", BOX, SMALL),
     "own act": ("tests.unit.export.own:Waving", BOX, SMALL),
@@ -47,7 +52,7 @@ def make_policy(name, env, options):
         seen = np.random.default_rng(0).normal([100.0, 0.0, -3.0], [50.0, 1.0, 0.1], (500, 3))
         half.observe(seen.astype(np.float32))
     fields = {"version": 1, "description": half.description(), "extras": {}}
-    return Policy.from_message(fields, half.policy_arrays())
+    return Policy(fields, half.policy_arrays(), {"environment": json.dumps(env.to_dict())})
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ def test_onnx_acts_as_the_policy_does(policy, tmp_path):
     np.testing.assert_allclose(one, expected[:1], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("policy", ["sac", "dqn colours", "ppo multi-discrete", "own act"], indirect=True)
+@pytest.mark.parametrize("policy", ["sac", "dqn colours", "ppo starts", "own act"], indirect=True)
 def test_torchscript_acts_as_the_policy_does(policy, tmp_path):
     """It needs torch alone."""
     path = tmp_path / "policy.pt"

@@ -49,7 +49,8 @@ def test_shifted_actions_count_from_zero(make):
     env = make("shifted")
     env.reset()
     assert env.step(np.array([0, 2]))[1].tolist() == [1.0, 3.0]
-    assert envs.probe(f"{OWN}:shifted").action_sizes == (3,)
+    spec = envs.probe(f"{OWN}:shifted")
+    assert (spec.action_sizes, spec.action_start) == ((3,), (1,))
 
 
 def test_several_shifted_actions_count_from_zero(make):
@@ -57,7 +58,8 @@ def test_several_shifted_actions_count_from_zero(make):
     env = make("shifted", several=True)
     env.reset()
     assert env.step(np.array([[0, 0], [1, 2]]))[1].tolist() == [4.0, 7.0]
-    assert envs.probe(f"{OWN}:shifted", {"several": True}).action_sizes == (2, 3)
+    spec = envs.probe(f"{OWN}:shifted", {"several": True})
+    assert (spec.action_sizes, spec.action_start) == ((2, 3), (5, -1))
 
 
 def test_images_stay_bytes():

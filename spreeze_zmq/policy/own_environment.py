@@ -1,0 +1,128 @@
+"""What a policy file says of its environment's own spaces, which its engine adapts for the networks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.errors import InputError
+from spreeze_zmq.policy.actor import Actions
+from spreeze_zmq.policy.description import counts
+from spreeze_zmq.policy.parts import Part, shape_of
+
+_FLATTEN = "gymnasium.spaces.flatten(env.observation_space, obs)"
+
+
+class OwnEnvironment:
+    """Converts the environment's own observations, and to its own actions.
+
+    Args:
+        environment: the ``environment`` of run.json; empty where it is not known.
+        description: of the policy; its ``distribution`` and ``observation`` are read.
+
+    Attributes:
+        action_start: the number that each discrete action counts from; empty if all count from 0.
+        parts: of an observation that the engine flattens, in order; empty for a Box, or where they are not
+            known.
+
+    Raises:
+        ValueError: the table does not fit the policy.
+    """
+
+    def __init__(self, environment: Mapping[str, Any], description: Mapping[str, Any]) -> None:
+        start = self.action_start = _integers(environment, "action_start")
+        if start and len(start) != (num := _num_choices(description["distribution"])):
+            raise ValueError(f"action_start has {len(start)} numbers for {num} discrete actions")
+        self.parts = [Part.described(table) for table in environment.get("obs_parts", [])]
+        size = sum(part.size for part in self.parts)
+        if self.parts and (size,) != (shape := counts(description["observation"], "shape")):
+            raise ValueError(f"obs_parts have {size} numbers, the policy observes {list(shape)}")
+
+    @classmethod
+    def described(cls, metadata: Mapping[str, str], description: Mapping[str, Any]) -> Self:
+        """As the metadata of a policy file describe it. Raises ValueError."""
+        environment = json.loads(metadata.get("environment", "{}"))
+        if not isinstance(environment, dict):
+            raise ValueError("its environment is not a table")
+        return cls(environment, description)
+
+    def action(self, action: Actions) -> Actions:
+        """The environment's own actions for actions ``[N, *action_shape]`` that count from 0."""
+        return shifted(action, np.asarray(self.action_start)) if self.action_start else action
+
+    def observation(self, obs: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+        """One observation or a batch, the environment's own or flattened, as an array.
+
+        Args:
+            obs: a Dict or Tuple of arrays, one number for a Discrete, or an array ``[*shape]``.
+            shape: of one observation as the policy takes it.
+
+        Returns:
+            ``[*shape]``, or ``[N, *shape]`` if every part has a leading axis of ``N``.
+
+        Raises:
+            InputError: it fits neither; the message names the shapes.
+        """
+        if self._is_own(obs, shape):
+            rows = [part.rows(obs) for part in self.parts]
+            if len({row.shape[:-1] for row in rows}) > 1:
+                leading = ", ".join(
+                    f"{part.name} {row.shape[:-1]}" for part, row in zip(self.parts, rows, strict=True)
+                )
+                raise InputError(f"the parts of an observation are batches of different shapes: {leading}")
+            obs = np.concatenate(rows, axis=-1)
+        given = shape_of(obs)
+        if given == shape or (given is not None and given[1:] == shape):
+            return np.asarray(obs)
+        batch = "(N, " + ", ".join(map(str, shape)) + ")"
+        got = type(obs).__name__ if given is None else given
+        flatten = "" if given and len(given) > 1 else f"; {_FLATTEN} flattens a Dict, Tuple or Discrete"
+        raise InputError(
+            f"the policy takes observations of shape {shape}, or a batch {batch}, got {got}{flatten}"
+        )
+
+    def _is_own(self, obs: Any, shape: tuple[int, ...]) -> bool:
+        """Whether ``obs`` has the form of the environment's own observations, and is not flattened yet."""
+        if not self.parts:
+            return False
+        path = self.parts[-1].path
+        if not path:  # a single Discrete or MultiDiscrete
+            given = shape_of(obs)
+            flat = given == shape or (given is not None and given[1:] == shape)
+            alike = given == shape == self.parts[0].sizes  # n numbers: one of a Discrete(n), or n of them
+            if alike and not _is_one_hot(np.asarray(obs)):
+                raise InputError(
+                    f"{shape[0]} numbers are taken for one flattened observation, but these are not one-hot; "
+                    f"flatten each observation of a batch of {shape[0]}: {_FLATTEN}"
+                )
+            return not flat
+        if isinstance(path[0], str):
+            return isinstance(obs, Mapping)
+        return isinstance(obs, Mapping) or (isinstance(obs, tuple) and len(obs) == path[0] + 1)
+
+
+def shifted(action: Any, start: Any) -> Any:
+    """Discrete actions ``[N]`` or ``[N, A]`` that count from 0, counted from ``start`` ``[A]``."""
+    return action + (start if action.ndim > 1 else start[0])
+
+
+def _is_one_hot(row: NDArray[Any]) -> bool:
+    return bool(np.count_nonzero(row) == 1 and row.max() == 1)
+
+
+def _integers(table: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    values = table.get(name, [])
+    if not isinstance(values, list) or any(type(value) is not int for value in values):
+        raise ValueError(f"{name} is {values!r:.60}, expected a list of integers")
+    return tuple(np.asarray(values, np.int64).tolist())
+
+
+def _num_choices(distribution: Mapping[str, Any]) -> int:
+    """How many discrete actions the policy chooses at once."""
+    if distribution["kind"] == "epsilon_greedy":
+        return 1
+    return len(distribution["sizes"]) if distribution["kind"] == "categorical" else 0
