@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -207,7 +206,7 @@ class Launch:
             self.fail(event.name, fault)
         elif isinstance(event, Exited):
             self.tell("exited", name=event.name, how=event.how, restarting=False)
-            if event.signal == signal.SIGKILL and self.interrupts.count < 2:
+            if event.overdue:
                 grace_s = self.plan.components[event.name.rpartition("-")[0]].stop_grace_s
                 self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
         elif isinstance(event, GaveUp):
