@@ -7,6 +7,7 @@ SpreezeError                exit code 1: the run failed
 │   │   └── InvalidRandomization  ranges of parameters that its model does not have
 │   ├── AlgorithmError      an algorithm whose declarations or losses cannot be trained
 │   │   └── Diverged        a loss or weights became NaN or infinite
+│   ├── EndpointTaken       another process has the port that the topology names
 │   └── CheckpointError     no complete checkpoint, or one that does not fit the run
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
 ├── WireError               a refused message; the reader counts it and continues
@@ -90,6 +91,15 @@ class Diverged(AlgorithmError):
 
 class CheckpointError(InputError):
     """No complete checkpoint at the given place, or one whose parts do not fit this run."""
+
+
+class EndpointTaken(InputError):
+    """Another process has the port of a tcp endpoint."""
+
+    def __init__(self, endpoint: str):
+        super().__init__(
+            f"{endpoint} cannot be bound: another process has it; end that process, or choose another port"
+        )
 
 
 class EnvironmentFailure(SpreezeError):

@@ -76,6 +76,8 @@ def live(
         try:
             if component is not None:
                 component.close(f"failed: {type(error).__name__}: {error}")
+        except Exception:  # the last figures of what is half built; the first error is the cause
+            log.debug("no last report", exc_info=True)
         finally:
             if isinstance(error, SpreezeError):  # this line says what the user can mend, so it comes last
                 print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
