@@ -24,9 +24,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def for_readers(
-    main: Callable[[Sequence[str] | None], int],
-) -> Callable[[Sequence[str] | None], int]:
+def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
     """A program's ``main`` that ends with code 0 when the reader of its output has left, as ``head`` does."""
 
     @functools.wraps(main)
