@@ -7,6 +7,8 @@ SpreezeError                exit code 1: the run failed
 │   │   └── InvalidRandomization  ranges of parameters that its model does not have
 │   ├── AlgorithmError      an algorithm whose declarations or losses cannot be trained
 │   │   └── Diverged        a loss or weights became NaN or infinite
+│   ├── DiskFull            no space is left for a run's files
+│   ├── EndpointTaken       another process has the port that the topology names
 │   └── CheckpointError     no complete checkpoint, or one that does not fit the run
 ├── EnvironmentFailure      an environment raised, hung or gave NaN while it was stepped
 ├── WireError               a refused message; the reader counts it and continues
@@ -17,6 +19,7 @@ SpreezeError                exit code 1: the run failed
 
 from __future__ import annotations
 
+import errno
 import sysconfig
 import traceback
 from collections.abc import Sequence
@@ -90,6 +93,33 @@ class Diverged(AlgorithmError):
 
 class CheckpointError(InputError):
     """No complete checkpoint at the given place, or one whose parts do not fit this run."""
+
+
+class DiskFull(InputError):
+    """No space is left, or none of the user's quota, where a run's files are written."""
+
+    def __init__(self, folder: Path):
+        super().__init__(
+            f"{folder}: its disk is full; make room there, or choose a folder on another disk with --run-dir"
+        )
+
+    @staticmethod
+    def caused(error: BaseException | None) -> bool:
+        """Whether a full disk led to an error: torch and checkpoints raise errors of their own after it."""
+        while error is not None:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return True
+            error = error.__cause__ or error.__context__
+        return False
+
+
+class EndpointTaken(InputError):
+    """Another process has the port of a tcp endpoint."""
+
+    def __init__(self, endpoint: str):
+        super().__init__(
+            f"{endpoint} cannot be bound: another process has it; end that process, or choose another port"
+        )
 
 
 class EnvironmentFailure(SpreezeError):

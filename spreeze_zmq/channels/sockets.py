@@ -16,7 +16,7 @@ from spreeze_zmq.channels.curve import Handshakes
 from spreeze_zmq.channels.folder import Claim
 from spreeze_zmq.channels.kernel_buffer import KernelBuffer
 from spreeze_zmq.channels.refusals import Refusals
-from spreeze_zmq.errors import ChannelError, WireError
+from spreeze_zmq.errors import ChannelError, EndpointTaken, WireError
 from spreeze_zmq.plan.endpoints import ipc_endpoint, is_loopback
 from spreeze_zmq.plan.keys import Keys
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
@@ -59,7 +59,8 @@ class Channel:
         record: called with whether a message was sent, and its frames; None to record nothing.
 
     Raises:
-        ChannelError: the endpoint is taken, too long, of another transport or beyond loopback without keys.
+        EndpointTaken: another process has the endpoint's port.
+        ChannelError: the endpoint is too long, of another transport or beyond loopback without keys.
     """
 
     _type: int
@@ -107,9 +108,10 @@ class Channel:
                 self.socket.connect(endpoint)
         except zmq.ZMQError as error:
             self.close()
-            taken = "; another process has it" if error.errno == errno.EADDRINUSE else ""
+            if error.errno == errno.EADDRINUSE:
+                raise EndpointTaken(endpoint) from error
             verb = "bound" if bind else "connected to"
-            raise ChannelError(f"{endpoint} cannot be {verb}: {error.strerror}{taken}") from error
+            raise ChannelError(f"{endpoint} cannot be {verb}: {error.strerror}") from error
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT) if bind else endpoint
 
     def __repr__(self) -> str:

@@ -1,8 +1,12 @@
-"""The parser of all commands: reports a mistake on the command line in one line, with the way to mend it."""
+"""The command lines and output of all commands: a mistake is one line, and a reader may leave early."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from spreeze_zmq import topology
@@ -18,6 +22,23 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
     )
+
+
+def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
+    """A program's ``main`` that ends with code 0 when the reader of its output has left, as ``head`` does."""
+
+    @functools.wraps(main)
+    def program(argv: Sequence[str] | None = None) -> int:
+        try:
+            try:
+                return main(argv)
+            finally:
+                print(end="", flush=True)  # at the interpreter's end nobody would catch the error
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
+    return program
 
 
 class Parser(argparse.ArgumentParser):

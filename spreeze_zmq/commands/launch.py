@@ -15,7 +15,7 @@ from spreeze_zmq import __version__, envs, topology
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
-from spreeze_zmq.commands.arguments import Parser, add_set
+from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
 from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError
 from spreeze_zmq.launcher.building import build_all
@@ -32,6 +32,7 @@ from spreeze_zmq.status import StatusView
 from spreeze_zmq.topology.source import shipped_topologies
 
 
+@for_readers
 def main(argv: Sequence[str] | None = None) -> int:
     """Launch one topology; returns 0 if a stop condition or the user ended the run, 1 if it failed, 2 for bad
     input.

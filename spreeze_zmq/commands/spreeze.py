@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
@@ -23,10 +22,11 @@ from spreeze_zmq.commands import (
     tune,
     view,
 )
-from spreeze_zmq.commands.arguments import Parser
+from spreeze_zmq.commands.arguments import Parser, for_readers
 from spreeze_zmq.errors import InputError, SpreezeError
 
 
+@for_readers
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns its exit code, 2 for bad input."""
     parser = Parser("spreeze", description=__doc__)
@@ -59,9 +59,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return InputError.exit_code
     try:
         return int(arguments.main(arguments))
-    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except SpreezeError as error:
         print(f"spreeze {arguments.command}: {error}", file=sys.stderr)
         return error.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -15,7 +16,7 @@ from spreeze_zmq import channels, topology
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.errors import InputError, SpreezeError
+from spreeze_zmq.errors import DiskFull, InputError, SpreezeError
 from spreeze_zmq.plan.parts import python
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
@@ -69,16 +70,22 @@ def live(
         component.close(component.stop_reason or "done")
         if sockets is not None:
             sockets.remove()
-    except Exception as error:
+    except Exception as problem:
+        error: Exception = problem
+        if component is not None and DiskFull.caused(problem):
+            error = DiskFull(component.folder.path)
         is_input = isinstance(error, InputError)
         if not is_input:
             log.error("%s failed\n%s", component.name if component else role, traceback.format_exc())
         try:
             if component is not None:
                 component.close(f"failed: {type(error).__name__}: {error}")
+        except Exception:  # the last figures of what is half built; the first error is the cause
+            log.debug("no last report", exc_info=True)
         finally:
             if isinstance(error, SpreezeError):  # this line says what the user can mend, so it comes last
-                print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
+                with contextlib.suppress(OSError):  # the log's disk is full: the launcher finds that out
+                    print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
         return error.exit_code if isinstance(error, SpreezeError) else 1
     return 0
 

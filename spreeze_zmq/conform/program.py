@@ -42,7 +42,10 @@ class Life:
                     env=environment,
                 )
             except OSError as error:
-                raise InputError(f"{command[0]} cannot be started: {error.strerror}") from error
+                raise InputError(
+                    f"{command[0]} cannot be started: {error.strerror}; expected after --: an executable "
+                    "file, or a program with its arguments such as python my_sampler"
+                ) from error
         self.began_s = time.monotonic()
 
     @property

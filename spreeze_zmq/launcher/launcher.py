@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -207,11 +206,14 @@ class Launch:
             self.fail(event.name, fault)
         elif isinstance(event, Exited):
             self.tell("exited", name=event.name, how=event.how, restarting=False)
-            if event.signal == signal.SIGKILL and self.interrupts.count < 2:
+            if event.overdue:
                 grace_s = self.plan.components[event.name.rpartition("-")[0]].stop_grace_s
                 self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
         elif isinstance(event, GaveUp):
             self.gave_up, self.stop_reason = True, str(event)
+            if full := texts.full_disk(self.folder, self.input_fault):
+                self.input_fault = self.input_fault or (event.name, full)
+                self.stop_reason = f"{event.name} is not started again: {full}"
             self.tell("stop_request", reason=self.stop_reason)
 
     def on_observer(self, event: Event) -> None:
@@ -271,6 +273,7 @@ class Launch:
         self.crew.close()
         self.folder.broker_state.unlink(missing_ok=True)
         self.folder.tidy()
+        self.folder.end_summary(self.stop_reason, self.failures)
 
     def see_off(self, names: Sequence[str], group: Sequence[str]) -> None:
         """Wait until these processes have ended, or until the second Ctrl-C. The broker, which writes the

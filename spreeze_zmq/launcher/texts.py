@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.channels import SocketFolder
+from spreeze_zmq.errors import DiskFull
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
@@ -127,6 +128,12 @@ def fault_in(event: Exited) -> str:
     role = event.name.rpartition("-")[0]
     _, separator, message = f"\n{event.words}".rpartition(f"\n{role}: ")
     return message.strip() if separator else f"{event.how}\n{event.words}"
+
+
+def full_disk(folder: RunFolder, input_fault: tuple[str, str] | None) -> str:
+    """That the run's disk is full, if a process found it so or no log could be written; else empty."""
+    full = str(DiskFull(folder.path))
+    return full if folder.is_full or (input_fault and input_fault[1] == full) else ""
 
 
 def last_words(

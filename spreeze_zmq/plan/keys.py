@@ -47,7 +47,7 @@ def read_keys() -> Keys:
     """
     path = keys_path()
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             mode, owner = os.fstat(file.fileno()).st_mode, os.fstat(file.fileno()).st_uid
             text = file.read(4096)
     except FileNotFoundError:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from spreeze_zmq.channels import SocketFolder
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.errors import DiskFull, InputError
+from spreeze_zmq.metrics import write_json
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy.file import POLICY_FILE
 
 #: Mode of a run's folder: only its user may read logs, weights and the page's address.
 PRIVATE = 0o700
+#: A disk without room for this much is full: what a run writes next, its logs and summary, does not fit.
+PROBE_BYTES = 64 * 1024
 #: Names of files that are renamed once they are complete.
 UNFINISHED = re.compile(r"\.(writing-|replay-|\d+\.|.+\.\d+$)")
 
@@ -88,6 +93,39 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"run folder runs: {error.strerror}; choose another with --run-dir") from error
 
+    @property
+    def is_full(self) -> bool:
+        """Whether ``PROBE_BYTES`` do not fit on the disk any more."""
+        probe = self.path / f".probe.{os.getpid()}"
+        try:
+            probe.write_bytes(bytes(PROBE_BYTES))
+        except OSError as error:
+            return DiskFull.caused(error)
+        finally:
+            probe.unlink(missing_ok=True)
+        return False
+
+    def end_summary(self, reason: str, failures: Iterable[tuple[str, str]]) -> None:
+        """Write the exit reason and the failures into a summary that its broker could not finish; without
+        space for that, the earlier one stays whole.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            summary = json.loads(self.summary.read_text(encoding="utf-8"))
+            if not summary["exit_reason"]:
+                known = {failure["name"] for failure in summary["failures"]}
+                summary["exit_reason"] = reason
+                summary["failures"] += [
+                    {
+                        "t_s": summary["wall_s"],
+                        "name": name,
+                        "summary": what.splitlines()[0],
+                        "traceback": what,
+                    }
+                    for name, what in failures
+                    if name not in known
+                ]
+                write_json(self.summary, summary)
+
     def tidy(self) -> None:
         """Remove the half-written files of killed processes; no process may be writing here."""
         for path in (*self.path.glob(".*"), *self.path.glob("*/.*"), *self.checkpoints.glob("*/.*")):
@@ -101,8 +139,12 @@ def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
     sockets = SocketFolder.create(plan.name)
     placed = plan.placed(folder.path, sockets.path)
     temporary = folder.run_file.with_name(f".{folder.run_file.name}.{os.getpid()}")
-    temporary.write_text(placed.to_json())
-    os.replace(temporary, folder.run_file)
+    try:
+        temporary.write_text(placed.to_json())
+        os.replace(temporary, folder.run_file)
+    except OSError as error:
+        sockets.remove()
+        raise DiskFull(folder.path) if DiskFull.caused(error) else error from None
     return placed, sockets
 
 

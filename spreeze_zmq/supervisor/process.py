@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.errors import DiskFull, InputError
 from spreeze_zmq.supervisor.guard import Guard
 
 PR_SET_PDEATHSIG = 1
@@ -189,12 +189,19 @@ def _open_log(spec: ProcessSpec) -> tuple[int, int]:
     try:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         log = os.open(spec.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        header = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}\n"
+        try:
+            os.write(log, header.encode())
+        except OSError:
+            os.close(log)
+            raise
+        return log, os.fstat(log).st_size
     except OSError as error:
+        if DiskFull.caused(error):
+            raise DiskFull(spec.log_path.parent.parent) from error
         raise InputError(
             f"{spec.name}: its log {spec.log_path} cannot be written: {error.strerror}"
         ) from error
-    os.write(log, f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(spec.command)}\n".encode())
-    return log, os.fstat(log).st_size
 
 
 def _environment(spec: ProcessSpec) -> dict[str, str]:

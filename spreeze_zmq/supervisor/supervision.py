@@ -28,6 +28,7 @@ class Exited:
         code: exit code; None where a signal ended it.
         signal: the signal that ended it; None where it exited.
         expected: whether it was asked to stop.
+        overdue: whether it was killed because ``stop_grace_s`` had passed.
         restarting: whether it will be restarted.
         words: its traceback or last lines; empty where its end was expected.
         log_path: its whole log.
@@ -38,6 +39,7 @@ class Exited:
     code: int | None
     signal: int | None
     expected: bool
+    overdue: bool
     restarting: bool
     words: str
     log_path: Path
@@ -93,6 +95,7 @@ class _Supervised:
     started_s: float
     stopping: bool = False
     kill_at_s: float | None = None
+    overdue: bool = False
     forget_at_s: float | None = None
     restart_at_s: float = 0.0
     delay_s: float = 0.0
@@ -161,6 +164,7 @@ class Supervisor:
             elif one.forget_at_s is not None and now_s >= one.forget_at_s:
                 events += self._on_exit(one, None, now_s)
             elif one.kill_at_s is not None and now_s >= one.kill_at_s and one.forget_at_s is None:
+                one.overdue = True
                 self._kill(one)
         return events
 
@@ -261,6 +265,7 @@ def _exited(one: _Supervised, code: int | None, now_s: float, *, expected: bool,
         code=code if by_signal is None else None,
         signal=by_signal,
         expected=expected,
+        overdue=one.overdue,
         restarting=restarting,
         words=words,
         log_path=one.spec.log_path,

@@ -109,7 +109,7 @@ def read_text(path: Path, shown: str) -> str:
         elif not path.is_file() or path.stat().st_size > _MAX_BYTES:
             problem = "is no topology: a .toml file of at most 1 MB was expected"
         else:
-            return path.read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError as error:
         problem, hint = f"is not UTF-8 text (byte {error.start})", "save the file as UTF-8"
     except (OSError, ValueError) as error:

@@ -1,5 +1,6 @@
 """How whole runs end: the last policy is played, a second Ctrl-C leaves it out, no step is no success."""
 
+import os
 import re
 import subprocess
 import sys
@@ -44,7 +45,7 @@ class Own(gymnasium.Env):
 def own(tmp_path, monkeypatch):
     """The arguments of a run in an environment of a user's own."""
     (tmp_path / "own.py").write_text(OWN)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return ("--set", "run.env=own:Own")
 
 
@@ -102,6 +103,22 @@ def test_a_second_ctrl_c_leaves_the_last_policy_out(launch, own):
     assert run.end(20) == 0, run.said()
     assert time.monotonic() - interrupted_s < 10
     assert run.summary()["exit_reason"] == "interrupted by the user"
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_during_the_last_evaluation_is_no_failure(launch, own, presses):
+    """As the line invites the user to: the evaluator is killed, and nobody is blamed."""
+    slow = (*own, "--set", "run.env_kwargs.step_s=0.02", "--set", "components.sampler.rollout_steps=2")
+    run = launch(*slow, *RARELY, "--set", "run.stop.env_steps=100")
+    begun = "the last policy is evaluated"
+    run.until(lambda: begun in run.output.read_text(), begun, 110)
+    for _ in range(presses):
+        run.interrupt()
+        time.sleep(0.05)
+    assert run.end(20) == 0, run.said()
+    assert "first failure" not in run.output.read_text()
+    assert run.summary()["failures"] == []
     assert run.leftovers() == []
 
 

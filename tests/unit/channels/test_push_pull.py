@@ -13,7 +13,7 @@ import zmq
 
 from spreeze_zmq.channels import Puller, Pusher, poll
 from spreeze_zmq.channels.sockets import ZERO_COPY_BYTES
-from spreeze_zmq.errors import ChannelError, WireError
+from spreeze_zmq.errors import ChannelError, EndpointTaken, WireError
 from spreeze_zmq.wire import Message
 from tests.unit.channels.conftest import TIMEOUT_S, refused_by, weights
 
@@ -224,7 +224,7 @@ def test_tcp_carries_the_same(bench):
 def test_a_tcp_port_that_is_taken_is_named(bench):
     """Who reads the error knows which endpoint to change."""
     puller = bench.open(Puller, endpoint="tcp://127.0.0.1:*")
-    with pytest.raises(ChannelError, match=puller.endpoint):
+    with pytest.raises(EndpointTaken, match=puller.endpoint):
         Puller(puller.endpoint, bind=True)
 
 

@@ -156,7 +156,20 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(supervisor, sp
     [exited] = events_until(supervisor, Exited)
     assert exited.signal == signal.SIGKILL
     assert exited.expected
+    assert exited.overdue
     assert 0.3 <= time.monotonic() - began_s < 2.0
+
+
+def test_a_process_that_is_killed_within_its_grace_is_not_overdue(fake, spec):
+    """As a second Ctrl-C does it."""
+    supervisor, spawner, clock = fake
+    supervisor.start(spec)
+    supervisor.stop([spec.name])
+    clock.now_s += spec.stop_grace_s / 2
+    supervisor.kill(spec.name)
+    spawner.lives[0].code = -signal.SIGKILL
+    [exited] = supervisor.poll()
+    assert (exited.signal, exited.expected, exited.overdue) == (signal.SIGKILL, True, False)
 
 
 def test_stopping_twice_does_not_lengthen_the_grace(fake, spec):

@@ -67,6 +67,14 @@ def test_a_folder_beside_the_topology_takes_a_role(component, tmp_path):
     assert plan.channels["experience.actor_learner"].connects == ("sampler",)
 
 
+def test_a_byte_order_mark_is_no_mistake(component, tmp_path):
+    """Some editors begin every file with one: the component's and the topology's."""
+    component("\ufeff" + GOOD)
+    own = tmp_path / "own.toml"
+    own.write_bytes(b"\xef\xbb\xbf" + own.read_bytes())
+    assert load(own).components["sampler"].use == "./mine"
+
+
 def test_a_default_takes_the_form_that_a_written_value_has(component):
     """Seconds for a duration, a decimal number for a float: a component reads one form only."""
     declared = {"pause": ("duration", '"500 ms"'), "rate": ("float", "1")}

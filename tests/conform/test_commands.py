@@ -1,0 +1,19 @@
+"""A COMMAND that cannot be run: one line, exit code 2."""
+
+import pytest
+
+from spreeze_zmq.commands import spreeze
+
+
+@pytest.mark.parametrize("what", ["folder", "plain file", "missing"])
+def test_a_command_that_is_no_program_is_one_line(what, tmp_path, capsys):
+    """A folder, a file without the right to be executed, or nothing at all."""
+    path = tmp_path / "mine"
+    if what == "folder":
+        path.mkdir()
+    elif what == "plain file":
+        path.touch()
+    assert spreeze.main(["conform", "sampler", "--", str(path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"spreeze conform: {path} cannot be started: ")
+    assert "expected after --" in line
