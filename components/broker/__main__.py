@@ -141,7 +141,8 @@ class Broker:
 
     def on_exited(self, message: Message) -> None:
         """The launcher saw a process end."""
-        self.record.lose(message.fields["name"], message.fields["how"])
+        if message.fields["name"] != self.component.name:  # a predecessor's end says nothing of this broker
+            self.record.lose(message.fields["name"], message.fields["how"])
         self.record.restarts += message.fields["restarting"]
         self.balancer.lose(message.fields["name"], self.now_s)
 
