@@ -71,7 +71,7 @@ class Launch:
         self.stop_reason, self.last_word, self.gave_up = "", "", False
         self.failures: list[tuple[str, str]] = []
         self.input_fault: tuple[str, str] | None = None
-        self.stages, self.news = texts.Stages(self.sockets), texts.News()
+        self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
         self.interrupts = Interrupts()
 
     def _open(self, channel: str, end: str) -> Any:

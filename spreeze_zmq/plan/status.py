@@ -128,6 +128,19 @@ class WentBack(TypedDict):
     why: str
 
 
+class FailureRow(TypedDict):
+    """Failures of one role whose summaries differ in numbers only: their ``count``, the newest one's process,
+    summary and time. ``survived``: their processes report them of their environments, and go on.
+    """
+
+    kind: str
+    name: str
+    summary: str
+    count: int
+    t_s: float
+    survived: bool
+
+
 class Efficiency(TypedDict):
     """Matrix products and convolutions of all updates, and the limit of the learners' GPUs, or of all cores,
     for them; ``share`` is their ratio.
@@ -189,3 +202,6 @@ class Status(Figures):
     refusals: list[RefusalRow]
     #: The latest ones.
     went_back: list[WentBack]
+    num_failures: int
+    #: Of the kinds that came last, the newest last.
+    failures: list[FailureRow]

@@ -204,6 +204,15 @@ def test_an_environment_may_fail_now_and_then_and_not_always(launch, tmp_path, m
         assert "in step" in (run.folder / "logs" / "sampler-0.log").read_text()
     else:
         assert len(run.summary()["failures"]) > 20
+        notes = [line for line in said.splitlines() if line.startswith("note sampler-0: slow:Slow")]
+        assert len(notes) == 1
+        assert "raised in step: RuntimeError: the gripper is stuck" in notes[0]
+        count = run.summary()["num_failures"]
+        [last] = [line for line in said.splitlines() if line.startswith(f"{count} failures, the first: ")]
+        assert "the gripper is stuck" in last
+        name = run.summary()["failures"][0]["name"]
+        assert f"logs/{name}.log" in last
+        assert "Traceback" in (run.folder / "logs" / f"{name}.log").read_text()
 
 
 def test_replays_that_fit_only_one_at_a_time_are_refused(launch, tmp_path, monkeypatch):
