@@ -212,6 +212,18 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     return f"no env step was taken in {summary['wall_s']:.1f} s: {why}"
 
 
+def why_no_episode(folder: RunFolder) -> str:
+    """Why a run is no success whose environment failed the samplers and the evaluator before any episode had
+    ended, in one line; empty for any other run, also one that was too short for an evaluation.
+    """
+    summary = _summary(folder)
+    rows = [row for row in failure_rows(summary.get("failure_kinds", ())) if row["survived"]]
+    roles = {row["name"].rpartition("-")[0] for row in rows}
+    if summary.get("episodes") or summary.get("evaluations") or not {SAMPLER, EVALUATOR} <= roles:
+        return ""
+    return f"no episode ended without a failure and no policy was evaluated: {rows[0]['summary']}"
+
+
 def _survived(folder: RunFolder, summary: Mapping[str, Any], noted: int) -> list[str]:
     """How many failures there were and the first one, in one line, if there are more than those ``noted``."""
     count, first = summary.get("num_failures", 0), summary.get("failures", ())[:1]
