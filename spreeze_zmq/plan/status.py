@@ -7,7 +7,7 @@ from typing import TypedDict
 
 
 class ReplayRatio(TypedDict):
-    """Transitions trained on for each transition sampled."""
+    """``measured`` is ``trained_transitions`` / ``sampled_transitions`` of the same status or summary."""
 
     target: float
     measured: float
@@ -166,6 +166,8 @@ class Figures(TypedDict):
 
     learners: list[str]
     env_steps: int
+    #: Received until the samplers were stopped; on-policy, those of rounds that were trained on.
+    sampled_transitions: int
     trained_transitions: int
     critic_updates: int
     actor_updates: int

@@ -194,10 +194,8 @@ class RunRecord:
             "critic_updates": int(learning.counts["critic_updates"]),
             "actor_updates": int(learning.counts["actor_updates"]),
             "trained_transitions": int(learning.counts["trained_transitions"]),
-            "replay_ratio": {
-                "target": self.plan.balance.replay_ratio,
-                "measured": learning.gauges.get("replay_ratio", 0.0),
-            },
+            "sampled_transitions": learning.sampled_transitions(),
+            "replay_ratio": learning.replay_ratio(self.plan.balance.replay_ratio),
             "policy_lag": learning.policy_lag(self.instances(), self.plan.balance.max_policy_lag),
             "publication": learning.publication,
             "devices": learning.devices,

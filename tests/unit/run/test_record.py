@@ -262,6 +262,19 @@ def test_a_restarted_broker_goes_on_with_the_record():
     assert (again.moved("sampler", "envs"), again.moved("sampler", "workers")) == (32, None)
 
 
+def test_the_replay_ratio_can_be_repeated_from_the_summary():
+    """What comes in while the run stops does not count; without a count of that, env steps do."""
+    for counters, sampled, measured in (
+        ({"env_steps": 1300, "sampled_transitions": 1000, "trained_transitions": 8000}, 1000, 8.0),
+        ({"env_steps": 1600, "trained_transitions": 8000}, 1600, 5.0),
+    ):
+        run = record()
+        fields = report("critic_learner", counters=counters, gauges={"replay_ratio": 9.0})
+        run.take_report("critic_learner-0", 1, fields, 1.0)
+        summary = run.summary("", 2.0, final=True)
+        assert (summary["sampled_transitions"], summary["replay_ratio"]["measured"]) == (sampled, measured)
+
+
 def test_failures_of_one_kind_differ_in_numbers_only():
     """The count and the newest of each kind; the launcher itself shows its own failures."""
     run = record()
