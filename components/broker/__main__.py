@@ -136,12 +136,14 @@ class Broker:
 
     def on_failure(self, message: Message) -> None:
         """Something failed."""
-        if (went_back := self.record.take_failure(message.fields, self.now_s)) is not None:
+        went_back = self.record.take_failure(message.sender, message.fields, self.now_s)
+        if went_back is not None:
             self.notes.tensorboard.went_back(went_back)
 
     def on_exited(self, message: Message) -> None:
         """The launcher saw a process end."""
-        self.record.lose(message.fields["name"], message.fields["how"])
+        if message.fields["name"] != self.component.name:  # a predecessor's end says nothing of this broker
+            self.record.lose(message.fields["name"], message.fields["how"])
         self.record.restarts += message.fields["restarting"]
         self.balancer.lose(message.fields["name"], self.now_s)
 
@@ -266,7 +268,7 @@ class Broker:
         if launcher_is_gone := os.getppid() != self.launcher:
             self.exit_reason = self.exit_reason or "the launcher was killed"
         self.write(final=True)
-        sound = not (self.record.num_failures or self.record.restarts or self.record.refusals.mistakes)
+        sound = not (self.record.failures.count or self.record.restarts or self.record.refusals.mistakes)
         if sound and (found := self.balancer.tuning()) is not None:
             tuning.remember(self.plan, found)
         if launcher_is_gone or not self.record.workers:

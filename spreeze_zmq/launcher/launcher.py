@@ -70,7 +70,7 @@ class Launch:
         self.stop_reason, self.last_word, self.gave_up = "", "", False
         self.failures: list[tuple[str, str]] = []
         self.input_fault: tuple[str, str] | None = None
-        self.stages, self.news = texts.Stages(self.sockets), texts.News()
+        self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
         self.interrupts = Interrupts()
 
     def _open(self, channel: str, end: str) -> Any:
@@ -118,7 +118,8 @@ class Launch:
 
     def run(self) -> int:
         """Run until a stop condition, the user or a failure ends it. Returns the exit code: 2 where a process
-        found the user's input at fault, 1 where the run failed or took no env step, otherwise 0.
+        found the user's input at fault, 1 where the run failed, took no env step or had only episodes that
+        failed, otherwise 0.
         """
         self.interrupts.heed()
         try:
@@ -135,7 +136,7 @@ class Launch:
             self.finish()
         if self.gave_up:
             return 1 if self.input_fault is None else InputError.exit_code
-        self.last_word = texts.why_no_step(self.folder, processes)
+        self.last_word = texts.why_no_step(self.folder, processes) or texts.why_no_episode(self.folder)
         return 1 if self.last_word else 0
 
     def pump(self, timeout_s: float) -> None:

@@ -13,11 +13,13 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.status import mistakes, next_commands, outcome, program, stage_of
+from spreeze_zmq.status import counted, failure_rows, mistakes, next_commands, outcome, program, stage_of
 from spreeze_zmq.supervisor import Exited
 from spreeze_zmq.topology.resolve import available_cores
 
 AS_STATED = "as the topology says"
+#: Most kinds of failures that are noted as they come.
+MOST_KINDS = 20
 
 
 def facts(plan: Plan, folder: RunFolder, page_address: str) -> dict[str, str]:
@@ -62,15 +64,21 @@ def first_count(plan: Plan, why: str) -> str:
 
 
 class News:
-    """The lines of each status that are new to the user."""
+    """The lines of each status that are new to the user.
 
-    def __init__(self) -> None:
+    Args:
+        folder: the run's folder.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._logs = folder.logs
+        self._failed: set[str] = set()
         self._refused: dict[tuple[str, ...], float] = {}
         self._went_back: set[tuple[str, float]] = set()
 
     def of(self, status: Mapping[str, Any]) -> list[str]:
-        """A line for each new kind of refusal, again at ten times the count, and for each learner that went
-        back to a checkpoint.
+        """A line for each new kind of refusal, again at ten times the count, for each learner that went back
+        to a checkpoint, and for each new kind of failure that its process survives.
         """
         lines = []
         for row in mistakes(status):
@@ -82,6 +90,10 @@ class News:
             if (key := (row.get("learner", ""), row.get("t_s", 0.0))) not in self._went_back:
                 self._went_back.add(key)
                 lines.append(f"{key[0]}: {row.get('why')}")
+        for row in failure_rows(status.get("failures", ())):
+            if row["survived"] and row["kind"] not in self._failed and len(self._failed) < MOST_KINDS:
+                self._failed.add(row["kind"])
+                lines.append(f"{row['name']}: {row['summary']}; it goes on ({self._logs / row['name']}.log)")
         return lines
 
 
@@ -158,6 +170,7 @@ def last_words(
     lines = [
         "",
         *outcome(summary, reason),
+        *_survived(folder, summary, len(failures)),
         *next_commands(
             folder.shown,
             policy=f"{folder.shown}/{folder.best_policy.name}" if folder.best_policy.exists() else "",
@@ -204,6 +217,29 @@ def why_no_step(folder: RunFolder, processes: Mapping[str, Mapping[str, Any]]) -
     refused = [row["line"] for row in mistakes(summary)]
     why = "; ".join(waiting + refused) or "the run ended before the first rollout was sent"
     return f"no env step was taken in {summary['wall_s']:.1f} s: {why}"
+
+
+def why_no_episode(folder: RunFolder) -> str:
+    """Why a run is no success whose environment failed the samplers and the evaluator before any episode had
+    ended, in one line; empty for any other run, also one that was too short for an evaluation.
+    """
+    summary = _summary(folder)
+    rows = [row for row in failure_rows(summary.get("failure_kinds", ())) if row["survived"]]
+    roles = {row["name"].rpartition("-")[0] for row in rows}
+    if summary.get("episodes") or summary.get("evaluations") or not {SAMPLER, EVALUATOR} <= roles:
+        return ""
+    return f"no episode ended without a failure and no policy was evaluated: {rows[0]['summary']}"
+
+
+def _survived(folder: RunFolder, summary: Mapping[str, Any], noted: int) -> list[str]:
+    """How many failures there were and the first one, in one line, if there are more than those ``noted``."""
+    count, first = summary.get("num_failures", 0), summary.get("failures", ())[:1]
+    return [
+        f"{counted(count)}, the first: {row['name']}: {row['summary']}"
+        f" (tracebacks: {folder.shown}/logs/{row['name']}.log)"
+        for row in first
+        if count > noted
+    ]
 
 
 def _summary(folder: RunFolder) -> dict[str, Any]:

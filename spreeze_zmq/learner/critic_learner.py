@@ -138,7 +138,9 @@ class CriticLearner(Learner):
         if self.policy is not None:
             self.half.observe(rollout.acted_on)
         self.gate.slack = self.balance.slack_rollouts * rollout.num_transitions
-        self.gate.received += 0 if self.stopping else rollout.num_transitions
+        usable = 0 if self.stopping else rollout.num_transitions
+        self.gate.received += usable
+        self.sampled += usable
         self.receive(rollout.num_transitions)
         self.lag.add((self.newest_policy() or 0) - rollout.policy_version, rollout.num_transitions)
 
@@ -205,6 +207,7 @@ class CriticLearner(Learner):
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
         counters = {"version": self.version, "env_steps": self.env_steps, "trained": self.trained}
+        counters["sampled"] = self.sampled
         if self.policy is not None:
             counters["policy_version"] = self.policy.versions.newest
         return {"half": self.half.state_dict(), "replay": self.replay.random_state(), "counters": counters}
@@ -227,6 +230,7 @@ class CriticLearner(Learner):
         counters = state["counters"]
         self.version, self.env_steps = counters["version"], counters["env_steps"]
         self.trained = counters["trained"]
+        self.sampled = counters.get("sampled", self.env_steps)  # older checkpoints lack it
         if not len(self.replay) and not self.balance.in_order:
             lost = min(self.env_steps, self.options.replay_capacity)
             self.gate.learning_starts = max(self.gate.learning_starts, int(REFILL_SHARE * lost))

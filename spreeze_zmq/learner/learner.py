@@ -46,6 +46,7 @@ class Learner(ABC):
         replay: the rollouts that it keeps.
         enough: transitions at which the run ends; infinite without such a limit.
         env_steps: transitions that the run has sampled, as far as this learner knows.
+        sampled: transitions received until the samplers are stopped; on-policy, those of rounds that began.
         trained: transitions that updates have trained on.
         lag: transitions by the lag of their policy on receipt, or on-policy when their round began.
         metrics: metrics of the newest updates, 0-d float32 on the device.
@@ -86,7 +87,7 @@ class Learner(ABC):
             channel = POLICY if self.policy is None else CRITIC
             self.others = Weights(component.open(channel), in_turn=self.balance.in_order)
         self.enough: float = self.plan.run.stop.env_steps or math.inf
-        self.env_steps = self.trained = 0
+        self.env_steps = self.sampled = self.trained = 0
         self.metrics: Mapping[str, Any] = {}
         self.lag = LagHistogram()
         self._poll_s = 0.0
@@ -229,8 +230,9 @@ class Learner(ABC):
             counted["policy_version"] = self.policy.versions.newest
         if self.component.role == ACTOR_LEARNER:
             return {**counted, "actor_updates": self.half.num_updates}
-        experience = {"env_steps": self.env_steps, "trained_transitions": self.trained}
-        return {**counted, **experience, "critic_updates": self.half.num_updates}
+        experience = {"env_steps": self.env_steps, "sampled_transitions": self.sampled}
+        experience |= {"trained_transitions": self.trained, "critic_updates": self.half.num_updates}
+        return {**counted, **experience}
 
     @abstractmethod
     def gauges(self) -> dict[str, float]:

@@ -146,6 +146,7 @@ class RoundLearner(Learner):
         self.half.env_steps = self.env_steps
         self.trained_version = max(self.trained_version, self.replay.newest_version)
         taken, self._rollouts = self.replay.take()
+        self.sampled += sum(rollout.num_transitions for rollout in self._rollouts)
         if self.policy is not None:
             for rollout in self._rollouts:
                 self.lag.add(self.policy.versions.newest - rollout.policy_version, rollout.num_transitions)
@@ -231,13 +232,12 @@ class RoundLearner(Learner):
         """Momentary figures of every report."""
         if self.component.role == ACTOR_LEARNER:
             return self.losses()
-        used = self.env_steps - len(self.replay)
-        return {**self.losses(), "replay_ratio": self.trained / used if used else 0.0}
+        return {**self.losses(), "replay_ratio": self.trained / self.sampled if self.sampled else 0.0}
 
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs; an unfinished round is not saved."""
         counters = {"rounds": self.rounds, "env_steps": self.env_steps, "trained": self.trained}
-        counters["trained_version"] = self.trained_version
+        counters |= {"sampled": self.sampled, "trained_version": self.trained_version}
         if self.policy is not None:
             counters["policy_version"] = self.policy.versions.newest
         rewards = {} if self.rewards is None else self.rewards.state_dict()
@@ -249,6 +249,7 @@ class RoundLearner(Learner):
         self.half.load_state_dict(state["half"])
         counters = state["counters"]
         self.env_steps, self.trained = counters["env_steps"], counters["trained"]
+        self.sampled = counters.get("sampled", self.env_steps)  # older checkpoints lack it
         self.half.env_steps = self.env_steps
         if self.rewards is not None and state["rewards"]:
             self.rewards.load_state_dict(state["rewards"])

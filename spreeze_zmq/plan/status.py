@@ -7,7 +7,7 @@ from typing import TypedDict
 
 
 class ReplayRatio(TypedDict):
-    """Transitions trained on for each transition sampled."""
+    """``measured`` is ``trained_transitions`` / ``sampled_transitions`` of the same status or summary."""
 
     target: float
     measured: float
@@ -128,6 +128,19 @@ class WentBack(TypedDict):
     why: str
 
 
+class FailureRow(TypedDict):
+    """Failures of one role whose summaries differ in numbers only: their ``count``, the newest one's process,
+    summary and time. ``survived``: their processes report them of their environments, and go on.
+    """
+
+    kind: str
+    name: str
+    summary: str
+    count: int
+    t_s: float
+    survived: bool
+
+
 class Efficiency(TypedDict):
     """Matrix products and convolutions of all updates, and the limit of the learners' GPUs, or of all cores,
     for them; ``share`` is their ratio.
@@ -153,6 +166,8 @@ class Figures(TypedDict):
 
     learners: list[str]
     env_steps: int
+    #: Received until the samplers were stopped; on-policy, those of rounds that were trained on.
+    sampled_transitions: int
     trained_transitions: int
     critic_updates: int
     actor_updates: int
@@ -189,3 +204,6 @@ class Status(Figures):
     refusals: list[RefusalRow]
     #: The latest ones.
     went_back: list[WentBack]
+    num_failures: int
+    #: Of the kinds that came last, the newest last.
+    failures: list[FailureRow]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Efficiency, LiveProcess, PolicyLag, Workers
+    from spreeze_zmq.plan.status import Efficiency, LiveProcess, PolicyLag, ReplayRatio, Workers
 
 #: The counters that status and summary show, with their rates.
 COUNTS = (
-    *("env_steps", "critic_updates", "actor_updates", "trained_transitions"),
+    *("env_steps", "critic_updates", "actor_updates", "sampled_transitions", "trained_transitions"),
     *("critic_flops", "actor_flops"),
 )
 #: Upper bounds of what is kept, so that no peer fills the memory or makes the status too large to send.
@@ -177,6 +177,18 @@ class LearningFigures:
         """``NAME_per_s`` over the whole run, without the counts that a resumed run started from."""
         gains = {name: count - self.first_counts.get(name, 0) for name, count in self.counts.items()}
         return {f"{name}_per_s": gain / wall_s if wall_s > 0 else 0.0 for name, gain in gains.items()}
+
+    def sampled_transitions(self) -> int:
+        """Transitions that updates could train on; all env steps if a learner does not report them."""
+        return int(self.counts["sampled_transitions"] or self.counts["env_steps"])
+
+    def replay_ratio(self, target: float) -> ReplayRatio:
+        """Transitions trained on for each one sampled, over the whole run, beside the target."""
+        sampled = self.sampled_transitions()
+        return {
+            "target": target,
+            "measured": self.counts["trained_transitions"] / sampled if sampled else 0.0,
+        }
 
     def efficiency(self, flops_per_s: float, places: Mapping[str, str], num_cores: int) -> Efficiency | None:
         """The share of the devices' arithmetic that the updates use; None before learners report both.

@@ -15,22 +15,21 @@ from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, experience_of
 from spreeze_zmq.run.account import SampleAccount
+from spreeze_zmq.run.failures import FAILURES_KEPT, FailureRecord
 from spreeze_zmq.run.figures import LearningFigures, ProcessRecord, process_rows, worker_rows
 from spreeze_zmq.run.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, RefusalRecord, Refused
 from spreeze_zmq.run.returns import Evaluations, TrainingEpisodes
-from spreeze_zmq.run.validation import names_of
+from spreeze_zmq.run.validation import LAUNCHER, names_of
 
 if TYPE_CHECKING:
     from spreeze_zmq.plan.status import Balance, Efficiency, Figures, Status, WentBack
 
-#: Most failures that are kept with their tracebacks.
-FAILURES_KEPT = 100
 #: Upper bounds of the rest, so that no peer fills the memory.
 MOST_PROCESSES, CHANGES_KEPT = 200, 1000
 #: A process is named after this time without a report.
 SILENT_S = 3.0
 #: Attributes that the summary contains and a restarted broker restores as they are.
-_HISTORY = ("workers", "moves", "failures", "num_failures", "went_back", "restarts")
+_HISTORY = ("workers", "moves", "went_back", "restarts")
 
 
 class RunRecord:
@@ -55,8 +54,7 @@ class RunRecord:
         self.evaluations = Evaluations()
         self.workers: dict[str, list[list[Any]]] = {}
         self.moves: dict[str, list[list[Any]]] = {}
-        self.failures: list[dict[str, Any]] = []
-        self.num_failures = 0
+        self.failures = FailureRecord()
         self.went_back: list[WentBack] = []
         self.refusals = RefusalRecord()
         self.restarts = 0
@@ -105,11 +103,9 @@ class RunRecord:
         if process is not None and not process.gone:
             process.gone = how
 
-    def take_failure(self, fields: Mapping[str, Any], now_s: float) -> WentBack | None:
+    def take_failure(self, sender: str, fields: Mapping[str, Any], now_s: float) -> WentBack | None:
         """Record a failure; returns a row if it is that of a learner that went back to a checkpoint."""
-        self.num_failures += 1
-        if len(self.failures) < FAILURES_KEPT:
-            self.failures.append({"t_s": now_s, **fields})
+        self.failures.take(fields, now_s, survived=sender != LAUNCHER and "checkpoint" not in fields)
         if "checkpoint" not in fields or fields["name"] not in self.learners:
             return None
         row: WentBack = {
@@ -198,10 +194,8 @@ class RunRecord:
             "critic_updates": int(learning.counts["critic_updates"]),
             "actor_updates": int(learning.counts["actor_updates"]),
             "trained_transitions": int(learning.counts["trained_transitions"]),
-            "replay_ratio": {
-                "target": self.plan.balance.replay_ratio,
-                "measured": learning.gauges.get("replay_ratio", 0.0),
-            },
+            "sampled_transitions": learning.sampled_transitions(),
+            "replay_ratio": learning.replay_ratio(self.plan.balance.replay_ratio),
             "policy_lag": learning.policy_lag(self.instances(), self.plan.balance.max_policy_lag),
             "publication": learning.publication,
             "devices": learning.devices,
@@ -230,6 +224,8 @@ class RunRecord:
             "balance": balance,
             "refusals": self.refusals.rows(now_s, SHOWN_ROWS),
             "went_back": self.went_back[-SHOWN_ROWS:],
+            "num_failures": self.failures.count,
+            "failures": self.failures.rows(SHOWN_ROWS),
         }
 
     def _efficiency(self, flops_per_s: float) -> Efficiency | None:
@@ -256,6 +252,7 @@ class RunRecord:
             "samples": totals[CRITIC_LEARNER],
             "samples_by_channel": {experience_of(role): sums for role, sums in totals.items()},
             **self._history(),
+            **self.failures.summary(),
             "pinning": self.plan.pinning,
             "auto": self.plan.measured,
             "evaluations": [
@@ -275,6 +272,7 @@ class RunRecord:
         """JSON-able state that a restarted broker cannot learn from later reports."""
         return {
             **self._history(),
+            "failures": self.failures.to_dict(),
             "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
             "policy_lags": self.learning.policy_lags,
             "counts": self.learning.counts,
@@ -288,6 +286,7 @@ class RunRecord:
         """Inverse of :meth:`to_dict`."""
         for name in _HISTORY:
             setattr(self, name, state[name])
+        self.failures = FailureRecord.from_dict(state["failures"])
         self.accounts = {
             role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
         }

@@ -20,6 +20,7 @@ from spreeze_zmq.status.words import (
     efficiency,
     memory,
     mistakes,
+    newest_failure,
     plain_name,
     rate,
 )
@@ -83,7 +84,7 @@ def frame(scene: Scene, width: int, height: int) -> Text:
     sections = [
         Section(1, [_head(scene, width)]),
         *_progress(scene.status, width),
-        Section(1, _refusals(scene.status)),
+        Section(1, _mistakes(scene.status)),
         Section(0, _scores(scene.status)),
         curve_section := Section(6, []),
         *_counts(scene.status, width),
@@ -137,8 +138,9 @@ def _head(scene: Scene, width: int) -> Line:
     return [(title, "bold"), (gap, ""), (state, STATE_STYLES.get(state, "bold yellow")), (began, "")]
 
 
-def _refusals(status: Mapping[str, Any]) -> list[Line]:
-    return [[(row["line"], "bold red" if row["stuck"] else "yellow")] for row in mistakes(status)[:REFUSALS]]
+def _mistakes(status: Mapping[str, Any]) -> list[Line]:
+    lines = [(row["line"], "bold red" if row["stuck"] else "yellow") for row in mistakes(status)[:REFUSALS]]
+    return [[line] for line in (*lines, *((line, "yellow") for line in newest_failure(status)))]
 
 
 def _progress(status: Mapping[str, Any], width: int) -> list[Section]:

@@ -40,6 +40,7 @@ def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
         "best": _decimal(best and best["mean_return"]),
         "dropped": str(samples["dropped"]),
         "refused": str(sum(row["count"] for row in mistakes(status))),
+        "failures": str(status.get("num_failures", 0)),
         "workers": ",".join(f"{role}:{row['count']}" for role, row in status["workers"].items()) or "-",
         "waiting": ",".join(waiting) or "-",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,25 @@ def mistakes(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The rows of the status's ``refusals`` that are a sender's mistake, without samples that grew stale."""
     rows = [row for row in status.get("refusals", ()) if row.keys() >= _ROW]
     return [row for row in rows if row["word"] != "stale" and type(row["count"]) is int]
+
+
+_FAILURE = {"kind", "name", "summary", "survived"}
+
+
+def failure_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The readable ones of the rows of a status's ``failures``."""
+    return [row for row in rows if row.keys() >= _FAILURE]
+
+
+def counted(num_failures: int) -> str:
+    """``1 failure`` or ``7 failures``."""
+    return f"{num_failures:,} failure{'s' * (num_failures != 1)}"
+
+
+def newest_failure(status: Mapping[str, Any]) -> list[str]:
+    """One line with the number of failures and the newest; no line without any."""
+    rows, count = failure_rows(status.get("failures", ()))[-1:], status.get("num_failures", 0)
+    return [f"{counted(count)}, the newest: {row['name']}: {row['summary']}" for row in rows]
 
 
 def conditions(stop: Mapping[str, Any]) -> list[str]:

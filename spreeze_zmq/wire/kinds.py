@@ -132,6 +132,8 @@ KINDS: dict[str, KindSpec] = {
             processes="rows?",
             refusals="maps?",
             went_back="maps?",
+            num_failures="count?",
+            failures="maps?",
         ),
         retained=True,
     ),

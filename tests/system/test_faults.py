@@ -204,6 +204,26 @@ def test_an_environment_may_fail_now_and_then_and_not_always(launch, tmp_path, m
         assert "in step" in (run.folder / "logs" / "sampler-0.log").read_text()
     else:
         assert len(run.summary()["failures"]) > 20
+        notes = [line for line in said.splitlines() if line.startswith("note sampler-0: slow:Slow")]
+        assert len(notes) == 1
+        assert "raised in step: RuntimeError: the gripper is stuck" in notes[0]
+        count = run.summary()["num_failures"]
+        [last] = [line for line in said.splitlines() if line.startswith(f"{count} failures, the first: ")]
+        assert "the gripper is stuck" in last
+        name = run.summary()["failures"][0]["name"]
+        assert f"logs/{name}.log" in last
+        assert "Traceback" in (run.folder / "logs" / f"{name}.log").read_text()
+
+
+def test_a_run_none_of_whose_episodes_succeeds_has_failed(launch, tmp_path, monkeypatch):
+    """Samplers and evaluator come again and again until the stop: exit code 1, and the last line says why."""
+    slow(tmp_path, monkeypatch, length=1000, fails_in=20)
+    run = launch("--set", "run.stop.env_steps=512", topology="slow.toml")
+    assert run.end(90) == 1, run.said()
+    assert run.summary()["exit_reason"].startswith("env_steps"), run.said()
+    last = run.output.read_text().splitlines()[-1]
+    assert "no episode ended without a failure and no policy was evaluated" in last
+    assert "the gripper is stuck" in last
 
 
 def test_replays_that_fit_only_one_at_a_time_are_refused(launch, tmp_path, monkeypatch):

@@ -35,6 +35,9 @@ def test_the_main_job_solves_pendulum(launch):
     assert summary["restarts"] == 0
     assert summary["trained_transitions"] == 256 * summary["critic_updates"]
     assert 0 < summary["replay_ratio"]["measured"] <= summary["replay_ratio"]["target"] == 32
+    sampled = summary["sampled_transitions"]
+    assert summary["replay_ratio"]["measured"] == summary["trained_transitions"] / sampled
+    assert 0.8 * summary["samples"]["received"] < sampled <= summary["samples"]["received"]
     assert run.leftovers() == []
     seed = Policy.load(run.folder).metadata["evaluation_seed"]
     played = subprocess.run(

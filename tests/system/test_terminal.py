@@ -1,10 +1,13 @@
 """The README's first command in a pseudo-terminal: the real broker's status on a real screen."""
 
 import fcntl
+import itertools
 import json
 import os
 import pty
+import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -16,6 +19,8 @@ import pyte
 import pytest
 
 from spreeze_zmq.commands import spreeze
+from spreeze_zmq.metrics import read_journal
+from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
@@ -159,6 +164,35 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
     assert latest(run / "checkpoints") is not None
     assert b"Traceback" not in terminal.written
     assert b"cannot be shown" not in terminal.written
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_broker_is_shown_at_work_again(keep, tmp_path):
+    """Its row waits while it starts again, and then has figures; so has the status that its page reads."""
+    run = tmp_path / "run"
+    command = [*LAUNCH, "pendulum", "--run-dir", str(run), "--set", "run.stop.return=0"]
+    terminal = Terminal(command)
+    terminal.until(shows("critic loss", "busy", *ROLES), "training", deadline_s=120)
+    journal = list(read_journal(run / "metrics.jsonl"))
+    [hello] = [line for line in journal if line["kind"] == "hello" and line["role"] == BROKER]
+    os.kill(hello["pid"], signal.SIGKILL)
+    row = re.compile(r"broker +(\d+% busy|[a-z]+)")
+    starts_again = {"importing", "setting", "starts"}
+    terminal.until(
+        lambda lines: starts_again & set(row.findall("\n".join(lines))), "broker that starts again"
+    )
+
+    def is_back(lines):
+        journal = list(read_journal(run / "metrics.jsonl"))
+        since = [*itertools.dropwhile(lambda line: line["kind"] != "exited", journal)]
+        statuses = [line for line in since if line["kind"] == "status"]
+        known = bool(statuses) and "broker-0" in statuses[-1]["processes"]
+        return known and any("busy" in found for found in row.findall("\n".join(lines)))
+
+    back = terminal.until(is_back, "broker at work", deadline_s=20)
+    keep(back, "after the broker was killed")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.run(60) == 0, terminal.text()
 
 
 def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_done_with_it(keep, tmp_path):

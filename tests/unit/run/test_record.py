@@ -250,7 +250,7 @@ def test_a_restarted_broker_goes_on_with_the_record():
     run = record()
     run.take_report("sampler-0", 7, report("sampler", pushed={"critic_learner": 512}), 1.0)
     run.evaluations.take(evaluation(-300.0), 2.0)
-    run.take_failure({"name": "sampler-0", "summary": "was killed", "traceback": ""}, 3.0)
+    run.take_failure("launcher", {"name": "sampler-0", "summary": "was killed", "traceback": ""}, 3.0)
     run.episodes.take(np.array([-900.0], np.float32), np.array([200], np.int32))
     run.take_move("sampler", "envs", 32, "environments in each sampler 16 -> 32: because", 3.5)
     run.restarts = 1
@@ -260,6 +260,37 @@ def test_a_restarted_broker_goes_on_with_the_record():
     assert before == after
     assert after["moves"] == {"sampler.envs": [[3.5, 32, "environments in each sampler 16 -> 32: because"]]}
     assert (again.moved("sampler", "envs"), again.moved("sampler", "workers")) == (32, None)
+
+
+def test_the_replay_ratio_can_be_repeated_from_the_summary():
+    """What comes in while the run stops does not count; without a count of that, env steps do."""
+    for counters, sampled, measured in (
+        ({"env_steps": 1300, "sampled_transitions": 1000, "trained_transitions": 8000}, 1000, 8.0),
+        ({"env_steps": 1600, "trained_transitions": 8000}, 1600, 5.0),
+    ):
+        run = record()
+        fields = report("critic_learner", counters=counters, gauges={"replay_ratio": 9.0})
+        run.take_report("critic_learner-0", 1, fields, 1.0)
+        summary = run.summary("", 2.0, final=True)
+        assert (summary["sampled_transitions"], summary["replay_ratio"]["measured"]) == (sampled, measured)
+
+
+def test_failures_of_one_kind_differ_in_numbers_only():
+    """The count and the newest of each kind; the launcher itself shows its own failures."""
+    run = record()
+    for step in (7, 120):
+        summary = f"Reach-v0: environment {step % 5} of 16 gave the reward nan (step {step} of this batch)"
+        run.take_failure("sampler-0", {"name": "sampler-0", "summary": summary, "traceback": "Tr"}, step)
+    run.take_failure("launcher", {"name": "sampler-0", "summary": "was killed", "traceback": ""}, 200.0)
+    status = run.status("training", BALANCE, 201.0)
+    assert status["num_failures"] == 3
+    rows = [(row["summary"], row["count"], row["t_s"], row["survived"]) for row in status["failures"]]
+    assert rows == [(summary, 2, 120, True), ("was killed", 1, 200.0, False)]
+    assert [failure["traceback"] for failure in run.summary("", 9.0, final=True)["failures"]] == [
+        "Tr",
+        "Tr",
+        "",
+    ]
 
 
 def test_the_greatest_lag_and_what_was_dropped_as_stale_are_those_of_all_lives():

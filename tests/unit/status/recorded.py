@@ -57,6 +57,7 @@ def large():
     record = run.record
     gauges = {"replay_ratio": 7.981, "replay_size": 1e6, "critic_loss": 0.1234, "q_mean": -12.345}
     now = {"env_steps": (1_123_456_789, 1_230_123.4), "trained_transitions": (912_345_678_901, 12_345_678.0)}
+    now |= {"sampled_transitions": (114_314_707_292, 1_230_123.4)}
     now |= {"critic_updates": (1_234_567, 190.2), "critic_flops": (1e18, 9.8e12)}
     for t_s in (36_080.0, 36_083.4):
         counters = {name: value + per_s * (t_s - 36_083.4) for name, (value, per_s) in now.items()}

@@ -108,6 +108,17 @@ def test_a_frame_fits_its_terminal_and_cuts_no_figure(status, stages, width, hei
         assert any(group in row for row in rows), group
 
 
+def test_failures_of_the_environment_have_one_line():
+    """Their count and the newest."""
+    run = Recorded()
+    for step in (7, 120):
+        fields = {"name": "sampler-0", "summary": f"a reward is nan (step {step})", "traceback": ""}
+        run.record.take_failure("sampler-0", fields, 3.0)
+    assert "2 failures, the newest: sampler-0: a reward is nan (step 120)" in shown(
+        run.status("training", 9.0), 80, 24
+    )
+
+
 @pytest.mark.parametrize("height", [3, 4, 6, 8])
 def test_the_returns_are_the_last_to_go(height):
     """However low the terminal is."""
@@ -314,7 +325,7 @@ def test_a_plain_line_has_every_figure_under_a_stable_name():
         "t=36083.4s left=713s state=training env_steps=1123456789 fps=1230123 trained_per_s=12345678 "
         "critic_updates=1234567 critic_per_s=190.2 actor_updates=617000 actor_per_s=88.2 ratio=7.98/8 "
         "lag=1/13/12000 episodes=1123456 return=-1234.6 eval=5792.8 best=5792.8 dropped=0 refused=0 "
-        "workers=critic_learner:1,actor_learner:1,sampler:128 waiting=sampler-3"
+        "failures=0 workers=critic_learner:1,actor_learner:1,sampler:128 waiting=sampler-3"
     )
 
 
