@@ -170,7 +170,7 @@ def last_words(
     lines = [
         "",
         *outcome(summary, reason),
-        *_survived(folder, summary, len(failures)),
+        *_survived(folder, summary),
         *next_commands(
             folder.shown,
             policy=f"{folder.shown}/{folder.best_policy.name}" if folder.best_policy.exists() else "",
@@ -231,14 +231,15 @@ def why_no_episode(folder: RunFolder) -> str:
     return f"no episode ended without a failure and no policy was evaluated: {rows[0]['summary']}"
 
 
-def _survived(folder: RunFolder, summary: Mapping[str, Any], noted: int) -> list[str]:
-    """How many failures there were and the first one, in one line, if there are more than those ``noted``."""
-    count, first = summary.get("num_failures", 0), summary.get("failures", ())[:1]
+def _survived(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
+    """How many failures their processes survived, and the first of them, in one line; no line without any."""
+    rows = [row for row in failure_rows(summary.get("failure_kinds", ())) if row["survived"]]
+    names = {row["name"] for row in rows}
+    first = [failure for failure in summary.get("failures", ()) if failure["name"] in names][:1]
     return [
-        f"{counted(count)}, the first: {row['name']}: {row['summary']}"
-        f" (tracebacks: {folder.shown}/logs/{row['name']}.log)"
-        for row in first
-        if count > noted
+        f"{counted(sum(row['count'] for row in rows))}, the first: {failure['name']}: {failure['summary']}"
+        f" (tracebacks: {folder.shown}/logs/{failure['name']}.log)"
+        for failure in first
     ]
 
 

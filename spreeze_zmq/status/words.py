@@ -72,7 +72,7 @@ def mistakes(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["word"] != "stale" and type(row["count"]) is int]
 
 
-_FAILURE = {"kind", "name", "summary", "survived"}
+_FAILURE = {"kind", "name", "summary", "count", "survived"}
 
 
 def failure_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
