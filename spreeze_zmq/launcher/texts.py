@@ -224,7 +224,7 @@ def why_no_episode(folder: RunFolder) -> str:
     ended, in one line; empty for any other run, also one that was too short for an evaluation.
     """
     summary = _summary(folder)
-    rows = [row for row in failure_rows(summary.get("failure_kinds", ())) if row["survived"]]
+    rows = _survived_kinds(summary)
     roles = {row["name"].rpartition("-")[0] for row in rows}
     if summary.get("episodes") or summary.get("evaluations") or not {SAMPLER, EVALUATOR} <= roles:
         return ""
@@ -232,15 +232,21 @@ def why_no_episode(folder: RunFolder) -> str:
 
 
 def _survived(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
-    """How many failures their processes survived, and the first of them, in one line; no line without any."""
-    rows = [row for row in failure_rows(summary.get("failure_kinds", ())) if row["survived"]]
-    names = {row["name"] for row in rows}
-    first = [failure for failure in summary.get("failures", ()) if failure["name"] in names][:1]
+    """One line with the number of failures that their processes survived, and the first of them; no line
+    without any.
+    """
+    count = sum(row["count"] for row in _survived_kinds(summary))
+    first = [failure for failure in summary.get("failures", ()) if failure.get("survived")][:1]
     return [
-        f"{counted(sum(row['count'] for row in rows))}, the first: {failure['name']}: {failure['summary']}"
+        f"{counted(count)}, the first: {failure['name']}: {failure['summary']}"
         f" (tracebacks: {folder.shown}/logs/{failure['name']}.log)"
         for failure in first
     ]
+
+
+def _survived_kinds(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The kinds of failures that processes report of their environments, and survive."""
+    return [row for row in failure_rows(summary.get("failure_kinds", ())) if row["survived"]]
 
 
 def _summary(folder: RunFolder) -> dict[str, Any]:

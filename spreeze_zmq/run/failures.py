@@ -23,7 +23,7 @@ class FailureRecord:
     """Counts failures, and sorts them into kinds: those of one role whose summaries differ in numbers only.
 
     Attributes:
-        first: the first failures: ``t_s``, ``name``, ``summary``, ``traceback``, and others.
+        first: the first failures: ``t_s``, ``name``, ``summary``, ``traceback``, ``survived``, and others.
         count: of all failures.
         kinds: the newest failure of each kind, the newest kind last.
     """
@@ -37,7 +37,7 @@ class FailureRecord:
         """Record a failure; ``survived`` if its process reports it of its environment and goes on."""
         self.count += 1
         if len(self.first) < FAILURES_KEPT:
-            self.first.append({"t_s": now_s, **fields})
+            self.first.append({"t_s": now_s, **fields, "survived": survived})
         summary = fields["summary"][:LONGEST]
         kind = f"{fields['name'].rpartition('-')[0]} {_NUMBER.sub('#', summary)}"
         before = self.kinds.pop(kind, None)
