@@ -98,14 +98,16 @@ class Evaluator:
         Args:
             policy: acts.
             num_episodes: how many.
-            until_s: when they are cut. By default they are cut after ``max_s`` and abandoned if the run ends.
+            until_s: when they are cut. By default they are abandoned if the run ends, and cut after ``max_s``
+                or, if they are more than those of a look, in proportion later.
             repeat: with the seeds of the last call, to compare two policies.
 
         Raises:
             RunEndsError: the run ends, and ``until_s`` is not given.
         """
         began_s = time.monotonic()
-        cut_s = began_s + self.component.options["max_s"] if until_s is None else until_s
+        longest_s = self.component.options["max_s"] * max(1.0, num_episodes / self.num_episodes)
+        cut_s = began_s + longest_s if until_s is None else until_s
         batch = self.arena.batch(num_episodes)
         if not repeat:
             self.seed += 2 * self.num_fresh  # more than any call plays

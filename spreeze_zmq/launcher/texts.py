@@ -75,10 +75,12 @@ class News:
         self._failed: set[str] = set()
         self._refused: dict[tuple[str, ...], float] = {}
         self._went_back: set[tuple[str, float]] = set()
+        self._timed_out = False
 
     def of(self, status: Mapping[str, Any]) -> list[str]:
         """A line for each new kind of refusal, again at ten times the count, for each learner that went back
-        to a checkpoint, and for each new kind of failure that its process survives.
+        to a checkpoint, for each new kind of failure that its process survives, and for the first look whose
+        episodes were cut by its limit of time.
         """
         lines = []
         for row in mistakes(status):
@@ -94,6 +96,12 @@ class News:
             if row["survived"] and row["kind"] not in self._failed and len(self._failed) < MOST_KINDS:
                 self._failed.add(row["kind"])
                 lines.append(f"{row['name']}: {row['summary']}; it goes on ({self._logs / row['name']}.log)")
+        look = (status.get("evaluation") or {}).get("last") or {}
+        if look.get("timed_out") and not self._timed_out:
+            self._timed_out = True
+            cut = f"{look.get('num_truncated')} of {look.get('num_episodes')} episodes"
+            why = "had not ended after components.evaluator.max_s and were cut"
+            lines.append(f"evaluator: {cut} {why}; such an evaluation cannot end the run at its return")
         return lines
 
 

@@ -64,8 +64,9 @@ class EvaluationRow(TypedDict):
     """One evaluation: when it arrived, and the run's env steps when its policy was published.
 
     ``interval`` is the 95 % interval of the mean return by Student's t, ``num_truncated`` counts the episodes
-    that the evaluation cut, ``confirmed`` is whether the policy was chosen before they were played, ``info``
-    has the means of the environment's figures for their last steps.
+    that the evaluation cut, ``timed_out`` is whether its limit of time did, ``confirmed`` is whether the
+    policy was chosen before they were played, ``info`` has the means of the environment's figures for their
+    last steps.
     """
 
     t_s: float
@@ -76,6 +77,7 @@ class EvaluationRow(TypedDict):
     num_episodes: int
     mean_length: float
     num_truncated: int
+    timed_out: bool
     confirmed: bool
     info: Mapping[str, float]
 

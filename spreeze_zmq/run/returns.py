@@ -112,6 +112,7 @@ def _row(evaluation: Mapping[str, Any] | None) -> EvaluationRow | None:
         "num_episodes": evaluation["num_episodes"],
         "mean_length": evaluation["mean_length"],
         "num_truncated": evaluation.get("num_truncated", 0),
+        "timed_out": evaluation.get("timed_out", False),
         "confirmed": evaluation.get("confirmed", False),
         "info": evaluation.get("info", {}),
     }

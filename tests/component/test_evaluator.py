@@ -200,6 +200,24 @@ def test_endless_episodes_are_cut_and_their_policy_is_saved(peers):
     end(peers, process)
 
 
+HALF_A_SECOND = ["run.env_kwargs.step_s=0.005", "components.evaluator.episode_steps=100"]
+
+
+@pytest.mark.parametrize(
+    "peers",
+    [[*OFTEN, *ENDLESS, *HALF_A_SECOND, "components.evaluator.max_s=2.4", "components.evaluator.workers=0"]],
+    indirect=True,
+)
+def test_fresh_episodes_have_as_much_time_each_as_those_of_a_look(peers):
+    """A look takes 1.5 of at most 2.4 seconds; the 3 seconds of twice as many are no reason to cut them."""
+    process = begin(peers)
+    publish(peers, 1, seed=1)
+    look, fresh = evaluation(peers), evaluation(peers)
+    assert (look["num_episodes"], look["timed_out"], look["wall_s"] > 1.5) == (3, False, True)
+    assert (fresh["num_episodes"], fresh["timed_out"], fresh["wall_s"] > 3.0) == (6, False, True)
+    end(peers, process)
+
+
 @pytest.mark.parametrize("peers", [[*OFTEN, *SLOW]], indirect=True)
 def test_a_slow_environment_is_played_in_workers_and_its_policy_is_saved_in_time(peers):
     """An episode takes 100 seconds: reports continue, and at the end the evaluator leaves within its grace

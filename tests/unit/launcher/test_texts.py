@@ -8,7 +8,7 @@ import pytest
 
 from spreeze_zmq import topology
 from spreeze_zmq.channels import Claim, SocketFolder
-from spreeze_zmq.launcher.texts import AS_STATED, Stages, facts, first_count
+from spreeze_zmq.launcher.texts import AS_STATED, News, Stages, facts, first_count
 from spreeze_zmq.run.folder import RunFolder
 
 
@@ -75,3 +75,14 @@ def test_the_first_count_is_worth_a_note_only_where_it_was_chosen():
     plan = topology.load("pendulum")
     assert "samplers begin with 1 of 1 to" in first_count(plan, "by a rule from the number of cores")
     assert first_count(plan, AS_STATED) == ""
+
+
+def test_looks_that_are_cut_by_time_are_told_once(tmp_path):
+    """Such a look never ends a run at its return, so its user must know."""
+    news = News(RunFolder(tmp_path))
+    row = {"num_episodes": 10, "num_truncated": 10, "timed_out": False}
+    assert news.of({"evaluation": {"last": None}}) == news.of({"evaluation": {"last": row}}) == []
+    cut = {"evaluation": {"last": {**row, "num_truncated": 4, "timed_out": True}}}
+    [line] = news.of(cut)
+    assert line.startswith("evaluator: 4 of 10 episodes had not ended after components.evaluator.max_s")
+    assert news.of(cut) == []
