@@ -34,6 +34,11 @@ class Deadlines:
         """Note that the broker has published a status, which is its own heartbeat."""
         self._status_s = self._clock()
 
+    def postpone(self, seconds: float) -> None:
+        """Move all deadlines, after the launcher itself was stopped for a time."""
+        self._status_s += seconds
+        self._started_s = {name: began_s + seconds for name, began_s in self._started_s.items()}
+
     def missed(self, name: str, process: Mapping[str, Any]) -> str:
         """The deadline that a living process has missed, in words; empty for none.
 

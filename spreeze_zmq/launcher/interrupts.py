@@ -1,8 +1,9 @@
-"""Counts the signals by which a user, a terminal or a service manager asks the launcher to stop."""
+"""The signals by which a user, a terminal or a service manager asks the launcher to stop, or to pause."""
 
 from __future__ import annotations
 
 import signal
+import time
 
 
 class Interrupts:
@@ -11,10 +12,11 @@ class Interrupts:
     Attributes:
         count: number of requests.
         by: who asked, in words.
+        suspends: Ctrl-Z was pressed, and :meth:`suspend` has not been called since.
     """
 
     def __init__(self) -> None:
-        self.count, self.by = 0, "the user"
+        self.count, self.by, self.suspends = 0, "the user", False
 
     def heed(self) -> None:
         """Handle the signals of this process; to be called in its main thread."""
@@ -22,6 +24,19 @@ class Interrupts:
         signal.signal(signal.SIGTERM, self._on_signal)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(signal.SIGHUP, self._on_signal)
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:  # as a shell without job control has it
+            signal.signal(signal.SIGTSTP, self._on_suspend)
+
+    def suspend(self) -> float:
+        """Stop this process until it is continued, as its terminal asks; returns the seconds that took."""
+        self.suspends, began_s = False, time.monotonic()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._on_suspend)
+        return time.monotonic() - began_s
+
+    def _on_suspend(self, *_: object) -> None:
+        self.suspends = True
 
     def _on_signal(self, number: int, _: object) -> None:
         if number == signal.SIGHUP:  # a shell and the kernel may both send it: together one request

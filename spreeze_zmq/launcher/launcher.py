@@ -140,7 +140,10 @@ class Launch:
         return 1 if self.last_word else 0
 
     def pump(self, timeout_s: float) -> None:
-        """Handle the broker's messages: show its status, carry out its decisions."""
+        """Handle the broker's messages: show its status, carry out its decisions. Stop here on Ctrl-Z."""
+        if self.interrupts.suspends:
+            self.view.suspend()
+            self.crew.deadlines.postpone(self.interrupts.suspend())
         channels.poll([self.control], [], timeout_s=timeout_s)
         while (message := self.control.receive()) is not None:
             if message.kind == "status":

@@ -51,6 +51,9 @@ class View:
     def note(self, line: str) -> None:
         """Show one event."""
 
+    def suspend(self) -> None:
+        """Give the terminal back for a while; whatever is shown next takes it again."""
+
     def close(self) -> None:
         """End the display with the run."""
 
@@ -125,6 +128,13 @@ class StatusView(View):
     def note(self, line: str) -> None:
         """Show one event, such as a restart; it stays above the figures."""
         self._say(line if self._draws else f"note {line}")
+
+    def suspend(self) -> None:
+        """Give the terminal back for a while; whatever is shown next takes it again."""
+        if self._live is not None:
+            self._attempt(self._live.stop)
+            self._live = None
+        self.note("suspended: the run goes on, without restarts; fg returns to it, Ctrl-C then ends it")
 
     def close(self) -> None:
         """Show the last figures and restore the terminal."""

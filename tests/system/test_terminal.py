@@ -24,6 +24,8 @@ from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+#: Seconds of silence after which a process counts as lost, in the test that suspends the launcher.
+HEARTBEAT_S = 4.0
 ROLES = ("critic learner", "actor learner", "sampler", "evaluator", "broker")
 
 
@@ -56,6 +58,10 @@ class Terminal:
         """As a person drags the window."""
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text):
+        """As a person types."""
+        os.write(self.master, text.encode())
 
     def until(self, condition, what, deadline_s=60):
         """Read until a condition of the screen's lines holds; returns them."""
@@ -116,6 +122,11 @@ def keep(tmp_path, request):
         print(f"--- {name}\n{text}")
 
     return keep_screen
+
+
+def statuses(run):
+    """The statuses in a run's journal so far."""
+    return [line for line in read_journal(run / "metrics.jsonl") if line["kind"] == "status"]
 
 
 def shows(*words):
@@ -193,6 +204,33 @@ def test_a_killed_broker_is_shown_at_work_again(keep, tmp_path):
     keep(back, "after the broker was killed")
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.run(60) == 0, terminal.text()
+
+
+@pytest.mark.timeout(240)
+def test_ctrl_z_gives_the_terminal_back_and_fg_returns_to_the_run(keep, tmp_path):
+    """A shell's job: its prompt has a cursor, the run goes on, and no process is taken for a silent one."""
+    run = tmp_path / "run"
+    command = [*LAUNCH, "pendulum", "--run-dir", str(run), "--set", "run.stop.return=0"]
+    command += ["--set", f"components.broker.heartbeat_timeout_s={HEARTBEAT_S}"]
+    terminal = Terminal(["bash", "--norc", "-i"], rows=30, columns=100)
+    terminal.type(" ".join(command) + "\n")
+    terminal.until(shows("critic loss", "busy", *ROLES), "training", deadline_s=120)
+    terminal.type("\x1a")
+    suspended = terminal.until(shows("suspended: the run goes on", "Stopped"), "prompt of the shell")
+    keep(suspended, "suspended")
+    assert terminal.written.rfind(b"\x1b[?25h") > terminal.written.rfind(b"\x1b[?25l"), "no cursor"
+    trained = statuses(run)[-1]["trained_transitions"]
+    time.sleep(2 * HEARTBEAT_S)
+    assert statuses(run)[-1]["trained_transitions"] > trained
+    terminal.type("clear; fg\n")
+    keep(terminal.until(shows("critic loss", "busy", *ROLES), "frame"), "after fg")
+    time.sleep(2 * HEARTBEAT_S)
+    terminal.type("\x03")
+    terminal.until(shows("ended after"), "last words")
+    terminal.type("exit\n")
+    terminal.run(20)
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["exit_reason"], summary["failures"]) == ("interrupted by the user", [])
 
 
 def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_done_with_it(keep, tmp_path):

@@ -73,3 +73,15 @@ def test_the_brokers_own_silence_is_that_of_its_status(deadlines, clock):
     assert "for 16 s" in deadlines.missed("broker-0", row(ready=True))
     deadlines.hear_status()
     assert deadlines.missed("broker-0", row(ready=True)) == ""
+
+
+def test_the_time_in_which_the_launcher_itself_was_stopped_does_not_count(deadlines, clock):
+    """After Ctrl-Z and fg a start and the broker's silence have as much time left as before."""
+    deadlines.begin("sampler-0")
+    deadlines.hear_status()
+    clock.now_s += 3600
+    deadlines.postpone(3600)
+    assert deadlines.missed("sampler-0", {}) == deadlines.missed("broker-0", row(ready=True)) == ""
+    clock.now_s += 31
+    assert "not ready after 31 s" in deadlines.missed("sampler-0", {})
+    assert "has not reported for 31 s" in deadlines.missed("broker-0", row(ready=True))
