@@ -261,7 +261,6 @@ class EpsilonGreedy(Distribution):
         v_max: float = 1.0,
     ) -> None:
         _check(self, env, ("discrete",))
-        assert env.num_actions is not None
         self.num_actions, self.atoms = env.num_actions, atoms
         self.num_outputs = self.num_actions * atoms
         self.epsilon, self.spread = epsilon, spread

@@ -33,11 +33,14 @@ def report(plan: Plan, advice: Sequence[str] = ()) -> str:
 def environment(plan: Plan) -> str:
     """The environment's spaces and time limit."""
     spec = plan.environment
-    actions = {"box": f"{list(spec.action_shape)} numbers", "discrete": f"one of {spec.num_actions}"}
+    action = f"one each of {list(spec.action_sizes)}"
+    if spec.action_kind == "box":
+        action = f"{list(spec.action_shape)} numbers"
+    elif spec.action_kind == "discrete":
+        action = f"one of {spec.num_actions}"
     limit = (
         f"at most {spec.max_episode_steps} steps an episode" if spec.max_episode_steps else "no time limit"
     )
-    action = actions.get(spec.action_kind, f"one each of {list(spec.action_sizes)}")
     return f"{spec.id}: observations {list(spec.obs_shape)} {spec.obs_dtype}, actions {action}, {limit}"
 
 

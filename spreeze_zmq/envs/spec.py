@@ -56,9 +56,17 @@ class EnvironmentSpec:
         return isinstance(other, EnvironmentSpec) and self.to_dict() == other.to_dict()
 
     @property
-    def num_actions(self) -> int | None:
-        """Number of choices of a ``"discrete"`` action; ``None`` for the other kinds."""
-        return self.action_sizes[0] if self.action_kind == "discrete" else None
+    def num_actions(self) -> int:
+        """Number of choices of a discrete action.
+
+        Raises:
+            InvalidEnvironment: actions are of another kind.
+        """
+        if self.action_kind != "discrete":
+            raise InvalidEnvironment(
+                f"env.num_actions is for discrete action spaces, this environment's is {self.action_kind}"
+            )
+        return self.action_sizes[0]
 
     @property
     def has_bounds(self) -> bool:

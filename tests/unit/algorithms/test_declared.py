@@ -235,6 +235,13 @@ def test_the_distribution_decides_where_an_algorithm_acts(load):
         algorithms.check(kind, kind.Options(), pendulum())
 
 
+def test_a_network_of_one_output_for_each_action_is_refused_in_a_box(load):
+    """By its class and the attribute that a box does not have, not by an error of torch."""
+    kind = algorithms.get(load("self.pi = TanhNormal(", "self.env.num_actions, TanhNormal("))
+    with pytest.raises(InvalidEnvironment, match=r"^Mine: env.num_actions is for discrete .*'s is box$"):
+        algorithms.check(kind, kind.Options(), pendulum())
+
+
 def test_a_space_that_an_own_algorithm_does_not_declare_names_the_attribute(load):
     """Its class, and not another algorithm that its writer does not want."""
     kind = algorithms.get(load(new='    acts_in = ("box",)\n'))

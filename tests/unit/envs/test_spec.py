@@ -38,7 +38,9 @@ def test_probe_reads_a_box_environment():
     """Observations are cast to float32 in rollouts; bounds are float32."""
     spec = envs.probe("HalfCheetah-v5", {"frame_skip": 4})
     assert (spec.obs_shape, spec.obs_dtype, spec.max_episode_steps) == ((17,), "float32", 1000)
-    assert (spec.action_kind, spec.action_shape, spec.num_actions) == ("box", (6,), None)
+    assert (spec.action_kind, spec.action_shape) == ("box", (6,))
+    with pytest.raises(InvalidEnvironment, match=r"num_actions is for discrete .* this environment's is box"):
+        _ = spec.num_actions
     assert spec.action_low.dtype == np.float32
     assert spec.action_high.tolist() == [1.0] * 6
     assert spec.kwargs == {"frame_skip": 4}
@@ -56,7 +58,8 @@ def test_probe_reads_several_discrete_actions():
     """One entry of ``action_sizes`` for each action."""
     spec = envs.probe(f"{OWN}:several_actions")
     assert (spec.action_kind, spec.action_shape, spec.action_sizes) == ("multi_discrete", (2,), (3, 4))
-    assert spec.num_actions is None
+    with pytest.raises(InvalidEnvironment, match="this environment's is multi_discrete"):
+        _ = spec.num_actions
 
 
 def test_an_unbounded_box_has_no_bounds():
