@@ -1,5 +1,7 @@
 """The dial at lock-step, on whole runs: they come out the same."""
 
+import pytest
+
 from tests.system.conftest import adds_up
 
 SMALL = ("--set", "algorithm.hidden_sizes=[16]", "--set", "run.stop.return=0")
@@ -18,6 +20,7 @@ def counted(run):
     return {path.name: path.read_bytes() for path in files}
 
 
+@pytest.mark.thorough
 def test_runs_in_lockstep_leave_the_same_bytes(launch):
     """One alone, two while three runs crowd the machine: the same checkpoints and losses. The third of those
     has another seed, and differs.

@@ -105,7 +105,7 @@ def test_a_process_that_hangs_is_found_and_replaced(launch, name):
     assert adds_up(run.summary()["samples"])
 
 
-@pytest.mark.parametrize("role", ["broker", "critic_learner"])
+@pytest.mark.parametrize("role", thorough_but("broker", of=("broker", "critic_learner")))
 def test_a_process_that_keeps_leaving_ends_the_run(launch, tmp_path, role):
     """With exit code 0, and without a word: the run fails and says so last."""
     folder = tmp_path / "leaves"
@@ -237,7 +237,7 @@ def test_replays_that_fit_only_one_at_a_time_are_refused(launch, tmp_path, monke
     assert "lower algorithm.replay_capacity to at most" in last
 
 
-@pytest.mark.parametrize("after_s", [0.05, 0.15, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("after_s", thorough_but(0.05, 0.3, 0.8, of=(0.05, 0.15, 0.3, 0.5, 0.8)))
 def test_ctrl_c_while_the_program_loads_is_no_fault(tmp_path, after_s):
     """It ends by the signal, as a shell expects, and says nothing."""
     code = "from spreeze_zmq.commands.begin import *; print(flush=True); raise SystemExit(spreeze_launch())"

@@ -142,6 +142,7 @@ def over_again(folder, errors):
         assert process.wait(20) == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(420)  # without a GPU the browser draws slowly
 def test_a_robot_stays_in_view(launch, tmp_path):
     """HalfCheetah in MuJoCo's own viewer: it moves, and its camera follows it, for a second browser too."""

@@ -78,6 +78,7 @@ def test_resume_goes_on_from_the_last_checkpoint(launch):
     assert 600 <= int(refill) < 1000
 
 
+@pytest.mark.thorough
 def test_the_replay_goes_along_where_the_topology_asks(launch):
     """With ``save_replay`` the resumed run trains at once on what was collected before."""
     ask = ("--set", "run.save_replay=true", "--set", "run.stop.return=0")
@@ -127,6 +128,7 @@ def test_a_component_by_hand_takes_the_place_that_was_left_free(launch):
     assert run.leftovers() == []
 
 
+@pytest.mark.thorough
 def test_two_runs_at_once_do_not_disturb_each_other(launch):
     """Each has its own sockets."""
     runs = [launch("--set", "run.stop.env_steps=3000", "--set", "run.stop.return=0") for _ in range(2)]
@@ -207,6 +209,7 @@ def free_ports(count):
         return [opened.getsockname()[1] for opened in sockets]
 
 
+@pytest.mark.thorough
 def test_a_run_works_over_tcp_too(launch):
     """The same components, only other endpoints: samples, weights and control on loopback ports."""
     names = ("experience.critic_learner", "experience.actor_learner", "policy", "critic", "report", "control")

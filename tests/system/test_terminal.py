@@ -25,7 +25,7 @@ from spreeze_zmq.run.checkpoint import latest
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 #: Seconds of silence after which a process counts as lost, in the test that suspends the launcher.
-HEARTBEAT_S = 4.0
+HEARTBEAT_S = 3.0
 ROLES = ("critic learner", "actor learner", "sampler", "evaluator", "broker")
 
 

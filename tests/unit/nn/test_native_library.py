@@ -243,6 +243,7 @@ def test_a_cache_that_cannot_be_written_costs_only_the_speed(tmp_path):
     assert "torch, about half as fast" in child(CHOOSE, tmp_path)
 
 
+@pytest.mark.thorough
 def test_two_processes_compile_once_and_choose_alike(tmp_path):
     """Both learners start at the same time; a second run gives the same bits as the first."""
     command = [sys.executable, "-c", CHOOSE]
