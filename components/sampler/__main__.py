@@ -17,7 +17,7 @@ from spreeze_zmq.errors import WireError
 from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Policy, usable
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.run.arena import workers_for
+from spreeze_zmq.run.arena import SLOW_TOGETHER_S, workers_for
 from spreeze_zmq.wire import rollout_message
 
 #: Shortest time between two reports of episodes that have ended.
@@ -25,8 +25,6 @@ EPISODES_INTERVAL_S = 0.5
 #: Time for the learners to drain their queues before this process closes its sockets: messages that the
 #: kernel holds for a full queue are lost then.
 SETTLE_S = 0.2
-#: Environments get workers if one step or reset of all of them, one after the other, takes longer than this.
-SLOW_TOGETHER_S = 5.0
 
 
 class Collector:

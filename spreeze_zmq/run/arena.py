@@ -23,6 +23,8 @@ SLOW_STEP_S = 0.01
 SLOW_RESET_S = 1.0
 #: Number of steps that are timed.
 TIMED_STEPS = 3
+#: A sampler's environments get workers if one step or reset of all of them, in turn, takes longer than this.
+SLOW_TOGETHER_S = 5.0
 #: A step that computes for a smaller share of its time mostly waits: it needs no core of its own.
 COMPUTES = 0.2
 
