@@ -87,7 +87,8 @@ class Balancer:
         if num_samplers == 0:
             return None
         self.samplers.present = num_samplers
-        window = self.windows.window(num_samplers, self._granule(), self._since_s, now_s)
+        granule = self._granule() if training else 0.0  # whether samplers sleep shows in any window
+        window = self.windows.window(num_samplers, granule, self._since_s, now_s)
         if window is None:
             return None
         change = self.rule.decide(window, now_s) if training else self.rule.begin(window)

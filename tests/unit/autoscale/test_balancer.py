@@ -55,9 +55,9 @@ def eight_cores(monkeypatch, *overrides, **measured):
     return Balancer(replace(topology.load("pendulum", overrides), measured=measured))
 
 
-def warming_up(balancer, seconds, cpu):
-    """Reports of a run whose one sampler makes 900 samples a second and uses so much of a core for them, and
-    which trains nothing yet; the changes that were decided, with their times.
+def warming_up(balancer, seconds, cpu, rate=900):
+    """Reports of a run whose one sampler makes ``rate`` samples a second and uses so much of a core for them,
+    and which trains nothing yet; the changes that were decided, with their times.
     """
     changes = []
     for t_s in range(seconds):
@@ -65,13 +65,20 @@ def warming_up(balancer, seconds, cpu):
             busy = float(role == "sampler")
             fields = {"role": role, "cpu_s": cpu * busy * t_s, "counters": {}}
             fields |= {"clock_s": {"busy": busy * t_s, "blocked": 0.0, "starved": (1 - busy) * t_s}}
-            amount = 900 * t_s
+            amount = rate * t_s
             fields |= {"pushed": {"critic_learner": amount}} if busy else {}
             fields |= {"taken": {"sampler-0/1": {"received": amount, "refused": 0}}} if not busy else {}
             balancer.take(f"{role}-0", 1, fields, float(t_s))
         change = balancer.step(1, float(t_s), training=False)
         changes += [(t_s, change)] if change is not None else []
     return changes
+
+
+def test_samplers_that_sleep_are_many_however_long_a_rollout_takes(monkeypatch):
+    """A rollout of 16 x 16 takes five seconds; eight of them would come long after the training has begun."""
+    balancer = eight_cores(monkeypatch, "components.sampler.count=[1, 4]")
+    [(t_s, change), *_] = warming_up(balancer, 8, cpu=0.04, rate=51)
+    assert (t_s, change.before, change.count) == (6, 1, 4)
 
 
 def test_samplers_that_sleep_are_many_before_anything_is_trained(monkeypatch):
