@@ -55,7 +55,8 @@ def _about_waiting(plan: Plan, tried: Tried) -> str:
 
     sampler = plan.components[SAMPLER].options
     envs = sampler.get("envs", 1)
-    if sampler.get("workers") != "auto" or envs == 1 or not WAITS_S <= tried.waits_s < SLOW_TOGETHER_S / envs:
+    by_itself = tried.waits_s >= SLOW_TOGETHER_S / envs  # then "auto" takes workers without being told
+    if sampler.get("workers") != "auto" or envs == 1 or tried.waits_s < WAITS_S or by_itself:
         return ""
     waits = f"a step waits {1000 * tried.waits_s:.0f} ms without computing"
     hint = f"set components.sampler.workers = {envs} to let them wait together"

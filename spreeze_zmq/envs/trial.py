@@ -29,7 +29,7 @@ class Tried(NamedTuple):
 
     Attributes:
         observations: ``[3, *obs_shape]``: of a reset, a step and another reset.
-        waits_s: seconds that a step waited without computing in this process, as for another program.
+        waits_s: seconds that a step waits, as for another program: its time less this process's CPU time.
     """
 
     observations: NDArray[Any]
