@@ -1,5 +1,6 @@
 """Sampler: steps a batch of environments with the newest policy and pushes rollouts to the learners."""
 
+import logging
 import math
 import sys
 import time
@@ -19,6 +20,8 @@ from spreeze_zmq.policy import FrameStack, Policy, usable
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.arena import SLOW_TOGETHER_S, workers_for
 from spreeze_zmq.wire import rollout_message
+
+log = logging.getLogger("spreeze")
 
 #: Shortest time between two reports of episodes that have ended.
 EPISODES_INTERVAL_S = 0.5
@@ -54,13 +57,16 @@ class Collector:
         self.episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
 
     def num_workers(self) -> int:
-        """Processes that step the environments; "auto" is 0 unless one step of all of them is slow."""
+        """Processes that step the environments; "auto" is 0 unless their steps wait or are very slow."""
         wanted: int | str = self.component.options["workers"]
         if not isinstance(wanted, str):
             return min(wanted, self.num_envs)
         with closing(self.make_envs(0, 1, 0)) as one:
             each_s = SLOW_TOGETHER_S / self.num_envs
-            return workers_for(one, self.num_envs, each_s, each_s) if one.backend == "gymnasium" else 0
+            found = workers_for(one, self.num_envs, each_s, each_s) if one.backend == "gymnasium" else 0
+        if found:
+            log.info("%d workers step the environments, whose steps or resets are slow", found)
+        return found
 
     def make_envs(self, seed: int, num_envs: int, num_workers: int) -> Any:
         """A batch of environments."""

@@ -92,14 +92,15 @@ class Samplers(Knob):
         return fewer if pays else count, f"{waited}, {can}"
 
     def wanted_to_begin(self, window: Window) -> tuple[int, str]:
-        """The value before anything is trained, when the learners' need is unknown: the maximum for samplers
-        that sleep, so that the first samples come soon. Other samplers use all cores already.
+        """The value before anything is trained, when the learners' need is unknown: as many samplers as all
+        cores can run if they sleep, so that the first samples come soon. Others use all cores already.
         """
         cores = self._cores_each(window)
         if window.short_of_policies > NOTICEABLE or not 0 < cores < SLEEPS:
             return self.present, ""
         why = f"nothing is trained yet, and a sampler uses {cores:.2f} of a core for "
-        return self.maximum, why + f"{max(window.makes_per_s):,.0f} samples a second"
+        count = max(self.present, round(min(self.maximum, window.cores / cores)))
+        return count, why + f"{max(window.makes_per_s):,.0f} samples a second"
 
     def _cores_each(self, window: Window) -> float:
         """Cores that a sampler uses while it works, if it does not wait for them."""

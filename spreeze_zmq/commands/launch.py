@@ -51,10 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if arguments.resume:
             plan = plan.resuming(_checkpoint(plan, Path(arguments.resume)).path)
-        tried = None
+        observations = None
         if not plan.environment.described:
-            tried = envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
-        lines = advice(plan, tried)
+            observations = envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
+        lines = advice(plan, observations)
         if arguments.check:
             from spreeze_zmq.commands import check  # imports torch, which a launcher does not need
 

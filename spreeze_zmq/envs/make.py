@@ -13,10 +13,11 @@ from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
 from spreeze_zmq.errors import InvalidEnvironment
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from spreeze_zmq.envs.batched import BatchedEnv
     from spreeze_zmq.envs.failures import Failure
     from spreeze_zmq.envs.in_process import Engine
-    from spreeze_zmq.envs.trial import Tried
 
 #: What ``make`` takes as ``backend``.
 BACKENDS = ("auto", "mujoco", "numpy", "envpool", "gymnasium")
@@ -53,8 +54,9 @@ def probe(
 
 def try_out(
     env_id: str, env_kwargs: Mapping[str, Any] | None = None, randomize: Mapping[str, Any] | None = None
-) -> Tried:
-    """Make one environment, reset and step it as samplers do; the arguments are those of ``probe``.
+) -> NDArray[Any]:
+    """Make one environment, reset and step it as samplers do, and return the observations that it gave,
+    ``[3, *obs_shape]``; the arguments are those of ``probe``.
 
     Raises:
         InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.

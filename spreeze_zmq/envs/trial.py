@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,28 +15,17 @@ from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment, is_users, place_of
 
-#: A step that waits longer than ``WAITS_S``, and less than ``SURELY_S``, may have waited by accident: it is
-#: timed again, up to twice.
-WAITS_S, SURELY_S = 0.005, 1.0
-
 _RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
 _STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"
 
 
-class Tried(NamedTuple):
-    """What an environment gave.
+def try_out(
+    env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, Any] | None = None
+) -> NDArray[Any]:
+    """Reset an environment, step it once with a random action, and reset it again, as samplers do.
 
-    Attributes:
-        observations: ``[3, *obs_shape]``: of a reset, a step and another reset.
-        waits_s: seconds that a step waits, as for another program: its time less this process's CPU time.
-    """
-
-    observations: NDArray[Any]
-    waits_s: float
-
-
-def try_out(env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, Any] | None = None) -> Tried:
-    """Reset an environment, step it with random actions, and reset it again, as samplers do.
+    Returns:
+        The three observations, ``[3, *obs_shape]``.
 
     Raises:
         InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.
@@ -46,23 +34,13 @@ def try_out(env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, 
     try:
         with closing(engine.make(1, 0, randomize=randomize)) as batch:
             seen = [batch.reset()[0].copy()]
-            obs, waits_s = _step(batch)
-            for _ in range(2):
-                if WAITS_S <= waits_s < SURELY_S:
-                    waits_s = min(waits_s, _step(batch)[1])
-            return Tried(np.concatenate([*seen, obs, batch.reset()[0]]), waits_s)
+            seen.append(batch.step(batch.action_space.sample())[0].copy())
+            return np.concatenate([*seen, batch.reset()[0]])
     except EnvironmentFailure as error:
         if engine.backend == "gymnasium" and engine.source is not None:
             with closing(engine.source.make_one(env_kwargs)) as env:
                 _Trial(env_id, env.unwrapped).run()
         raise InvalidEnvironment(str(error).splitlines()[0]) from error
-
-
-def _step(batch: Any) -> tuple[NDArray[Any], float]:
-    """The observation of a step with a random action, and the seconds that it waited without computing."""
-    began_s, cpu_s = time.monotonic(), time.process_time()
-    obs = batch.step(batch.action_space.sample())[0].copy()
-    return obs, time.monotonic() - began_s - (time.process_time() - cpu_s)
 
 
 class _Trial:

@@ -11,7 +11,6 @@ from tests.system.conftest import LAUNCH
 ROOT = Path(__file__).parents[2]
 OWN = "tests.unit.envs.mistaken_environments"
 UNSCALED = "exceed 1,000, number 0 is around 1e+12 in size: set algorithm.normalize_observations = true"
-WAITING = "16 environments in turn: set components.sampler.workers = 16 to let them wait together"
 PIXELS = "sac takes an image of 36x36x3 as a vector of 3,888 numbers; ppo has convolutions"
 SMALL = "algorithm.replay_capacity=2000"
 
@@ -30,7 +29,6 @@ def launched(folder, *words):
     ("words", "said"),
     [
         (("--env", f"{OWN}:Unscaled"), UNSCALED),
-        (("--env", f"{OWN}:Waiting"), WAITING),
         (("--env", f"{OWN}:Pixels", "--algorithm", "sac", "--set", SMALL), PIXELS),
     ],
 )
@@ -47,7 +45,6 @@ def test_check_gives_advice(tmp_path, words, said):
     [
         ("--env", f"{OWN}:Unscaled", "--set", "algorithm.normalize_observations=true"),
         ("--env", f"{OWN}:Pixels"),
-        ("--env", f"{OWN}:Waiting", "--set", "components.sampler.workers=16"),
         ("--env", "Humanoid-v5"),
     ],
 )

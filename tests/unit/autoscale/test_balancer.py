@@ -81,6 +81,13 @@ def test_samplers_that_sleep_are_many_however_long_a_rollout_takes(monkeypatch):
     assert (t_s, change.before, change.count) == (6, 1, 4)
 
 
+def test_samplers_that_sleep_are_no_more_than_the_cores_can_run(monkeypatch):
+    """Eight cores run twenty of those that compute for 0.4 of their time."""
+    balancer = eight_cores(monkeypatch, "components.sampler.count=[1, 40]")
+    [(_, change), *_] = warming_up(balancer, 8, cpu=0.4)
+    assert (change.before, change.count) == (1, 20)
+
+
 def test_samplers_that_sleep_are_many_before_anything_is_trained(monkeypatch):
     """Six seconds after all have spoken: the learners' first samples should come soon."""
     balancer = eight_cores(monkeypatch, "components.sampler.count=[1, 4]")

@@ -344,7 +344,7 @@ def test_no_series_of_rates_breaks_the_limits(series, low, more):
             assert change.count != change.before == count
             assert "\n" not in change.reason
         begun = rule.begin(Window(samplers, critics, (), 8.0, 128, busy_cores))
-        assert begun is None or begun.count == low + more
+        assert begun is None or count < begun.count <= low + more
 
 
 def test_who_does_not_starve_gets_no_more():

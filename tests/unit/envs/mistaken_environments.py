@@ -1,7 +1,5 @@
 """Environments as people write them at first, each with one mistake."""
 
-import time
-
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
@@ -130,15 +128,6 @@ class Unscaled(Right):
     def step(self, action):
         """As at the start."""
         return np.array([1e12, 1e-9, 0.0]), *super().step(action)[1:]
-
-
-class Waiting(Right):
-    """Its simulator is another program."""
-
-    def step(self, action):
-        """Twenty milliseconds."""
-        time.sleep(0.02)
-        return super().step(action)
 
 
 class Pixels(Right):

@@ -1,6 +1,7 @@
 """The environments of evaluation: time limits, and workers for slow steps."""
 
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import gymnasium
@@ -85,6 +86,16 @@ def test_a_slow_step_is_taken_in_workers(make):
     computing = make(f"{HERE}:Endless", 4, {"step_s": 0.05, "busy": True})
     assert computing.num_workers == min(4, arena.os.cpu_count(), len(arena.os.sched_getaffinity(0)))
     assert make(f"{HERE}:Endless", 4, num_workers=2).num_workers == 2
+
+
+@pytest.mark.parametrize(
+    ("step_s", "busy", "width", "expected"),
+    [(0.008, False, 4, 4), (0.008, True, 4, 0), (0.002, False, 4, 0), (0.008, False, 1, 0)],
+)
+def test_steps_that_wait_for_others_wait_together(step_s, busy, width, expected):
+    """With a sampler's limits, by which a step of 8 ms that computes is not slow."""
+    with closing(envs.make(f"{HERE}:Endless", 1, step_s=step_s, busy=busy)) as one:
+        assert arena.workers_for(one, width, 1.0, 1.0) == expected
 
 
 def test_workers_let_others_be_heard_during_a_long_step(make):
