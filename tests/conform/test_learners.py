@@ -76,6 +76,7 @@ def living(tmp_path_factory):
         yield result
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("start", LEARNING, ids="-".join)
 def test_a_broken_learner_breaks_its_clauses_and_no_others(learning, start):
     """Of what it learns from, publishes and saves."""

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +69,22 @@ LATER = {
 }
 
 
+#: Found in the same place as others.
+THOROUGH = {
+    "Options that are no dataclass",
+    "Options without a group",
+    "missing module",
+    "no acting network",
+    "no scalar",
+    "nothing trained",
+}
+
+
+def each(cases):
+    """The names of cases, as parameters of a test."""
+    return [pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else ()) for name in cases]
+
+
 def launched(folder, case):
     """Launch a case for real; returns the exit code and what was said."""
     folder.mkdir()
@@ -82,21 +97,11 @@ def launched(folder, case):
     return done.returncode, done.stderr
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    """All of them, two at a time."""
-    folder = tmp_path_factory.mktemp("bad")
-    cases = {**BEFORE, **LATER}
-    with ThreadPoolExecutor(2) as pool:
-        jobs = {name: pool.submit(launched, folder / str(i), cases[name]) for i, name in enumerate(cases)}
-        return {name: (folder / str(i), *jobs[name].result()) for i, name in enumerate(cases)}
-
-
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", BEFORE)
-def test_what_can_be_known_before_starts_nothing(outcomes, name):
+@pytest.mark.parametrize("name", each(BEFORE))
+def test_what_can_be_known_before_starts_nothing(tmp_path, name):
     """One line, exit code 2, no traceback, nothing on disk."""
-    folder, code, err = outcomes[name]
+    folder = tmp_path / "bad"
+    code, err = launched(folder, BEFORE[name])
     assert code == 2, err
     assert "Traceback" not in err
     for fragment in BEFORE[name].says:
@@ -105,11 +110,11 @@ def test_what_can_be_known_before_starts_nothing(outcomes, name):
     assert not (folder / "runs").exists()
 
 
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", LATER)
-def test_what_a_learner_finds_ends_the_run_with_that_line_last(outcomes, name):
+@pytest.mark.parametrize("name", each(LATER))
+def test_what_a_learner_finds_ends_the_run_with_that_line_last(tmp_path, name):
     """Exit code 2, no traceback on the screen, no second attempt, nothing left running."""
-    folder, code, err = outcomes[name]
+    folder = tmp_path / "bad"
+    code, err = launched(folder, LATER[name])
     assert code == 2, err
     assert "Traceback" not in err
     last = err.strip().splitlines()[-1]

@@ -139,6 +139,7 @@ def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch)
     assert reason in run.view.lines
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120)
 def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
     """One that sleeps needs many samplers, and no core for them: they come while the learners wait for their
