@@ -65,7 +65,7 @@ class Collector:
             each_s = SLOW_TOGETHER_S / self.num_envs
             found = workers_for(one, self.num_envs, each_s, each_s) if one.backend == "gymnasium" else 0
         if found:
-            log.info("%d workers step the environments, whose steps or resets are slow", found)
+            log.info("%d workers step the environments, whose steps wait or are slow", found)
         return found
 
     def make_envs(self, seed: int, num_envs: int, num_workers: int) -> Any:

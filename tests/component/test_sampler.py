@@ -296,7 +296,7 @@ def test_a_sampler_of_slow_environments_reports_while_it_collects(peers, policy)
 
 WAITING = (
     "run.env=tests.benchmarks.napping:make",
-    "run.env_kwargs={ nap_s = 0.02 }",
+    "run.env_kwargs={ nap_s = 0.05 }",
     "components.sampler.envs=8",
     "components.sampler.rollout_steps=8",
 )
@@ -304,7 +304,7 @@ WAITING = (
 
 @pytest.mark.parametrize("peers", [WAITING, (*WAITING, "components.sampler.workers=0")], indirect=True)
 def test_environments_that_wait_do_so_together(peers, policy):
-    """A rollout of 8 steps of 8 environments takes 8 times 20 ms in a worker for each, 64 times in turn."""
+    """A rollout of 8 steps of 8 environments takes 8 times 50 ms in a worker for each, 64 times in turn."""
     in_turn = peers.plan.components["sampler"].options["workers"] == 0
     process = psutil.Process(start(peers, policy).pid)
     peers.wait(CRITIC, "sampler")
@@ -313,7 +313,7 @@ def test_environments_that_wait_do_so_together(peers, policy):
     peers.wait(CRITIC, "sampler")
     took_s = time.monotonic() - began_s
     assert len(process.children(recursive=True)) == (0 if in_turn else 1 + 8)
-    assert (took_s > 1.0) == in_turn
+    assert (took_s > 1.6) == in_turn
 
 
 def plays(peers, env_id, **env_kwargs):

@@ -69,7 +69,7 @@ LATER = {
 }
 
 
-#: Found in the same place as others.
+#: Further mistakes of a kind, each found by the check that finds another one here.
 THOROUGH = {
     "Options that are no dataclass",
     "Options without a group",

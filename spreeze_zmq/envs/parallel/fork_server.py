@@ -141,13 +141,13 @@ def preload(env_id: str) -> None:
 
 
 def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> None:
-    """Read the settings from the first message, then serve."""
+    """Read the settings, of any length, from standard input, then serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batch's process handles Ctrl-C
     # A stop request goes to the whole process group, but the batch may have steps left to take. A handler and
     # not SIG_IGN, which programs that the environments start would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     control = socket.socket(fileno=control_fd)
-    settings = json.loads(control.recv(MESSAGE_BYTES))
+    settings = json.load(sys.stdin)
     slots = Slots(settings.pop("arrays"), slots_fd)
     preload(settings["env_id"])
     channels = [socket.socket(fileno=fd) for fd in channel_fds]

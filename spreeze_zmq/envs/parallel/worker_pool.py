@@ -57,10 +57,15 @@ class WorkerPool:
         fds.insert(2, slots.fd)
         environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **os.environ}
         command = [sys.executable, "-c", _BOOT, json.dumps(sys.path), *map(str, fds)]
-        self.server = subprocess.Popen(command, pass_fds=fds, env=environment, stdin=subprocess.DEVNULL)
+        self.server = subprocess.Popen(command, pass_fds=fds, env=environment, stdin=subprocess.PIPE)
         for end in theirs:
             end.close()
-        self.control.send(json.dumps({**settings, "arrays": slots.arrays}).encode())
+        assert self.server.stdin is not None
+        with (
+            contextlib.suppress(BrokenPipeError),
+            self.server.stdin as pipe,
+        ):  # its death shows as for any other
+            pipe.write(json.dumps({**settings, "arrays": slots.arrays}).encode())
 
     def step(self, worker: int, units: Sequence[int]) -> None:
         """Ask a worker to step units; after its death the batch asks again."""

@@ -230,6 +230,14 @@ def test_an_environment_that_cannot_begin_is_refused_at_once(make):
         make(f"{OWN}:lying", 2, num_workers=2).reset()
 
 
+def test_arguments_of_any_length_reach_the_workers(make):
+    """Such as a model of a megabyte in XML: more than a message or a pipe holds at once."""
+    there = make(f"{OWN}:Count", 2, num_workers=2, length=2, gives="x" * 1_000_000)
+    there.reset()
+    ends = [there.step(there.action_space.sample())[2].all() for _ in range(2)]
+    assert ends == [False, True]
+
+
 @pytest.mark.parametrize(
     ("env_id", "kwargs", "says"),
     [
