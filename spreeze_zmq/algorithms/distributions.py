@@ -281,7 +281,7 @@ def expected_values(output: Tensor, atoms: int, v_min: float, v_max: float) -> T
     """The expected return ``[B, num_actions]`` of each action from rows of :class:`EpsilonGreedy`."""
     if atoms == 1:
         return output.float()
-    return nn.expectation(output.float().reshape(len(output), -1, atoms).softmax(2), v_min, v_max)
+    return nn.expectation(output.float().reshape(len(output), -1, atoms), v_min, v_max)
 
 
 def _normal_density(noise: Tensor, log_std: Tensor) -> Tensor:

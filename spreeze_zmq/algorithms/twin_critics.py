@@ -97,7 +97,7 @@ class TwinCritics:
         """The expected return of each critic, ``[2, B]``."""
         if self._num_atoms == 1:
             return output.squeeze(2).float()
-        return nn.expectation(output.float().softmax(2), *self._range)
+        return nn.expectation(output, *self._range)
 
     def value(self, output: Tensor) -> Tensor:
         """The expected return ``[B]`` of both critics together."""
@@ -115,12 +115,13 @@ class TwinCritics:
         """
         if self._num_atoms == 1:
             return r_t + discount_t * self.value(output_t)
-        probability_t = output_t.float().softmax(2)
+        output_t = output_t.float()
         if self._takes_lower:
-            first, second = nn.expectation(probability_t, *self._range)
-            probability = torch.where((first <= second).unsqueeze(1), probability_t[0], probability_t[1])
+            first, second = self.expected(output_t)
+            lower_t = torch.where((first <= second).unsqueeze(1), output_t[0], output_t[1])
+            probability = lower_t.softmax(1)
         else:
-            probability = probability_t.mean(0)
+            probability = output_t.softmax(2).mean(0)
         return nn.project(probability, r_t, discount_t, *self._range)
 
     def loss(self, output_tm1: Tensor, target_tm1: Tensor, weight: Tensor | None) -> Loss:
@@ -148,4 +149,4 @@ class TwinCritics:
 
     def _expected_target(self, target: Tensor) -> Tensor:
         """``[B]``."""
-        return target if self._num_atoms == 1 else nn.expectation(target, *self._range)
+        return target if self._num_atoms == 1 else nn.expectation(target.log(), *self._range)

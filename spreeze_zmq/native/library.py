@@ -227,10 +227,11 @@ def loaded(path: Path) -> Any:
     code.spreeze_draw_backward.argtypes = [number, number, real, real, *[pointer] * 4]
     code.spreeze_density.argtypes = [number, number, real, real, *[pointer] * 4]
     code.spreeze_project.argtypes = [number, number, real, real, *[pointer] * 4]
+    code.spreeze_expectation.argtypes = [number, number, real, real, *[pointer] * 3]
     code.spreeze_divergence.argtypes = [number, number, number, *[pointer] * 4]
     code.spreeze_convolve.argtypes = [pointer, number, *[pointer] * 4]
     code.spreeze_convolve_backward.argtypes = [pointer, number, *[pointer] * 6]
     code.spreeze_elementwise.argtypes = [pointer, number]
-    for name in ("adam", "draw", "draw_backward", "density", "divergence", "elementwise"):
+    for name in ("adam", "draw", "draw_backward", "density", "expectation", "divergence", "elementwise"):
         getattr(code, f"spreeze_{name}").restype = None
     return code

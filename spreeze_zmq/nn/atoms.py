@@ -21,9 +21,34 @@ from spreeze_zmq.nn.native_calls import (
 )
 
 
-def expectation(probability: Tensor, v_min: float, v_max: float) -> Tensor:
-    """The mean ``[...]`` of ``linspace(v_min, v_max, atoms)`` under probabilities ``[..., atoms]``."""
-    return probability @ torch.linspace(v_min, v_max, probability.shape[-1], device=probability.device)
+def expectation(logits: Tensor, v_min: float, v_max: float) -> Tensor:
+    """The mean ``[...]`` of ``linspace(v_min, v_max, atoms)`` under ``softmax(logits)`` ``[..., atoms]``.
+
+    It is computed in float32 under autocast too: in bf16 different returns would become equal.
+    """
+    found: Tensor = differentiable(_Expectation(v_min, v_max), logits.float().contiguous())
+    return found
+
+
+class _Expectation:
+    """See :class:`Native`; the tensor is that of :func:`expectation`."""
+
+    def __init__(self, v_min: float, v_max: float) -> None:
+        self._range = v_min, v_max
+
+    def in_torch(self, logits: Tensor) -> Tensor:
+        returns = torch.linspace(*self._range, logits.shape[-1], device=logits.device)
+        return (logits.softmax(-1) * returns).sum(-1)
+
+    def forward(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The expectations, and their derivatives by ``logits`` if these may be wanted."""
+        found = torch.empty(logits.shape[:-1])
+        slope = torch.empty(logits.shape) if logits.requires_grad else None
+        call("expectation", found.numel(), logits.shape[-1], *self._range, logits, found, slope)
+        return found, slope
+
+    def backward(self, tensors: Tensors, kept: Any, gradients: Tensors, wanted: Sequence[bool]) -> Gradients:
+        return (kept * gradients[0].unsqueeze(-1),)
 
 
 def project(probability_t: Tensor, r_t: Tensor, discount_t: Tensor, v_min: float, v_max: float) -> Tensor:

@@ -37,7 +37,8 @@ def test_the_main_job_solves_pendulum(launch):
     assert 0 < summary["replay_ratio"]["measured"] <= summary["replay_ratio"]["target"] == 32
     sampled = summary["sampled_transitions"]
     assert summary["replay_ratio"]["measured"] == summary["trained_transitions"] / sampled
-    assert 0.8 * summary["samples"]["received"] < sampled <= summary["samples"]["received"]
+    # Rollouts in flight when training stops are received, too: some 2,500 of 10,000 in the shortest runs.
+    assert 0.5 * summary["samples"]["received"] < sampled <= summary["samples"]["received"]
     assert run.leftovers() == []
     seed = Policy.load(run.folder).metadata["evaluation_seed"]
     played = subprocess.run(

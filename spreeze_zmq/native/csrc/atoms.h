@@ -35,6 +35,39 @@ void project(long rows, long atoms, float low, float high, const float* probabil
   }
 }
 
+inline float highest(long n, const float* x) {
+  Vec most = Vec{} - std::numeric_limits<float>::infinity();
+  for (long i = 0; i < n; i += W) {
+    const Vec v = load_some(x + i, n - i);
+    most = (v > most) & first_lanes(n - i) ? v : most;
+  }
+  float found = most[0];
+  for (int i = 1; i < W; ++i) found = std::max(found, most[i]);
+  return found;
+}
+
+// The means [rows] of the returns linspace(low, high, atoms) under softmax(logits) [rows, atoms], and their
+// derivatives by the logits, slope [rows, atoms] or null.
+void expectation(long rows, long atoms, float low, float high, const float* logits, float* mean, float* slope) {
+  const float step = (high - low) / std::max(1L, atoms - 1);
+  Vec lanes;
+  for (int i = 0; i < W; ++i) lanes[i] = i;
+  for (long row = 0; row < rows; ++row, logits += atoms) {
+    const float most = highest(atoms, logits);
+    Vec odds{}, along{};
+    for (long i = 0; i < atoms; i += W) {
+      const Vec odd = first_lanes(atoms - i) ? exp_of(load_some(logits + i, atoms - i) - most) : Vec{};
+      odds += odd, along += odd * (lanes + (float)i);
+      if (slope) store_some(slope + i, odd, atoms - i);
+    }
+    const float all = sum(odds), place = sum(along) / all;  // in steps from the lowest return
+    mean[row] = low + step * place;
+    for (long i = 0; slope && i < atoms; i += W)
+      store_some(slope + i, load_some(slope + i, atoms - i) * (lanes + (float)i - place) * (step / all), atoms - i);
+    if (slope) slope += atoms;
+  }
+}
+
 // Kullback-Leibler divergence [networks, rows] of softmax(logits) [networks, rows, atoms] from target [rows,
 // atoms], and its derivative by the logits, slope [networks, rows, atoms].
 void divergence(long networks, long rows, long atoms, const float* logits, const float* target, float* loss,
@@ -49,16 +82,10 @@ void divergence(long networks, long rows, long atoms, const float* logits, const
     for (long e = 0; e < networks; ++e) {
       const float* x = logits + (e * rows + row) * atoms;
       float* to = slope + (e * rows + row) * atoms;
-      Vec most = Vec{} - std::numeric_limits<float>::infinity();
-      for (long i = 0; i < atoms; i += W) {
-        const Vec v = load_some(x + i, atoms - i);
-        most = (v > most) & first_lanes(atoms - i) ? v : most;
-      }
-      float highest = most[0];
-      for (int i = 1; i < W; ++i) highest = std::max(highest, most[i]);
+      const float most = highest(atoms, x);
       Vec odds{}, along{};
       for (long i = 0; i < atoms; i += W) {
-        const Vec far = load_some(x + i, atoms - i) - highest;
+        const Vec far = load_some(x + i, atoms - i) - most;
         const Vec odd = first_lanes(atoms - i) ? exp_of(far) : Vec{};
         odds += odd, along += load_some(target + i, atoms - i) * far;
         store_some(to + i, odd, atoms - i);

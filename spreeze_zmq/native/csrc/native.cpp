@@ -535,6 +535,11 @@ int spreeze_project(int64_t rows, int64_t atoms, double low, double high, const 
   return guarded([&] { project(rows, atoms, low, high, probability, reward, discount, to); });
 }
 
+void spreeze_expectation(int64_t rows, int64_t atoms, double low, double high, const float* logits, float* mean,
+                         float* slope) {
+  expectation(rows, atoms, low, high, logits, mean, slope);
+}
+
 void spreeze_divergence(int64_t networks, int64_t rows, int64_t atoms, const float* logits, const float* target,
                         float* loss, float* slope) {
   divergence(networks, rows, atoms, logits, target, loss, slope);

@@ -87,6 +87,10 @@ for rows, size in itertools.product((1, 7, 33), (1, 6, 16, 17, 40)):
     places = map(pointer, (logits, target, found, steep))
     code.spreeze_divergence(integer(2), *numbers[:2], *places)
     assert np.isfinite(found).all() and np.allclose(steep.sum(1), 0.0, atol=1e-5)
+    for slope in (None, steep):
+        places = map(pointer, (logits, found, slope))
+        code.spreeze_expectation(integer(2 * rows), integer(size), *limits, *places)
+    assert (found >= -5.001).all() and (found <= 2.001).all() and np.allclose(steep.sum(1), 0.0, atol=1e-5)
     about = np.array([1e-3, 0.9, 0.999, 1e-8, 0.1, 0.5])
     steps, count = np.array([3.0], np.float32), integer(rows * size)
     half = integer(rows * size // 2)
