@@ -1,6 +1,7 @@
 """What benchmarks make of the runs that they have: medians, bounds where a return was not reached, tables."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # where a script finds what lies beside it
 
 import comparisons
+import first_look
 import learning_curves
 import pong
 import time_to_return
 import whole_runs
 
 from spreeze_zmq import topology
+from spreeze_zmq.metrics import Journal
 
 
 def shipped(entry):
@@ -113,6 +116,26 @@ def test_a_table_of_one_side_has_no_ratio():
     (row,) = time_to_return.table([timed("ours", 1, 60.0)])
     assert "ratio" not in row
     assert "| 60.0 | 60.0 s |  |  |  |  |" in time_to_return.as_text([row])
+
+
+def test_the_first_look_at_a_return_is_seen_in_a_journal_that_grows(tmp_path):
+    """A line counts once it is whole; failed evaluations have no return."""
+    path = tmp_path / "metrics.jsonl"
+    assert first_look.new_lines(path, 0) == ([], 0)
+    journal = Journal(path)
+    journal.write("status", 0.9, {"mean_return": 3000.0})
+    journal.write("evaluation", 1.0, {"mean_return": np.float32(1999.5)})
+    journal.write("evaluation", 2.0, {"mean_return": math.nan})
+    lines, position = first_look.new_lines(path, 0)
+    assert [first_look.looks_at(line, 2000.0) for line in lines] == [False] * 3
+    assert first_look.looks_at(lines[1], 1999.5)
+    with path.open("ab") as torn:
+        torn.write(b'{"kind": "evaluation", ')
+    assert first_look.new_lines(path, position) == ([], position)
+    with path.open("ab") as rest:
+        rest.write(b'"mean_return": 2001.0}\n')
+    (line,), end = first_look.new_lines(path, position)
+    assert (first_look.looks_at(line, 2000.0), end) == (True, path.stat().st_size)
 
 
 def test_the_return_at_a_place_is_the_mean_of_the_tenth_before_it():
