@@ -1,5 +1,7 @@
 """The environments of evaluation: time limits, and workers for slow steps."""
 
+import subprocess
+import sys
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -96,6 +98,26 @@ def test_steps_that_wait_for_others_wait_together(step_s, busy, width, expected)
     """With a sampler's limits, by which a step of 8 ms that computes is not slow."""
     with closing(envs.make(f"{HERE}:Endless", 1, step_s=step_s, busy=busy)) as one:
         assert arena.workers_for(one, width, 1.0, 1.0) == expected
+
+
+@pytest.fixture
+def crowded():
+    """This process has one core, and shares it with eight others that compute."""
+    cores = arena.os.sched_getaffinity(0)
+    arena.os.sched_setaffinity(0, {min(cores)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+    arena.os.sched_setaffinity(0, cores)
+
+
+@pytest.mark.parametrize(("busy", "expected"), [(True, 0), (False, 4)])
+def test_a_wait_for_a_core_is_not_one_for_another_program(crowded, busy, expected):
+    """Where a computing step has a ninth of the time."""
+    with closing(envs.make(f"{HERE}:Endless", 1, step_s=0.02, busy=busy)) as one:
+        assert arena.workers_for(one, 4, 1.0, 1.0) == expected
 
 
 def test_workers_let_others_be_heard_during_a_long_step(make):
