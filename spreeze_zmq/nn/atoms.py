@@ -24,7 +24,7 @@ from spreeze_zmq.nn.native_calls import (
 def expectation(logits: Tensor, v_min: float, v_max: float) -> Tensor:
     """The mean ``[...]`` of ``linspace(v_min, v_max, atoms)`` under ``softmax(logits)`` ``[..., atoms]``.
 
-    It is computed in float32 under autocast too: in bf16 different returns would become equal.
+    It is float32 under autocast, too: in bf16 different returns would become equal.
     """
     found: Tensor = differentiable(_Expectation(v_min, v_max), logits.float().contiguous())
     return found

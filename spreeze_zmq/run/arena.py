@@ -143,7 +143,7 @@ def workers_for(
 
 
 def served_s() -> float:
-    """A clock that stands still while this thread waits for a core, if the system says how long it has."""
+    """Seconds on a clock that stops while this thread waits for a core, where the system counts that wait."""
     now_s = time.monotonic()
     try:  # nanoseconds that it ran, nanoseconds that it could have run, time slices
         return now_s - 1e-9 * int(Path("/proc/thread-self/schedstat").read_text().split()[1])
