@@ -2,18 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: The largest rank of an array in a message.
+MAX_RANK = 8
+#: The shapes of those entries that are the same in every run.
+FIXED_ENTRIES: Mapping[str, tuple[int, ...]] = {"number": (), "index": (2,)}
+_OBS = ("float32", "uint8")
+
+
+@dataclass(frozen=True)
+class ArrayForm:
+    """The form of one array of a rollout.
+
+    Attributes:
+        leading: the names of its leading dimensions: ``T`` steps, ``N`` environments, ``K`` episodes that
+            ended, and sums such as ``T + 1``.
+        entry: what stands at each place of these: ``obs``, ``action`` or ``memory``, whose shapes are the
+            environment's and the algorithm's, an ``index`` ``(t, n)``, or one ``number``.
+        dtypes: those that it may have.
+    """
+
+    leading: tuple[str, ...]
+    entry: str
+    dtypes: tuple[str, ...]
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """The least and the greatest number of dimensions; an observation or action may have any."""
+        least = len(self.leading)
+        if self.entry in ("obs", "action"):
+            return least, MAX_RANK
+        return (least + len(FIXED_ENTRIES.get(self.entry, (0,))),) * 2
+
+    def shape(self, sizes: Mapping[str, int], entries: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+        """The shape where all leading dimensions and entries are known."""
+        return *(sizes[name] for name in self.leading), *entries[self.entry]
+
+    def misfit(
+        self, shape: tuple[int, ...], sizes: Mapping[str, int], entries: Mapping[str, tuple[int, ...]]
+    ) -> str:
+        """How an array's shape differs from the expected one; empty if it does not.
+
+        Args:
+            shape: of the array; its rank is within ``ranks``.
+            sizes: of leading dimensions by name; those that it does not name may be any.
+            entries: shapes by the name of an entry; likewise.
+        """
+        lead, entry = shape[: len(self.leading)], shape[len(self.leading) :]
+        wanted = [sizes.get(name) for name in self.leading]
+        if any(size not in (None, got) for size, got in zip(wanted, lead, strict=True)):
+            expected = ", ".join(
+                name if size is None else str(size) for name, size in zip(self.leading, wanted, strict=True)
+            )
+            return f"has shape {shape}, expected ({expected}) to lead it"
+        if self.entry in entries and entry != tuple(entries[self.entry]):
+            return f"is {entry} for each step, expected {tuple(entries[self.entry])}"
+        return ""
+
+
+def _array(leading: str, entry: str, *dtypes: str) -> Any:
+    """A field for an array that a rollout may have; its leading dimensions are separated by commas."""
+    form = ArrayForm(tuple(leading.split(", ")), entry, dtypes)
+    return field(default=None, metadata={"form": form})
 
 
 @dataclass(frozen=True)
 class Rollout:
     """``T`` steps of ``N`` environments, time-major, under one policy version.
 
-    Arrays that a learner did not ask for are ``None``. ``obs[t + 1]`` is the observation that followed
+    Arrays that a learner did not ask for are ``None``; the form of each stands beside it, and whatever makes,
+    sends or checks rollouts reads it there. ``obs[t + 1]`` is the observation that followed
     ``action[t]``, except where an episode ended at ``t``: there it is the first one of the next episode, and
     the episode's true final observation is the row of ``final_obs`` whose ``final_index`` is ``(t, n)``. A
     step that only resets an environment is never stored.
@@ -26,18 +90,16 @@ class Rollout:
         policy_version: version of the policy that acted; 0 stands for uniformly random actions.
         num_steps: ``T``.
         num_envs: ``N``.
-        obs: ``[T + 1, N, *obs_shape]`` float32 or uint8.
-        action: ``[T, N, *action_shape]`` float32 (box) or int64 (discrete), in the environment's own units.
-        reward: ``[T, N]`` float32.
-        terminated: ``[T, N]`` bool; the episode ended in a state of value zero.
-        truncated: ``[T, N]`` bool; the episode was cut and its value must be bootstrapped from ``final_obs``.
-        final_obs: ``[K, *obs_shape]``; one row for each ended episode.
-        final_index: ``[K, 2]`` int32 of ``(t, n)``, sorted by ``t`` and then ``n``.
-        log_prob: ``[T, N]`` float32; only if the algorithm asks for it.
-        history: ``[k - 1, N, *obs_shape]``, the observations before ``obs[0]``, oldest first; before an
-            episode's first one, that one repeated. Only if the networks take stacks of ``k``.
-        memory: ``[N, M]`` float32, the state of a recurrent policy before the first action; zeros at an
-            episode's first step. Only if the algorithm asks for it.
+        action: in the environment's own units, float32 of a box, else int64.
+        terminated: the episode ended in a state of value zero.
+        truncated: the episode was cut and its value must be bootstrapped from ``final_obs``.
+        final_obs: one row for each ended episode.
+        final_index: of ``(t, n)``, sorted by ``t`` and then ``n``.
+        log_prob: only if the algorithm asks for it.
+        history: the observations before ``obs[0]``, oldest first; before an episode's first one, that one
+            repeated. Only if the networks take stacks of ``k``.
+        memory: the state of a recurrent policy before the first action; zeros at an episode's first step.
+            Only if the algorithm asks for it.
     """
 
     sampler: str
@@ -47,16 +109,16 @@ class Rollout:
     policy_version: int
     num_steps: int
     num_envs: int
-    obs: NDArray[np.float32] | NDArray[np.uint8] | None = None
-    action: NDArray[np.float32] | NDArray[np.int64] | None = None
-    reward: NDArray[np.float32] | None = None
-    terminated: NDArray[np.bool_] | None = None
-    truncated: NDArray[np.bool_] | None = None
-    final_obs: NDArray[np.float32] | NDArray[np.uint8] | None = None
-    final_index: NDArray[np.int32] | None = None
-    log_prob: NDArray[np.float32] | None = None
-    history: NDArray[np.float32] | NDArray[np.uint8] | None = None
-    memory: NDArray[np.float32] | None = None
+    obs: NDArray[np.float32] | NDArray[np.uint8] | None = _array("T + 1, N", "obs", *_OBS)
+    action: NDArray[np.float32] | NDArray[np.int64] | None = _array("T, N", "action", "float32", "int64")
+    reward: NDArray[np.float32] | None = _array("T, N", "number", "float32")
+    terminated: NDArray[np.bool_] | None = _array("T, N", "number", "bool")
+    truncated: NDArray[np.bool_] | None = _array("T, N", "number", "bool")
+    final_obs: NDArray[np.float32] | NDArray[np.uint8] | None = _array("K", "obs", *_OBS)
+    final_index: NDArray[np.int32] | None = _array("K", "index", "int32")
+    log_prob: NDArray[np.float32] | None = _array("T, N", "number", "float32")
+    history: NDArray[np.float32] | NDArray[np.uint8] | None = _array("k - 1, N", "obs", *_OBS)
+    memory: NDArray[np.float32] | None = _array("N", "memory", "float32")
 
     @property
     def num_transitions(self) -> int:
@@ -76,10 +138,12 @@ class Rollout:
 
     def arrays(self, names: Iterable[str] | None = None) -> dict[str, NDArray[np.generic]]:
         """The arrays in ``names``, by default all, that this rollout has, in the order of the wire."""
-        wanted = ARRAY_FIELDS if names is None else set(names)
+        wanted = ARRAY_FIELDS.keys() if names is None else set(names)
         found = ((name, getattr(self, name)) for name in ARRAY_FIELDS if name in wanted)
         return {name: array for name, array in found if array is not None}
 
 
-#: The array fields of a rollout, those with a default, in the order of the wire.
-ARRAY_FIELDS = tuple(field.name for field in fields(Rollout) if field.default is None)
+#: The arrays of a rollout in the order of the wire, with their forms.
+ARRAY_FIELDS: Mapping[str, ArrayForm] = {
+    each.name: each.metadata["form"] for each in fields(Rollout) if "form" in each.metadata
+}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from spreeze_zmq import channels
 from spreeze_zmq.conform.peers import Peers
@@ -29,8 +26,7 @@ class Sampler:
         name, _, incarnation = STREAM.partition("/")
         self.peers, self.end = peers, peers.ends[experience_of(peers.role)]
         self.name, self.incarnation = name, int(incarnation)
-        log_prob = np.full((STEPS, ENVS), -1.0, np.float32)
-        rollout = replace(random_rollout(peers.plan.environment, STEPS, ENVS), log_prob=log_prob)
+        rollout = random_rollout(peers.plan.environment, STEPS, ENVS)
         self.rollout = rollout_message(rollout, peers.plan.channels[experience_of(peers.role)].fields)
         self.num_pushed = self.num_in_turn = 0
 

@@ -10,41 +10,47 @@ import numpy as np
 
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.replay import Round, RoundStore, replay_of
-from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.rollout import ARRAY_FIELDS, FIXED_ENTRIES, Rollout
 
 NUM_ENVS = 16
 
 
 def random_rollout(
-    env: EnvironmentSpec, num_steps: int = 16, num_envs: int = NUM_ENVS, frame_stack: int = 1
+    env: EnvironmentSpec,
+    num_steps: int = 16,
+    num_envs: int = NUM_ENVS,
+    frame_stack: int = 1,
+    memory_size: int = 0,
 ) -> Rollout:
-    """A rollout of ``num_steps`` random steps in which no episode ends; the same in every call.
+    """A rollout of ``num_steps`` random steps in which no episode ends and every action has log probability
+    -1; the same in every call.
 
-    Its size is by default that of a sampler's rollouts. Networks take ``frame_stack`` observations at once.
+    Its size is by default that of a sampler's rollouts. Networks take ``frame_stack`` observations at once,
+    and a recurrent policy keeps ``memory_size`` numbers, here zeros.
     """
     rng, steps, before = np.random.default_rng(1), (num_steps, num_envs), frame_stack - 1
+    sizes = {"T": num_steps, "T + 1": num_steps + 1, "N": num_envs, "K": 0, "k - 1": before}
+    entries = {**FIXED_ENTRIES, "obs": env.obs_shape, "action": env.action_shape, "memory": (memory_size,)}
+    arrays: dict[str, Any] = {
+        name: np.zeros(form.shape(sizes, entries), env.obs_dtype if form.entry == "obs" else form.dtypes[0])
+        for name, form in ARRAY_FIELDS.items()
+        if (name != "history" or before) and (name != "memory" or memory_size)
+    }
     shape = (before + num_steps + 1, num_envs, *env.obs_shape)
     pixels = env.obs_dtype == "uint8"
     obs: Any = rng.integers(0, 256, shape, np.uint8) if pixels else rng.standard_normal(shape)
+    obs = obs.astype(env.obs_dtype, copy=False)
+    arrays |= {"obs": obs[before:], **({"history": obs[:before]} if before else {})}
     shape = (*steps, *env.action_shape)
     if env.action_kind != "box":
-        action: Any = rng.integers(0, env.action_sizes, shape)
+        arrays["action"] = rng.integers(0, env.action_sizes, shape)
     elif env.action_low is None or env.action_high is None:
-        action = rng.standard_normal(shape).astype(np.float32)
+        arrays["action"] = rng.standard_normal(shape).astype(np.float32)
     else:
-        action = rng.uniform(env.action_low, env.action_high, shape).astype(np.float32)
-    obs = obs.astype(env.obs_dtype, copy=False)
-    return Rollout(
-        *("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs),
-        obs=obs[before:],
-        action=action,
-        reward=rng.standard_normal(steps).astype(np.float32),
-        terminated=np.zeros(steps, bool),
-        truncated=np.zeros(steps, bool),
-        final_obs=np.zeros((0, *env.obs_shape), env.obs_dtype),
-        final_index=np.zeros((0, 2), np.int32),
-        history=obs[:before] if before else None,
-    )
+        arrays["action"] = rng.uniform(env.action_low, env.action_high, shape).astype(np.float32)
+    arrays["reward"] = rng.standard_normal(steps).astype(np.float32)
+    arrays["log_prob"] = np.full(steps, -1.0, np.float32)
+    return Rollout(*("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs), **arrays)
 
 
 def random_batch_of(
@@ -62,10 +68,7 @@ def random_batch_of(
 def random_round(
     spec: EnvironmentSpec, transitions: int, device: str, frame_stack: int = 1, memory_size: int = 0
 ) -> Round:
-    """A random round in which no episode ends and every action has log probability -1."""
-    rollout = random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS, frame_stack)
-    log_prob = np.full((rollout.num_steps, NUM_ENVS), -1.0, np.float32)
+    """A random round, of one :func:`random_rollout`."""
     store = RoundStore(1, device, stack=frame_stack)
-    memory = np.zeros((NUM_ENVS, memory_size), np.float32) if memory_size else None
-    store.add(dataclasses.replace(rollout, log_prob=log_prob, memory=memory))
+    store.add(random_rollout(spec, transitions // NUM_ENVS, NUM_ENVS, frame_stack, memory_size))
     return store.take()[0]

@@ -14,7 +14,7 @@ from spreeze_zmq.component import Component
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.learner.lag import Published
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
-from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.run.account import MOST_AT_ONCE, Receipts
 from spreeze_zmq.wire import MAX_COUNT, Message, odd_number, rollout_from
 
@@ -187,20 +187,16 @@ class Intake:
     def _wrong_shape(self, rollout: Rollout) -> str:
         """Which array is missing or has a wrong shape or dtype; empty if none."""
         env = self.component.environment
-        expected = {name: (lead, env.obs_shape) for name, lead in (("obs", 2), ("final_obs", 1))}
-        expected |= {"history": (2, env.obs_shape), "action": (2, env.action_shape)}
-        expected["memory"] = (1, (self.memory_size,))
+        sizes = {"k - 1": self.num_before}
+        entries = {"obs": env.obs_shape, "action": env.action_shape, "memory": (self.memory_size,)}
         for name in self.fields:
-            array = getattr(rollout, name)
+            array, form = getattr(rollout, name), ARRAY_FIELDS[name]
             if array is None:
                 return f"{name} is missing"
-            lead, shape = expected.get(name, (0, array.shape))
-            if array.shape[lead:] != tuple(shape):
-                return f"{name} is {array.shape[lead:]} for each step, expected {tuple(shape)}"
-        if rollout.obs is not None and rollout.obs.dtype != env.obs_dtype:
-            return f"obs is {rollout.obs.dtype}, expected {env.obs_dtype}"
-        if rollout.history is not None and len(rollout.history) != self.num_before:
-            return f"history is of {len(rollout.history)} steps, expected {self.num_before}"
+            if misfit := form.misfit(array.shape, sizes, entries):
+                return f"{name} {misfit}"
+            if form.entry == "obs" and array.dtype != env.obs_dtype:
+                return f"{name} is {array.dtype}, expected {env.obs_dtype}"
         return ""
 
 

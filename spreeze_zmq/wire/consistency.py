@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.rollout import ARRAY_FIELDS, FIXED_ENTRIES
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
@@ -35,37 +36,23 @@ def odd_number(array: NDArray[Any]) -> str:
     return f"{flat[place]:.6g} at {index}, expected a finite number of at most {LARGEST:g}"
 
 
-def _expect_shape(place: str, array: NDArray[np.generic] | None, shape: tuple[int, ...]) -> None:
-    """Raise WireError where there is an ``array`` and its leading dimensions are not ``shape``."""
-    if array is not None and array.shape[: len(shape)] != shape:
-        raise WireError("wrong_shape", f"{place} has shape {array.shape}, expected {shape} to lead it")
-
-
 def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
     """Shapes must agree with T and N, final observations with the episodes that ended."""
     steps, envs = fields["num_steps"], fields["num_envs"]
     if steps < 1 or envs < 1:
         raise WireError("wrong_shape", f"a rollout of {steps} steps and {envs} environments is empty")
-    _expect_shape("rollout.obs", arrays.get("obs"), (steps + 1, envs))
-    for name in ("terminated", "truncated"):
-        flags = arrays.get(name)
-        if flags is not None and flags.size and flags.view(np.uint8).max() > 1:
-            raise WireError(
-                "bad_flag", f"rollout.{name} holds a byte {flags.view(np.uint8).max()}, not 0 or 1"
-            )
-    for name in ("action", "reward", "terminated", "truncated", "log_prob"):
-        _expect_shape(f"rollout.{name}", arrays.get(name), (steps, envs))
-    _expect_shape("rollout.memory", arrays.get("memory"), (envs,))
-    obs, final_obs, history = (arrays.get(name) for name in ("obs", "final_obs", "history"))
-    for name, other, lead in (("final_obs", final_obs, 1), ("history", history, 2)):
-        if obs is None or other is None:
+    obs, final_obs = arrays.get("obs"), arrays.get("final_obs")
+    sizes = {"T": steps, "T + 1": steps + 1, "N": envs}
+    entries = {**FIXED_ENTRIES, **({} if obs is None else {"obs": obs.shape[2:]})}
+    for name, form in ARRAY_FIELDS.items():
+        if (array := arrays.get(name)) is None:
             continue
-        if other.shape[lead:] != obs.shape[2:]:
-            raise WireError("wrong_shape", f"rollout.{name} is {other.shape}, rollout.obs {obs.shape}")
-        if other.dtype != obs.dtype:
-            raise WireError("wrong_dtype", f"rollout.{name} is {other.dtype}, rollout.obs {obs.dtype}")
-    if history is not None and history.shape[1] != envs:
-        raise WireError("wrong_shape", f"rollout.history is {history.shape} of {envs} environments")
+        if misfit := form.misfit(array.shape, sizes, entries):
+            raise WireError("wrong_shape", f"rollout.{name} {misfit}")
+        if form.entry == "obs" and obs is not None and array.dtype != obs.dtype:
+            raise WireError("wrong_dtype", f"rollout.{name} is {array.dtype}, rollout.obs {obs.dtype}")
+        if array.dtype == np.bool_ and array.size and (largest := array.view(np.uint8).max()) > 1:
+            raise WireError("bad_flag", f"rollout.{name} holds a byte {largest}, not 0 or 1")
     index = arrays.get("final_index")
     if index is not None:
         _check_final_index(index, steps, envs, arrays)
@@ -74,10 +61,8 @@ def check_rollout(fields: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def _check_final_index(index: NDArray[np.generic], steps: int, envs: int, arrays: Arrays) -> None:
-    """``index`` must be [K, 2] and name the ended steps, sorted by step and environment."""
+    """``index`` [K, 2] must name the ended steps, sorted by step and environment."""
     final_obs, terminated, truncated = (arrays.get(n) for n in ("final_obs", "terminated", "truncated"))
-    if index.shape[1] != 2:
-        raise WireError("wrong_shape", f"rollout.final_index is {index.shape}, expected [K, 2]")
     num_ended = index.shape[0]
     if final_obs is not None and final_obs.shape[0] != num_ended:
         raise WireError("bad_final_index", f"{final_obs.shape[0]} final observations for {num_ended} indices")

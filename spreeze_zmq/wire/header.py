@@ -15,6 +15,7 @@ import msgpack
 import numpy as np
 
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.rollout import MAX_RANK
 from spreeze_zmq.wire.fields import DTYPE_NAMES, MAX_COUNT, KindSpec, check_arrays, check_fields
 from spreeze_zmq.wire.kinds import KINDS
 
@@ -23,7 +24,6 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 1 << 30
 MAX_MESSAGE_BYTES = 1 << 31
 MAX_ARRAYS = 64
-MAX_RANK = 8
 #: Most entries of one list or map in a header: a forged length must not make the reader allocate memory.
 MAX_ENTRIES = 4096
 #: Longest quotation of a name in a refused header, in characters.

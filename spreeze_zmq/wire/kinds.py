@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spreeze_zmq.rollout import ARRAY_FIELDS, MAX_RANK
 from spreeze_zmq.wire.consistency import check_critic, check_episodes, check_policy, check_rollout
 from spreeze_zmq.wire.fields import ArraySpec, FieldSpec, KindSpec
 
@@ -11,8 +12,6 @@ def _fields(**types: str) -> dict[str, FieldSpec]:
     return {name: FieldSpec(kind.removesuffix("?"), not kind.endswith("?")) for name, kind in types.items()}
 
 
-_OBS = ("float32", "uint8")
-_ANY_RANK = 8
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
 _REPORT = _fields(
     role="text",
@@ -38,18 +37,7 @@ _REPORT = _fields(
 KINDS: dict[str, KindSpec] = {
     "rollout": KindSpec(
         _fields(produced="count", policy_version="count", num_steps="count", num_envs="count"),
-        {
-            "obs": ArraySpec(_OBS, 2, _ANY_RANK, required=False),
-            "action": ArraySpec(("float32", "int64"), 2, _ANY_RANK, required=False),
-            "reward": ArraySpec(("float32",), 2, 2, required=False),
-            "terminated": ArraySpec(("bool",), 2, 2, required=False),
-            "truncated": ArraySpec(("bool",), 2, 2, required=False),
-            "final_obs": ArraySpec(_OBS, 1, _ANY_RANK, required=False),
-            "final_index": ArraySpec(("int32",), 2, 2, required=False),
-            "log_prob": ArraySpec(("float32",), 2, 2, required=False),
-            "history": ArraySpec(_OBS, 2, _ANY_RANK, required=False),
-            "memory": ArraySpec(("float32",), 2, 2, required=False),
-        },
+        {name: ArraySpec(form.dtypes, *form.ranks, required=False) for name, form in ARRAY_FIELDS.items()},
         cross_check=check_rollout,
     ),
     "policy": KindSpec(
@@ -66,8 +54,8 @@ KINDS: dict[str, KindSpec] = {
             "auxiliary": ArraySpec(("float32",), 1, 1, required=False),
             "action_low": ArraySpec(("float32",), 1, 1, required=False),
             "action_high": ArraySpec(("float32",), 1, 1, required=False),
-            "observation_mean": ArraySpec(("float32",), 1, _ANY_RANK, required=False),
-            "observation_std": ArraySpec(("float32",), 1, _ANY_RANK, required=False),
+            "observation_mean": ArraySpec(("float32",), 1, MAX_RANK, required=False),
+            "observation_std": ArraySpec(("float32",), 1, MAX_RANK, required=False),
         },
         retained=True,
         cross_check=check_policy,

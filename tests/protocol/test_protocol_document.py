@@ -21,6 +21,7 @@ from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.heads import HEADS
 from spreeze_zmq.policy.layers import KINDS as LAYERS
 from spreeze_zmq.replay import RoundStore
+from spreeze_zmq.rollout import ARRAY_FIELDS
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.wire import KINDS, Message, rollout_from
 
@@ -76,6 +77,16 @@ def test_fields_and_arrays_are_documented_as_they_are_checked(kind):
         assert {name: e for name, e in documented(kind).items() if name not in LAYERS} == expected
     else:
         assert documented(kind) == expected
+
+
+def test_the_arrays_of_a_rollout_are_documented_with_their_shapes():
+    """The third column of the table says what the form of each array says."""
+    tails = {"obs": ["..."], "action": ["..."], "index": ["2"], "memory": ["M"], "number": []}
+    expected = {
+        name: f"[{', '.join([*form.leading, *tails[form.entry]])}]" for name, form in ARRAY_FIELDS.items()
+    }
+    table = [cells for cells in rows(section("rollout")) if len(cells) == 4 and cells[0].startswith("`")]
+    assert {cells[0].split("`")[1]: cells[2] for cells in table} == expected
 
 
 def test_every_layer_and_distribution_is_documented():

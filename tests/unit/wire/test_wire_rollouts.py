@@ -134,7 +134,7 @@ def test_another_kind_is_no_rollout():
         rollout_from(Message("stop", {"roles": [], "reason": ""}))
 
 
-@pytest.mark.parametrize("name", ARRAY_FIELDS[:5])
+@pytest.mark.parametrize("name", [*ARRAY_FIELDS][:5])
 def test_an_array_that_contradicts_the_counts_is_refused(name):
     """T and N in the fields are those of every array."""
     message = rollout_message(make_rollout())
