@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
+from spreeze_zmq.metrics import available_cores
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.policy import Policy, usable
 from spreeze_zmq.run.arena import Arena
@@ -46,7 +46,7 @@ class Evaluator:
         self.goal = plan.run.stop.mean_return
         self.arena = open_arena(component)
         self.policies: Subscriber = component.open("policy")
-        self.budget = EvaluationBudget(len(os.sched_getaffinity(0)) * options["cost_share"], self.goal)
+        self.budget = EvaluationBudget(available_cores() * options["cost_share"], self.goal)
         self.videos = VideoSchedule(component.folder, options["videos"], plan.run.algorithm)
         self.seed = int(component.seed_sequence().generate_state(1)[0])
         self.best: Best | None = None

@@ -16,8 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spreeze_zmq.metrics import write_json
-from spreeze_zmq.topology.resolve import available_cores
+from spreeze_zmq.metrics import available_cores, write_json
 from spreeze_zmq.user_cache import cache_folder
 
 log = logging.getLogger("spreeze")

@@ -17,7 +17,7 @@ from spreeze_zmq.errors import InputError
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
-from spreeze_zmq.metrics import physical_cores
+from spreeze_zmq.metrics import usable_cores
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import (
     BROKER,
@@ -59,7 +59,7 @@ class Launch:
     ) -> None:
         self.folder, self.view = folder, view
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
-        self.pinning = pinned(plan, physical_cores(os.sched_getaffinity(0)))
+        self.pinning = pinned(plan, usable_cores(os.sched_getaffinity(0)))
         plan = replace(plan, pinning={"cpus": self.pinning.cpus, "reason": self.pinning.reason})
         self.plan, self.sockets = settle(plan, folder)
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads

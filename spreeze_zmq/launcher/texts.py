@@ -9,13 +9,13 @@ from typing import Any
 
 from spreeze_zmq.channels import SocketFolder
 from spreeze_zmq.errors import DiskFull
+from spreeze_zmq.metrics import available_cores
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.status import counted, failure_rows, mistakes, next_commands, outcome, program, stage_of
 from spreeze_zmq.supervisor import Exited
-from spreeze_zmq.topology.resolve import available_cores
 
 AS_STATED = "as the topology says"
 #: Most kinds of failures that are noted as they come.
@@ -56,9 +56,10 @@ def first_count(plan: Plan, why: str) -> str:
     count = plan.components[SAMPLER].count
     if why == AS_STATED:
         return ""
+    cores = available_cores()
     threads = max(plan.components[learner].threads for learner in plan.learning.learners)
     return (
-        f"{available_cores()} cores: samplers begin with {count.initial} of {count.minimum} to "
+        f"{cores} core{'s' * (cores > 1)}: samplers begin with {count.initial} of {count.minimum} to "
         f"{count.maximum}, {why}; learners have {threads} thread{'s' * (threads > 1)} each"
     )
 

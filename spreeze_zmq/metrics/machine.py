@@ -1,12 +1,10 @@
-"""CPU time of processes, load of the machine's cores and GPUs, its physical cores."""
+"""CPU time of processes, load of the machine's cores and GPUs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -92,16 +90,3 @@ class Gpus:
                 continue
             figures.append({"busy": busy, "memory_bytes": memory})
         return figures
-
-
-def physical_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:
-    """Group CPUs by physical core; one core per CPU if ``system`` has no topology."""
-    cores: dict[str, list[int]] = {}
-    for cpu in sorted(cpus):
-        path = system / f"cpu{cpu}/topology/thread_siblings_list"
-        try:
-            siblings = path.read_text(encoding="ascii").strip()
-        except OSError:
-            siblings = str(cpu)
-        cores.setdefault(siblings, []).append(cpu)
-    return list(cores.values())

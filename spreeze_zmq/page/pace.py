@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
 import psutil
+
+from spreeze_zmq.metrics import available_cores, quota_cores
 
 #: Seconds between two measurements of the machine's load.
 LOOK_S = 1.0
@@ -17,8 +18,10 @@ LEAST_PER_S = 4.0
 
 
 def idle_cores() -> float:
-    """Idle cores since the last call."""
-    return (1.0 - psutil.cpu_percent() / 100.0) * (psutil.cpu_count() or 1)
+    """Idle cores since the last call; under a quota none, as what others left idle may not be used."""
+    return (
+        0.0 if quota_cores() is not None else (1.0 - psutil.cpu_percent() / 100.0) * (psutil.cpu_count() or 1)
+    )
 
 
 class Pace:
@@ -38,7 +41,7 @@ class Pace:
         cpu: Callable[[], float] = time.process_time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cores = share * len(os.sched_getaffinity(0))
+        self._cores = share * available_cores()
         self._idle, self._cpu, self._clock = idle, cpu, clock
         self._scale = 0.5
         self._looked_s, self._used_s = clock(), cpu()

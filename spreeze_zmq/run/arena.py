@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.failures import Failure
 from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.metrics import available_cores
 
 log = logging.getLogger("spreeze")
 
@@ -96,7 +96,7 @@ class Arena:
         """
         size = num_episodes if self.native else self.width
         if size not in self._batches:
-            threads = 0 if size <= self.width else min(size, len(os.sched_getaffinity(0)))
+            threads = 0 if size <= self.width else min(size, available_cores())
             self._batches[size] = self._make(size, threads)
         return self._batches[size]
 
@@ -139,7 +139,7 @@ def workers_for(
     if step_s < slow_step_s and reset_s < slow_reset_s:
         return 0
     computes = (time.process_time() - began_cpu_s) / (served_s() - began_s) >= COMPUTES
-    return min(width, len(os.sched_getaffinity(0))) if computes else width
+    return min(width, available_cores()) if computes else width
 
 
 def served_s() -> float:

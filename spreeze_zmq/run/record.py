@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.metrics import physical_cores
+from spreeze_zmq.metrics import usable_cores
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, experience_of
@@ -49,7 +49,7 @@ class RunRecord:
         self.learners = {name for role in plan.learning.learners for name in names_of(role, plan)}
         self.learning = LearningFigures()
         # The launcher's cores: the broker itself may be kept off those of the learners.
-        self._num_cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
+        self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         self.episodes = TrainingEpisodes()
         self.evaluations = Evaluations()
         self.workers: dict[str, list[list[Any]]] = {}

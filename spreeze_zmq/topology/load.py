@@ -14,6 +14,7 @@ from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
+from spreeze_zmq.metrics import available_cores
 from spreeze_zmq.plan.parts import LearningPlan, RunPlan, StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
@@ -23,7 +24,6 @@ from spreeze_zmq.topology.described import check_described, described
 from spreeze_zmq.topology.dial import resolve_balance
 from spreeze_zmq.topology.options import BALANCE, RUN, TABLES
 from spreeze_zmq.topology.reference import key_hint, table_hint
-from spreeze_zmq.topology.resolve import available_cores
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import Mistakes, read_table
 from spreeze_zmq.topology.wiring import read_channels

@@ -15,11 +15,6 @@ from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 MAX_SAMPLERS_ON_FEW_CORES = 8
 
 
-def available_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
-
-
 def resolve_count(role: str, written: int | list[int] | str, cores: int, num_learners: int) -> Count:
     """Number of processes at the start, and its range: samplers get the cores that learners leave."""
     automatic = max(1, cores - num_learners) if role == SAMPLER else 1

@@ -1,7 +1,6 @@
 """How often the agent is shown."""
 
-import os
-
+from spreeze_zmq.metrics import available_cores
 from spreeze_zmq.page.pace import LEAST_PER_S, Pace
 
 
@@ -23,8 +22,7 @@ class Machine:
 
 def pace_on(machine, cores=1.0):
     """A pace that may use so many cores."""
-
-    share = cores / len(os.sched_getaffinity(0))
+    share = cores / available_cores()
     return Pace(share, lambda: machine.idle, lambda: machine.cpu_s, lambda: machine.now_s)
 
 

@@ -1,5 +1,6 @@
 """The environments of evaluation: time limits, and workers for slow steps."""
 
+import os
 import subprocess
 import sys
 import time
@@ -75,7 +76,7 @@ def test_a_native_task_has_as_many_environments_as_episodes(make):
     """Many are stepped on all cores; other environments are played in rounds."""
     assert make("Pendulum-v1", 5).batch(30).num_envs == 30
     hopper = make("Hopper-v5", 2)
-    cores = len(arena.os.sched_getaffinity(0))
+    cores = arena.available_cores()
     assert [hopper.batch(size).task.num_threads for size in (2, 30)] == [1, min(cores, 30)]
     quick = make(f"{HERE}:Endless", 5)
     assert (quick.batch(30).num_envs, quick.num_workers) == (5, 0)
@@ -86,7 +87,7 @@ def test_a_slow_step_is_taken_in_workers(make):
     sleeping = make(f"{HERE}:Endless", 4, {"step_s": 0.05})
     assert (sleeping.num_workers, sleeping.batch(4).num_workers) == (4, 4)
     computing = make(f"{HERE}:Endless", 4, {"step_s": 0.05, "busy": True})
-    assert computing.num_workers == min(4, arena.os.cpu_count(), len(arena.os.sched_getaffinity(0)))
+    assert computing.num_workers == min(4, arena.available_cores())
     assert make(f"{HERE}:Endless", 4, num_workers=2).num_workers == 2
 
 
@@ -103,14 +104,14 @@ def test_steps_that_wait_for_others_wait_together(step_s, busy, width, expected)
 @pytest.fixture
 def crowded():
     """This process has one core, and shares it with eight others that compute."""
-    cores = arena.os.sched_getaffinity(0)
-    arena.os.sched_setaffinity(0, {min(cores)})
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
     yield
     for other in others:
         other.kill()
         other.wait()
-    arena.os.sched_setaffinity(0, cores)
+    os.sched_setaffinity(0, cores)
 
 
 @pytest.mark.parametrize(("busy", "expected"), [(True, 0), (False, 4)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import topology
-from spreeze_zmq.metrics import physical_cores
+from spreeze_zmq.metrics import usable_cores
 from spreeze_zmq.run.record import RunRecord
 from spreeze_zmq.run.returns import EVALUATIONS_KEPT
 
@@ -118,7 +118,7 @@ def test_efficiency_is_the_learners_arithmetic_beside_what_their_devices_could()
             actor = run.plan.components["actor_learner"]
             actor = replace(actor, options={**actor.options, "device": "cuda:0"})
             run.plan = replace(run.plan, components={**run.plan.components, "actor_learner": actor})
-        cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
+        cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         assert run.summary("", 1.0, final=False)["efficiency"] is None
         for t_s in (0.0, 10.0):
             critic, actor = {"critic_flops": 3e9 * t_s}, {"actor_flops": 1e9 * t_s}
@@ -141,7 +141,7 @@ def test_a_learner_that_says_nothing_of_its_device_hides_no_others_limit():
         counters, device = {"actor_flops": 1e9 * t_s}, {"limit_flops_per_s": 8e10}
         run.take_report("critic_learner-0", 1, report("critic_learner"), t_s)
         run.take_report("actor_learner-0", 2, report("actor_learner", device=device, counters=counters), t_s)
-    cores = len(physical_cores(os.sched_getaffinity(os.getppid())))
+    cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
     assert run.summary("", 10.0, final=True)["efficiency"]["limit_flops_per_s"] == 8e10 * cores
 
 
