@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER, VISUALIZER
+from spreeze_zmq.plan.roles import ROLES
 
 if TYPE_CHECKING:
     from spreeze_zmq.plan.plan import Plan
 
 #: The largest share of the machine's cores that "auto" reserves for learners.
 MOST_APART = 0.25
-#: Roles kept off the learners' cores. The broker is idle, and measures the whole machine's load.
-OTHERS = (SAMPLER, EVALUATOR, VISUALIZER)
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def pin(cores: Sequence[Sequence[int]], learners: Mapping[str, int], pin: str) -
     if needed < available:
         free = iter(cores)
         own = {name: _cpus(islice(free, threads)) for name, threads in learners.items()}
-        others = dict.fromkeys(OTHERS, _cpus(free))
+        others = dict.fromkeys((role.name for role in ROLES.values() if role.keeps_off), _cpus(free))
         reason = f"{_shown(own)}; everybody else on the other {available - needed} cores"
         return Pinning({**own, **others}, reason)
     shares = {name: cores[number :: len(learners)] for number, name in enumerate(learners)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 from spreeze_zmq import kept_memory
@@ -13,7 +12,7 @@ from spreeze_zmq.launcher.deadlines import Deadlines
 from spreeze_zmq.launcher.on_demand import OnDemandPorts
 from spreeze_zmq.launcher.threads import ThreadSpawner
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, LEARNERS
+from spreeze_zmq.plan.roles import LEARNERS, ROLES
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec, Supervisor
 
@@ -84,7 +83,7 @@ class Crew:
             stop_grace_s=component.stop_grace_s,
             max_restarts=component.max_restarts,
             restart_window_s=component.restart_window_s,
-            parent_death_signal=signal.SIGTERM if role == BROKER else signal.SIGKILL,
+            parent_death_signal=ROLES[role].orphaned,
             cpus=self._pinning.of(name),
         )
 

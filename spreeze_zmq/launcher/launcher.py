@@ -23,11 +23,10 @@ from spreeze_zmq.plan.roles import (
     BROKER,
     CONTROL,
     EVALUATOR,
-    LEARNERS,
-    OBSERVERS,
     REPORT,
     SAMPLER,
-    VISUALIZER,
+    is_observer,
+    stop_order,
 )
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.status import View, mistakes, say_last
@@ -36,9 +35,6 @@ from spreeze_zmq.wire import Message
 
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
 BROKER_ANSWERS_S = 8.0
-#: Groups of roles, stopped one after the other: producers first, then the evaluator, which plays the last
-#: policy of the learners, and the broker with its records last.
-STOP_ORDER = ((SAMPLER,), LEARNERS, (EVALUATOR, VISUALIZER), (BROKER,))
 #: Longest wait for the evaluator before the view says what the run still waits for.
 SILENT_END_S = 1.0
 
@@ -164,7 +160,7 @@ class Launch:
             self.view.note(line)
         for row in mistakes(status):
             stuck = row["stuck"] and row["sender"] in self.supervisor.names() and not self.stop_reason
-            if stuck and row["sender"].rpartition("-")[0] not in OBSERVERS:
+            if stuck and not is_observer(row["sender"]):
                 self.gave_up, self.stop_reason, self.last_word = True, row["line"], row["line"]
                 self.fail(row["sender"], row["line"].removeprefix(f"{row['sender']}: "))
                 self.tell("stop_request", reason=self.stop_reason)
@@ -199,7 +195,7 @@ class Launch:
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""
         asked = self.interrupts.count > 0
-        if event.name.rpartition("-")[0] in OBSERVERS:
+        if is_observer(event.name):
             self.on_observer(event)
         elif isinstance(event, Exited) and not (event.expected or (event.code == 0 and asked)):
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
@@ -232,7 +228,7 @@ class Launch:
 
     def fail(self, name: str, what: str) -> None:
         """Record and report one failure; ``report_end`` shows the first one again."""
-        if name.rpartition("-")[0] not in OBSERVERS:
+        if not is_observer(name):
             self.failures.append((name, what))
         log = self.folder.logs / f"{name}.log"
         summary = what.splitlines()[0]
@@ -260,9 +256,9 @@ class Launch:
         self.stop_reason = self.stop_reason or reason
 
     def finish(self) -> None:
-        """Stop all processes in ``STOP_ORDER`` and remove the sockets."""
+        """Stop all processes in :func:`stop_order` and remove the sockets."""
         self.supervisor.end_restarts()
-        for group in STOP_ORDER:
+        for group in stop_order():
             names = [name for name in self.supervisor.names() if name.rpartition("-")[0] in group]
             if BROKER not in group:
                 self.tell("stopping", roles=list(group))

@@ -2,19 +2,103 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from spreeze_zmq.plan.parts import ChannelPlan
 
 CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
 BROKER, EVALUATOR, SAMPLER, VISUALIZER = "broker", "evaluator", "sampler", "visualizer"
-#: The part of the algorithm that each learner trains.
-PART_OF = {CRITIC_LEARNER: "critic", ACTOR_LEARNER: "policy"}
-LEARNERS = tuple(PART_OF)
+
+
+@dataclass(frozen=True)
+class Role:
+    """What the system knows of a role.
+
+    Attributes:
+        name: as in a topology's ``[components.NAME]``.
+        stopped: its turn when a run ends; the roles of one turn are stopped together.
+        trains: the part of the algorithm that it trains; empty for none.
+        single: why a run has exactly one process of it; empty where it may have several.
+        defaults: of the options that every component has, where it has others.
+        tells: the kinds of report that come from this role alone.
+        is_observer: a run goes on without it, even if it cannot start.
+        keeps_off: where learners have cores of their own, it stays off them.
+        orphaned: the signal that its process gets when the launcher dies.
+    """
+
+    name: str
+    stopped: int
+    trains: str = ""
+    single: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    tells: tuple[str, ...] = ()
+    is_observer: bool = False
+    keeps_off: bool = False
+    orphaned: signal.Signals = signal.SIGKILL
+
+
 #: Every role in starting order: the slowest first, since a socket may connect before its peer binds.
-ROLES = (*LEARNERS, BROKER, EVALUATOR, SAMPLER, VISUALIZER)
-#: Roles that only observe: a run continues without them, even if they cannot start.
-OBSERVERS = (VISUALIZER,)
+ROLES: Mapping[str, Role] = {
+    role.name: role
+    for role in (
+        Role(
+            CRITIC_LEARNER,
+            stopped=1,
+            trains="critic",
+            single="one trains the critics; a larger algorithm.batch_size trains on more at once",
+            defaults={"count": 1},
+            tells=("part",),
+        ),
+        Role(
+            ACTOR_LEARNER,
+            stopped=1,
+            trains="policy",
+            single="one trains the policy; a larger algorithm.batch_size trains on more at once",
+            tells=("part",),
+        ),
+        # The broker is idle, measures the whole machine's load, and writes the run's record at the end.
+        Role(BROKER, stopped=3, single="one broker keeps the books of a run", orphaned=signal.SIGTERM),
+        # The evaluator plays the last policy after the run ends.
+        Role(
+            EVALUATOR,
+            stopped=2,
+            single="one evaluator names the best policy",
+            defaults={"nice": 5, "stop_grace_s": 15.0},
+            tells=("evaluation",),
+            keeps_off=True,
+        ),
+        Role(SAMPLER, stopped=0, tells=("episodes",), keeps_off=True),
+        Role(
+            VISUALIZER,
+            stopped=2,
+            single="any number of browsers can look at one",
+            defaults={"nice": 10},
+            is_observer=True,
+            keeps_off=True,
+        ),
+    )
+}
+#: The part of the algorithm that each learner trains.
+PART_OF = {role.name: role.trains for role in ROLES.values() if role.trains}
+LEARNERS = tuple(PART_OF)
+
+
+def stop_order() -> list[tuple[str, ...]]:
+    """The roles that are stopped together, in the order in which a run ends: producers first, then the
+    evaluator, which plays the learners' last policy, and the broker with its records last.
+    """
+    turns = sorted({role.stopped for role in ROLES.values()})
+    return [tuple(role.name for role in ROLES.values() if role.stopped == turn) for turn in turns]
+
+
+def is_observer(name: str) -> bool:
+    """Whether the process ``ROLE-INDEX`` only observes."""
+    role = ROLES.get(name.rpartition("-")[0])
+    return role is not None and role.is_observer
+
 
 POLICY, CRITIC, REPORT, CONTROL, FEED = "policy", "critic", "report", "control", "feed"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
+from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.wire import KINDS, LARGEST, Message, odd_number
 
 LAUNCHER = "launcher"
@@ -18,6 +18,15 @@ LONGEST_TEXT, MOST_ENTRIES, LONGEST_NAME = 8000, 64, 80
 LONGEST_WAIT = 100
 #: Maps of a report whose numbers are added up or divided.
 _NUMERIC = ("clock_s", "counters", "policy_lag", "publication", "device")
+
+#: Kind of report -> the roles, or the launcher, that alone send it.
+_TELLERS = {
+    **{
+        kind: tuple(role.name for role in ROLES.values() if kind in role.tells)
+        for kind in sorted({kind for role in ROLES.values() for kind in role.tells})
+    },
+    **dict.fromkeys(("exited", "workers", "stopping"), (LAUNCHER,)),
+}
 
 
 def validated(message: Message, plan: Plan) -> dict[str, Any]:
@@ -59,15 +68,10 @@ def names_of(role: str, plan: Plan) -> set[str]:
 
 def _check_sender(kind: str, sender: str, plan: Plan) -> None:
     """Refuse a kind that PROTOCOL.md reserves for other senders."""
-    senders: dict[str, Collection[str]] = {
-        "evaluation": (EVALUATOR,),
-        "episodes": (SAMPLER,),
-        "part": plan.learning.learners,
-        **dict.fromkeys(("exited", "workers", "stopping"), (LAUNCHER,)),
-    }
     role = sender if sender == LAUNCHER else sender.rpartition("-")[0]
-    if kind in senders and role not in senders[kind]:
-        expected = " or ".join(senders[kind])
+    tellers = [name for name in _TELLERS.get(kind, ()) if name == LAUNCHER or name in plan.components]
+    if tellers and role not in tellers:
+        expected = " or ".join(tellers)
         raise WireError("wrong_sender", f"{kind} came from {sender[:40]!r}, expected it from {expected}")
     if kind in ("evaluation", "part") and sender not in names_of(role, plan):
         last = plan.components[role].count.maximum - 1

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.errors import TopologyError
+from spreeze_zmq.plan.parts import ComponentPlan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.schema import TYPES, Option, Unfit, check, option, options_of
 from spreeze_zmq.topology.lines import lines_of
-from spreeze_zmq.topology.options import component_options
 from spreeze_zmq.topology.source import parse_toml, read_text, shipped_folder
 from spreeze_zmq.topology.tables import Mistakes, Places, read_table
 
@@ -41,7 +41,7 @@ class ComponentFile:
     """
 
     folder: Path
-    role: str = option(help="its job in the run", choices=ROLES)
+    role: str = option(help="its job in the run", choices=tuple(ROLES))
     command: tuple[str, ...] = option(help='as in ["python", "{folder}"]', minimum=1)
     build: tuple[str, ...] = option((), "run before the first process starts; quick if nothing is to be made")
     description: str = option("", "one line about it")
@@ -50,7 +50,7 @@ class ComponentFile:
 
 
 _FILE = options_of(ComponentFile)
-_COMMON = {common.name for common in component_options("")}
+_COMMON = {common.name for common in options_of(ComponentPlan)}
 
 
 def shipped_components() -> list[str]:

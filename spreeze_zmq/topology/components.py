@@ -10,14 +10,10 @@ from typing import Any
 from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.plan.parts import ComponentPlan, LearningPlan
 from spreeze_zmq.plan.roles import (
-    ACTOR_LEARNER,
-    BROKER,
     CRITIC_LEARNER,
-    EVALUATOR,
     LEARNERS,
     ROLES,
     SAMPLER,
-    VISUALIZER,
     channels_of,
     ends_of,
     roles_of,
@@ -33,15 +29,6 @@ from spreeze_zmq.topology.component_file import (
 from spreeze_zmq.topology.options import component_options
 from spreeze_zmq.topology.reference import key_hint
 from spreeze_zmq.topology.tables import Key, Mistakes, read_table
-
-#: Roles that have exactly one process, and the reason for messages.
-SINGLE = {
-    BROKER: "one broker keeps the books of a run",
-    CRITIC_LEARNER: "one trains the critics; a larger algorithm.batch_size trains on more at once",
-    ACTOR_LEARNER: "one trains the policy; a larger algorithm.batch_size trains on more at once",
-    EVALUATOR: "one evaluator names the best policy",
-    VISUALIZER: "any number of browsers can look at one",
-}
 
 
 @dataclass(frozen=True)
@@ -107,9 +94,9 @@ def _read_component(role: str, table: Any, beside: Path, mistakes: Mistakes) -> 
         return None
     values = read_table((*common, *file.options), table, key, mistakes, key_hint)
     own = {option.name: values.pop(option.name) for option in file.options}
-    if role in SINGLE and values["count"] not in ("auto", 1, [1, 1]):
+    if ROLES[role].single and values["count"] not in ("auto", 1, [1, 1]):
         problem = f"expected 1 process of {role}, got {show(values['count'])}"
-        mistakes.add((*key, "count"), problem, SINGLE[role])
+        mistakes.add((*key, "count"), problem, ROLES[role].single)
     for name in _devices(file):
         problem = resolve.device_problem(own[name], resolve.num_cuda_devices(), resolve.torch_has_cuda())
         if problem:

@@ -76,7 +76,7 @@ def test_two_words_are_a_whole_topology(topology):
     """An environment's name is enough: every role, channel and option has a default."""
     plan = load(topology('run.env = "Pendulum-v1"'), cores=8)
     assert (plan.run.algorithm, plan.run.seed, plan.name) == ("sac", 0, "own")
-    assert tuple(plan.components) == ROLES
+    assert tuple(plan.components) == tuple(ROLES)
     assert tuple(plan.channels) == tuple(CHANNELS)
     assert plan.algorithm["name"] == "sac"
     assert plan.algorithm["hidden_sizes"] == [256, 256]
