@@ -31,10 +31,10 @@ ROLES = ("sampler", "critic_learner", "actor_learner", "evaluator", "broker")
 @pytest.mark.parametrize(
     ("role", "how"),
     [
-        *((role, "SIGKILL") for role in ROLES[::2]),
-        *((role, "SIGTERM") for role in ROLES[1::2]),
-        *(pytest.param(role, "SIGKILL", marks=pytest.mark.thorough) for role in ROLES[1::2]),
-        *(pytest.param(role, "SIGTERM", marks=pytest.mark.thorough) for role in ROLES[::2]),
+        *((role, "SIGKILL") for role in [*ROLES][::2]),
+        *((role, "SIGTERM") for role in [*ROLES][1::2]),
+        *(pytest.param(role, "SIGKILL", marks=pytest.mark.thorough) for role in [*ROLES][1::2]),
+        *(pytest.param(role, "SIGTERM", marks=pytest.mark.thorough) for role in [*ROLES][::2]),
     ],
 )
 def test_a_process_that_ends_is_started_again_and_the_run_goes_on(launch, role, how):
