@@ -15,7 +15,7 @@ from spreeze_zmq.channels import Publisher, Puller
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.metrics import write_json
+from spreeze_zmq.metrics import read_journal, write_json
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.run.checkpoint_request import CheckpointRequest
 from spreeze_zmq.run.notes import Notes
@@ -56,7 +56,7 @@ class Broker:
         self.record = RunRecord(self.plan)
         self.balancer = Balancer(self.plan)
         self.next_balance_s = self.next_write_s = 0.0
-        self.notes = Notes(component.folder, component.open("feed"))
+        self.notes = Notes(component.folder, component.open("feed"), self.record.doctor.take)
         self.state, self.exit_reason = "starting", ""
         num_learners, interval_s = len(self.plan.learning.learners), 60 * self.plan.run.checkpoint_minutes
         self.checkpoints = CheckpointRequest(component.folder.checkpoints, num_learners, interval_s)
@@ -71,6 +71,9 @@ class Broker:
         """Continue from the state of an earlier broker of this run."""
         self.began_s = earlier["began_s"]  # monotonic time, which all processes of a machine share
         self.record.restore(earlier["record"], self.now_s)
+        for entry in read_journal(self.component.folder.metrics):
+            self.record.doctor.take(entry["kind"], entry["t_s"], entry)
+        self.record.doctor.news()  # noted by the earlier broker
         self.exit_reason = earlier["exit_reason"]
         self.state = "stopping" if self.exit_reason else self.state
         if (size := self.record.moved(CRITIC_LEARNER, "batch_size")) is not None:
@@ -254,8 +257,9 @@ class Broker:
         began_s = time.process_time()
         self.notes.note_episodes(self.now_s)
         status = self.status()
-        self.notes.journal.write("status", self.now_s, status)
-        self.notes.tensorboard.status(status, self.record.learning.gauges)
+        self.notes.status(status, self.record.learning.gauges, self.now_s)
+        for row in self.record.doctor.news():
+            self.note("finding", row)
         reason = self.exit_reason or self.component.stop_reason
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         state = {"began_s": self.began_s, "record": self.record.to_dict(), "exit_reason": self.exit_reason}

@@ -19,6 +19,7 @@ from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Policy, usable
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.arena import SLOW_TOGETHER_S, workers_for
+from spreeze_zmq.run.experience import Experience
 from spreeze_zmq.wire import rollout_message
 
 log = logging.getLogger("spreeze")
@@ -54,6 +55,8 @@ class Collector:
         self.frames: FrameStack | None = None
         self.returns: list[float] = []
         self.lengths: list[int] = []
+        self.experience = Experience(spec)
+        component.figures["gauges"] = self.experience.figures
         self.episodes_due_s = time.monotonic() + EPISODES_INTERVAL_S
 
     def num_workers(self) -> int:
@@ -148,9 +151,10 @@ class Collector:
                 whole = ended & ~info["failed"] if "failed" in info else ended
                 self.returns.extend(info["episode"]["r"][whole])
                 self.lengths.extend(info["episode"]["l"][whole])
+                self.experience.ended(info["episode"]["l"][whole], terminated[t][whole])
             self.component.breathe()
         self.obs = obs[-1]
-        return Rollout(
+        rollout = Rollout(
             sampler=self.component.name,
             incarnation=self.component.incarnation,
             sequence=0,  # each channel counts its messages, and each outlet sets ``produced``
@@ -169,6 +173,8 @@ class Collector:
             history=history,
             memory=memory,
         )
+        self.experience.rollout = rollout
+        return rollout
 
     def report_episodes(self) -> None:
         """Report to the broker which episodes have ended since the last report."""

@@ -87,6 +87,8 @@ class DQN(ActionValueAlgorithm):
             error = loss = nn.divergence(output_tm1, target_tm1)
         weighted = loss if batch.weight is None else loss * batch.weight
         metrics = {"q_mean": lambda: self._values(output_tm1).mean()}
+        if self.options.num_atoms > 1:
+            metrics |= nn.end_masses(target_tm1)
         return Loss(weighted.mean(), metrics, priorities=error.detach().abs())
 
     def _values(self, output: Tensor) -> Tensor:

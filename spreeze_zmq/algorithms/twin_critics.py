@@ -144,6 +144,8 @@ class TwinCritics:
             "q_mean": lambda: self.expected(output_tm1).mean(),
             "target_mean": lambda: self._expected_target(target_tm1).mean(),
         }
+        if self._num_atoms > 1:
+            metrics |= nn.end_masses(target_tm1)
         priorities = None if weight is None else error.detach().abs().mean(0)
         return Loss(len(output_tm1) * mean, metrics, priorities)
 

@@ -25,10 +25,11 @@ from spreeze_zmq.plan.parts import Count, StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
+from spreeze_zmq.run.doctor import Doctor
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
 from spreeze_zmq.schema import suggestion
-from spreeze_zmq.status import StatusView
+from spreeze_zmq.status import StatusView, finding_line
 from spreeze_zmq.topology.source import shipped_topologies
 
 
@@ -58,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.check:
             from spreeze_zmq.commands import check  # imports torch, which a launcher does not need
 
+            lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())
             found = "no mistake, but advice" if lines else "nothing to mend"
             print(f"{arguments.topology or arguments.env}: {found}\n{check.report(plan, lines)}")
             return 0

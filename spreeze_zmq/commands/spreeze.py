@@ -11,6 +11,7 @@ from spreeze_zmq.bench import bench
 from spreeze_zmq.commands import (
     compare,
     conform,
+    doctor,
     evaluate,
     export,
     keys,
@@ -40,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("replay", replay, "one process alone, fed with a recording of spreeze-launch --record"),
         ("view", view, "open the page of a run that is over"),
         ("runs", runs, "a table of past and live runs"),
+        ("doctor", doctor, "what keeps a run from learning, and what to try"),
         ("compare", compare, "learning curves of runs, several seeds joined"),
         ("conform", conform, "check a component in any language against PROTOCOL.md"),
         ("options", options, "list every key of a topology"),

@@ -14,7 +14,17 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.status import counted, failure_rows, mistakes, next_commands, outcome, program, stage_of
+from spreeze_zmq.status import (
+    counted,
+    failure_rows,
+    finding_line,
+    findings,
+    mistakes,
+    next_commands,
+    outcome,
+    program,
+    stage_of,
+)
 from spreeze_zmq.supervisor import Exited
 
 AS_STATED = "as the topology says"
@@ -77,6 +87,7 @@ class News:
         self._refused: dict[tuple[str, ...], float] = {}
         self._went_back: set[tuple[str, float]] = set()
         self._timed_out = False
+        self._found: dict[str, str] = {}
 
     def of(self, status: Mapping[str, Any]) -> list[str]:
         """A line for each new kind of refusal, again at ten times the count, for each learner that went back
@@ -97,12 +108,22 @@ class News:
             if row["survived"] and row["kind"] not in self._failed and len(self._failed) < MOST_KINDS:
                 self._failed.add(row["kind"])
                 lines.append(f"{row['name']}: {row['summary']}; it goes on ({self._logs / row['name']}.log)")
+        lines += self._findings(status)
         look = (status.get("evaluation") or {}).get("last") or {}
         if look.get("timed_out") and not self._timed_out:
             self._timed_out = True
             cut = f"{look.get('num_truncated')} of {look.get('num_episodes')} episodes"
             why = "had not ended after components.evaluator.max_s and were cut"
             lines.append(f"evaluator: {cut} {why}; such an evaluation cannot end the run at its return")
+        return lines
+
+    def _findings(self, status: Mapping[str, Any]) -> list[str]:
+        """A line for each finding that is new, and one for each that holds no longer."""
+        now = {row["name"]: row for row in findings(status)}
+        lines = [f"finding: {finding_line(now[name])}" for name in now if name not in self._found]
+        if status.get("state") != "stopping":
+            lines += [f"no longer: {self._found[name]}" for name in self._found if name not in now]
+        self._found = {name: row["seen"] for name, row in now.items()}
         return lines
 
 

@@ -56,10 +56,10 @@ def _has_children() -> bool:
     return True
 
 
-def busy_cpu_s() -> float:
-    """CPU seconds that all processes have used so far on the cores that this process may run on."""
+def busy_cpu_s(pid: int = 0) -> float:
+    """CPU seconds that all processes have used so far on the cores that ``pid`` may run on; 0 is this one."""
     times = psutil.cpu_times(percpu=True)
-    cpus = [times[cpu] for cpu in os.sched_getaffinity(0) if cpu < len(times)]
+    cpus = [times[cpu] for cpu in os.sched_getaffinity(pid) if cpu < len(times)]
     # The kernel includes guest time in user time.
     return sum(sum(cpu) - cpu.idle - cpu.iowait - cpu.guest - cpu.guest_nice for cpu in cpus)
 

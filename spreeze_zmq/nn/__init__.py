@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.nn.atoms import divergence, expectation, project
+from spreeze_zmq.nn.atoms import divergence, end_masses, expectation, project
 from spreeze_zmq.nn.flops import CountedProducts, most_flops_per_s, multiply_limits
 from spreeze_zmq.nn.fused import Adam, PeriodicCopy, laid_flat, normal_log_prob, polyak, squashed_normal
 from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number, random_shift
@@ -37,6 +37,7 @@ __all__ = [
     "cnn",
     "describe",
     "divergence",
+    "end_masses",
     "ensemble",
     "expectation",
     "into_grad",

@@ -4,7 +4,7 @@ for each step, or torch's operations where the native library cannot compute.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -94,6 +94,16 @@ def _projected_in_torch(
     projected = torch.zeros_like(probability_t).scatter_add_(1, index, probability_t - to_above)
     # Nothing goes above the last atom: to_above is 0 there.
     return projected.scatter_add_(1, (index + 1).clamp(max=num_atoms - 1), to_above)
+
+
+def end_masses(probability: Tensor) -> dict[str, Callable[[], Tensor]]:
+    """Metrics of distributions ``[B, atoms]``: the mean probability of the lowest and of the highest return.
+    Much of it there shows that returns lie beyond the range.
+    """
+    return {
+        "mass_at_v_min": lambda: probability[:, 0].mean(),
+        "mass_at_v_max": lambda: probability[:, -1].mean(),
+    }
 
 
 def divergence(logits: Tensor, target: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ MAX_POINTS = 1200
 MAX_ENTRIES = 1000
 #: Topics of the journal that the page shows, besides ``status``.
 TOPICS = (
-    *("hello", "exited", "failure", "refused", "evaluation", "episodes", "workers", "scale", "set", "end"),
+    *("hello", "exited", "failure", "refused", "evaluation", "episodes", "workers", "scale", "set"),
+    *("finding", "end"),
 )
 
 Entry = dict[str, Any]

@@ -153,6 +153,10 @@ class Efficiency(TypedDict):
     share: float
 
 
+#: ``try`` is no name in Python's class syntax. ``rank`` is the finding's.
+Found = TypedDict("Found", {"name": str, "seen": str, "why": str, "try": str, "rank": int, "t_s": float})
+
+
 class Balance(TypedDict):
     """Whether worker counts may change, whether the last steady window requested no change, and the last
     change with its reason ("" for none).
@@ -200,6 +204,12 @@ class Status(Figures):
     processes: dict[str, LiveProcess]
     #: The learners' newest losses and other momentary figures.
     gauges: Mapping[str, float]
+    #: What samplers see of their environment; PROTOCOL.md, ``gauges`` of a sampler's report.
+    experience: Mapping[str, float]
+    #: ``cores`` that the run may use, and ``cores_of_others``: those that other programs hold.
+    machine: Mapping[str, float]
+    #: What keeps the run from learning, the worst first.
+    findings: list[Found]
     #: Over the last seconds; None before it is known.
     efficiency: Efficiency | None
     balance: Balance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,21 @@ MOST_NOTES, NOTES_PER_S = 10_000, 4
 
 
 class Notes:
-    """Writes and publishes entries by topic; times in seconds since the run began."""
+    """Writes and publishes entries by topic; times in seconds since the run began.
 
-    def __init__(self, folder: RunFolder, feed: Publisher) -> None:
-        self._folder, self._feed = folder, feed
+    Args:
+        folder: the run's.
+        feed: the channel of observers.
+        hear: also gets each line of the journal that has figures: its topic, time and fields.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        feed: Publisher,
+        hear: Callable[[str, float, Mapping[str, Any]], None] = lambda *_: None,
+    ) -> None:
+        self._folder, self._feed, self._hear = folder, feed, hear
         self.journal, self.tensorboard = Journal(folder.metrics), TensorBoard(folder.path)
         self._noted: Counter[str] = Counter()
         self._ended: list[NDArray[np.float32]] = []
@@ -38,7 +49,14 @@ class Notes:
         if self._noted[topic] < MOST_NOTES + NOTES_PER_S * t_s:
             self._noted[topic] += 1
             self.journal.write(topic, t_s, about)
+            self._hear(topic, t_s, about)
             self.publish(topic, about, t_s)
+
+    def status(self, status: Mapping[str, Any], gauges: Mapping[str, float], t_s: float) -> None:
+        """Write a status to the journal, and it and the learners' ``gauges`` as points of the curves."""
+        self.journal.write("status", t_s, status)
+        self._hear("status", t_s, status)
+        self.tensorboard.status(status, gauges)
 
     def refused(self, sender: str, row: Mapping[str, Any], t_s: float) -> None:
         """Note a refusal, also in the log of the sender of the refused message."""

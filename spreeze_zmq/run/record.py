@@ -5,6 +5,7 @@ Messages and times go in; status, summary and stop conditions come out. It holds
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,12 @@ from spreeze_zmq.errors import WireError
 from spreeze_zmq.metrics import usable_cores
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, experience_of
+from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, SAMPLER, experience_of
 from spreeze_zmq.run.account import SampleAccount
+from spreeze_zmq.run.doctor import Doctor
+from spreeze_zmq.run.experience import experience_row
 from spreeze_zmq.run.failures import FAILURES_KEPT, FailureRecord
-from spreeze_zmq.run.figures import LearningFigures, ProcessRecord, process_rows, worker_rows
+from spreeze_zmq.run.figures import LearningFigures, OtherPrograms, ProcessRecord, process_rows, worker_rows
 from spreeze_zmq.run.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, RefusalRecord, Refused
 from spreeze_zmq.run.returns import Evaluations, TrainingEpisodes
 from spreeze_zmq.run.validation import LAUNCHER, names_of
@@ -40,6 +43,7 @@ class RunRecord:
         workers: role -> ``[time, count, reason]`` of each change of its number of processes.
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
         went_back: learners that went back to a checkpoint, the newest last.
+        doctor: what keeps the run from learning; the broker feeds it with the journal's lines.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -58,6 +62,8 @@ class RunRecord:
         self.went_back: list[WentBack] = []
         self.refusals = RefusalRecord()
         self.restarts = 0
+        self.doctor = Doctor(json.loads(plan.to_json()))
+        self.cores = OtherPrograms(self._num_cores)
 
     # --- messages
 
@@ -76,6 +82,7 @@ class RunRecord:
             )
         if "clock_s" not in fields:
             return
+        self.cores.own_cpu_s += max(0.0, fields["cpu_s"] - process.figures.get("cpu_s", 0.0))
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
         for learner, transitions in fields.get("pushed", {}).items():
@@ -220,6 +227,9 @@ class RunRecord:
             "stop": to_plain(self.plan.run.stop),
             "processes": processes,
             "gauges": self.learning.gauges,
+            "experience": self._experience(),
+            "machine": self.cores.row(now_s),
+            "findings": self.doctor.rows(),
             "efficiency": self._efficiency(rate("critic_flops", now_s) + rate("actor_flops", now_s)),
             "balance": balance,
             "refusals": self.refusals.rows(now_s, SHOWN_ROWS),
@@ -227,6 +237,10 @@ class RunRecord:
             "num_failures": self.failures.count,
             "failures": self.failures.rows(SHOWN_ROWS),
         }
+
+    def _experience(self) -> dict[str, float]:
+        living = (one for one in self.processes.values() if one.role == SAMPLER and not one.gone)
+        return experience_row(one.figures.get("gauges", {}) for one in living)
 
     def _efficiency(self, flops_per_s: float) -> Efficiency | None:
         places = {
@@ -263,6 +277,7 @@ class RunRecord:
             "best": self.evaluations.best,
             "episodes": self.episodes.count,
             "refusals": self.refusals.rows(now_s),
+            "findings": self.doctor.rows(),
         }
 
     def _history(self) -> dict[str, Any]:

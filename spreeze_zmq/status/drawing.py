@@ -18,6 +18,8 @@ from spreeze_zmq.status.words import (
     conditions,
     decimal,
     efficiency,
+    finding_line,
+    findings,
     memory,
     mistakes,
     newest_failure,
@@ -84,6 +86,7 @@ def frame(scene: Scene, width: int, height: int) -> Text:
     sections = [
         Section(1, [_head(scene, width)]),
         *_progress(scene.status, width),
+        Section(1, _findings(scene.status), joined=True),
         Section(1, _mistakes(scene.status)),
         Section(0, _scores(scene.status)),
         curve_section := Section(6, []),
@@ -141,6 +144,15 @@ def _head(scene: Scene, width: int) -> Line:
 def _mistakes(status: Mapping[str, Any]) -> list[Line]:
     lines = [(row["line"], "bold red" if row["stuck"] else "yellow") for row in mistakes(status)[:REFUSALS]]
     return [[line] for line in (*lines, *((line, "yellow") for line in newest_failure(status)))]
+
+
+def _findings(status: Mapping[str, Any]) -> list[Line]:
+    """The worst finding in one line, behind the number of all."""
+    rows = findings(status)
+    if not rows:
+        return []
+    count = f"finding 1 of {len(rows)}: " if len(rows) > 1 else "finding: "
+    return [[(count, "bold yellow"), (finding_line(rows[0]), "yellow")]]
 
 
 def _progress(status: Mapping[str, Any], width: int) -> list[Section]:

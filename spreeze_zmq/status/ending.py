@@ -10,11 +10,24 @@ from typing import Any
 
 from spreeze_zmq.status.drawing import LABEL
 from spreeze_zmq.status.view import discard
-from spreeze_zmq.status.words import clock, decimal, efficiency, mistakes, program
+from spreeze_zmq.status.words import (
+    clock,
+    decimal,
+    efficiency,
+    finding_line,
+    findings,
+    mistakes,
+    program,
+)
+
+#: Most findings in the last lines; ``spreeze doctor`` prints all.
+MOST_FINDINGS = 3
+#: Findings of this rank did not keep the run from learning.
+NO_HARM = 2
 
 
 def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
-    """Why the run ended, what was refused most often, and its best evaluation.
+    """Why the run ended, what kept it from learning, what was refused most often, its best evaluation.
 
     Args:
         summary: the contents of summary.json; empty if there is none.
@@ -22,6 +35,8 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     """
     steps = summary.get("env_steps", 0)
     lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {reason or 'failed'}"]
+    harmful = [row for row in findings(summary) if row.get("rank", 0) < NO_HARM]
+    lines += [f"finding: {finding_line(row)}" for row in harmful[:MOST_FINDINGS]]
     if rows := mistakes(summary):
         lines.append(f"refused {sum(row['count'] for row in rows):,} in all; {rows[0]['line']}")
     if found := summary.get("efficiency"):

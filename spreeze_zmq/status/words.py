@@ -72,6 +72,19 @@ def mistakes(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["word"] != "stale" and type(row["count"]) is int]
 
 
+_FOUND = {"name", "seen", "why", "try"}
+
+
+def findings(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The readable rows of the ``findings`` of a status or summary, the worst first."""
+    return [row for row in status.get("findings") or () if row.keys() >= _FOUND]
+
+
+def finding_line(row: Mapping[str, Any]) -> str:
+    """What was seen, why it matters and what to try."""
+    return f"{row['seen']}: {row['why']}; try: {row['try']}"
+
+
 _FAILURE = {"kind", "name", "summary", "count", "survived"}
 
 

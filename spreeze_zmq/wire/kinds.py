@@ -120,6 +120,7 @@ KINDS: dict[str, KindSpec] = {
             processes="rows?",
             refusals="maps?",
             went_back="maps?",
+            findings="maps?",
             num_failures="count?",
             failures="maps?",
         ),

@@ -67,6 +67,8 @@ export class Run {
       [line, kind] = [`best policy so far: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)}`, "good"];
     else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
     else if (topic === "workers" && this.isChange(about)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
+    else if (topic === "finding")
+      [line, kind] = about.holds ? [`finding: ${about.seen}: ${about.why}; try: ${about.try}`, "bad"] : [`no longer: ${about.seen}`, "note"];
     else if (topic === "end") line = `the run ends: ${about.reason}`;
     if (!line) return;
     if (topic === "hello") this.gone.delete(about.name);

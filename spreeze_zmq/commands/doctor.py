@@ -1,0 +1,36 @@
+"""``spreeze doctor RUN``: what keeps a run from learning, and the one thing to try for each cause.
+
+Exit code 0 if nothing is found, 1 if something is. It reads run.json and metrics.jsonl, and runs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from spreeze_zmq.metrics import read_journal
+from spreeze_zmq.run.doctor import findings_of
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import read_run
+from spreeze_zmq.status import finding_line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("run", metavar="RUN", help="the run's folder; it may still be live")
+    parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the findings of a run; returns 1 if there are any."""
+    past = read_run(Path(arguments.run))
+    metrics = RunFolder(past.folder).metrics
+    rows = findings_of(past.plan, read_journal(metrics) if metrics.exists() else ())
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+    elif not rows:
+        print(f"{arguments.run}: nothing found")
+    for row in () if arguments.json else rows:
+        print(f"{row['name']}: {finding_line(row)}")
+    return 1 if rows else 0

@@ -1,0 +1,87 @@
+"""Follows a run by its journal, and says what keeps it from learning: each finding once, and its end once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from spreeze_zmq.run.doctor.experience_rules import EXPERIENCE_RULES
+from spreeze_zmq.run.doctor.finding import Finding
+from spreeze_zmq.run.doctor.learning_rules import LEARNING_RULES
+from spreeze_zmq.run.doctor.plan_rules import findings_at_start
+from spreeze_zmq.run.doctor.vitals import Vitals
+
+if TYPE_CHECKING:
+    from spreeze_zmq.plan.status import Found
+
+RULES = (*EXPERIENCE_RULES, *LEARNING_RULES)
+#: A finding is named when its rule has held for the first of these, and leaves when it has not for the
+#: second, in seconds.
+NAMED_AFTER_S, LEAVES_AFTER_S = 3.0, 15.0
+
+
+class Doctor:
+    """The findings of one run. It reads no clock and no file: entries of the journal come in.
+
+    Args:
+        plan: the contents of run.json.
+
+    Attributes:
+        vitals: the record that the rules read.
+        held: the findings that hold, by name, with the time when each was named.
+    """
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self.vitals = Vitals(plan)
+        self.held: dict[str, tuple[Finding, float]] = {
+            finding.name: (finding, 0.0) for finding in findings_at_start(plan)
+        }
+        self._lasting = frozenset(self.held)
+        self._since_s: dict[str, float] = {}
+        self._last_s: dict[str, float] = {}
+        self._news = [{**finding.row(0.0), "holds": True} for finding, _ in self.held.values()]
+
+    def take(self, kind: str, t_s: float, about: Mapping[str, Any]) -> None:
+        """Take one entry of the journal: its kind, its time in seconds, its fields."""
+        self.vitals.take(kind, t_s, about)
+        if kind != "status" or about.get("state") == "stopping":
+            return
+        found = {finding.name: finding for rule in RULES if (finding := rule(self.vitals)) is not None}
+        for name, finding in found.items():
+            self._last_s[name] = t_s
+            since_s = self._since_s.setdefault(name, t_s)
+            if name in self.held:
+                self.held[name] = finding, self.held[name][1]
+            elif t_s - since_s >= NAMED_AFTER_S:
+                self.held[name] = finding, t_s
+                self._news.append({**finding.row(t_s), "holds": True})
+        for name in self._since_s.keys() - found.keys():
+            del self._since_s[name]
+        for name in self.held.keys() - found.keys() - self._lasting:
+            if t_s - self._last_s[name] >= LEAVES_AFTER_S:
+                finding, _ = self.held.pop(name)
+                self._news.append({**finding.row(t_s), "holds": False})
+
+    def news(self) -> list[dict[str, Any]]:
+        """What has changed since the last call: rows with ``holds``, false where a finding has left."""
+        news, self._news = self._news, []
+        return news
+
+    def rows(self) -> list[Found]:
+        """The findings that hold, the worst first, as status and summary.json have them."""
+        rows = [finding.row(t_s) for finding, t_s in self.held.values()]
+        return sorted(rows, key=lambda row: (row["rank"], row["t_s"]))
+
+
+def findings_of(plan: Mapping[str, Any], journal: Iterable[Mapping[str, Any]]) -> list[Found]:
+    """The findings of a past run, as its broker had them at its end.
+
+    Args:
+        plan: the contents of run.json.
+        journal: the lines of metrics.jsonl.
+    """
+    doctor = Doctor(plan)
+    for entry in journal:
+        if isinstance(entry.get("kind"), str) and isinstance(entry.get("t_s"), int | float):
+            doctor.take(entry["kind"], entry["t_s"], entry)
+    return doctor.rows()

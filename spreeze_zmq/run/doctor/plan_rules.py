@@ -1,0 +1,218 @@
+"""What the plan alone shows, before anything is trained: options out of reach, observations that lose their
+form, and what was seen of the environment when it was tried out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spreeze_zmq.run.doctor.finding import Finding
+
+#: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
+LARGEST_RATE = 0.05
+#: Entropy of a normal distribution in nats is its log deviation plus this.
+NORMAL_ENTROPY = 0.5 * math.log(2 * math.pi * math.e)
+#: Parts of an observation with at least these sides are images.
+IMAGE_SIDE = 8
+#: The parts of Gymnasium-Robotics' goal environments.
+GOAL_PARTS = {"observation", "achieved_goal", "desired_goal"}
+#: Wrappers of Gymnasium that keep running statistics.
+STATISTICS = {"NormalizeObservation": "normalize_observations", "NormalizeReward": "normalize_rewards"}
+
+Plan = Mapping[str, Any]
+
+
+def learning_rate(plan: Plan) -> Finding | None:
+    """A step size of the size of the weights."""
+    for name, value in plan["algorithm"].items():
+        if name.endswith("learning_rate") and isinstance(value, int | float) and value > LARGEST_RATE:
+            return Finding(
+                "learning_rate",
+                f"algorithm.{name} is {value:g}",
+                "each update moves every weight by about as much, more than fresh weights measure",
+                f"algorithm.{name} = 1e-3",
+                rank=0,
+            )
+    return None
+
+
+def target_entropy(plan: Plan) -> Finding | None:
+    """An entropy that no policy within the bounds can have."""
+    target, shape = plan["algorithm"].get("target_entropy"), plan["environment"].get("action_shape")
+    if not isinstance(target, int | float) or not shape:
+        return None
+    size = math.prod(shape)
+    highest = size * math.log(2.0)
+    lowest = size * (plan["algorithm"].get("log_std_min", -5.0) + NORMAL_ENTROPY)
+    if lowest <= target < highest:
+        return None
+    what = "uniformly random actions have" if target >= highest else "actions of the least noise have"
+    then = "grows without end, and only randomness is rewarded" if target >= highest else "falls to 0"
+    return Finding(
+        "target_entropy",
+        f"algorithm.target_entropy is {target:g}, {what} {highest if target >= highest else lowest:.3g}",
+        f"it is never reached, so the temperature {then}",
+        'algorithm.target_entropy = "auto"',
+        rank=0,
+    )
+
+
+def never_trains(plan: Plan) -> Finding | None:
+    """A run that ends before its first update."""
+    starts = plan["learning"].get("learning_starts") or 0
+    limit = plan["run"].get("stop", {}).get("env_steps")
+    if not limit or starts < limit:
+        return None
+    return Finding(
+        "never_trains",
+        f"training begins after {starts:,} transitions, and the run ends at {limit:,}",
+        "no update is taken",
+        f"algorithm.learning_starts = {max(1, limit // 10)}",
+        rank=0,
+    )
+
+
+def small_replay(plan: Plan) -> Finding | None:
+    """A replay that forgets the beginning of an episode before its end."""
+    capacity, length = plan["algorithm"].get("replay_capacity"), plan["environment"].get("max_episode_steps")
+    if not capacity or not length or capacity >= length:
+        return None
+    return Finding(
+        "small_replay",
+        f"algorithm.replay_capacity is {capacity:,}, an episode has up to {length:,} steps",
+        "the beginning of an episode is forgotten before its end has come",
+        "algorithm.replay_capacity = 1_000_000",
+    )
+
+
+def goal_observation(plan: Plan) -> Finding | None:
+    """A goal environment's Dict, flattened."""
+    names = {part["path"][0] for part in _parts(plan) if part.get("path")}
+    if not names >= GOAL_PARTS:
+        return None
+    return Finding(
+        "goal_observation",
+        f"observations are a Dict of {', '.join(sorted(GOAL_PARTS))}, flattened to one vector",
+        "goals are not relabelled in hindsight, and a reward that is given only at the goal is hardly found",
+        'a dense reward, as with env_kwargs = { reward_type = "dense" }',
+    )
+
+
+def mask(plan: Plan) -> Finding | None:
+    """An action mask, which no shipped algorithm reads."""
+    parts = [".".join(map(str, part.get("path", ()))) for part in _parts(plan)]
+    places = [f"the observation's part {name}" for name in parts if "mask" in name.lower()]
+    places += [f"info[{name!r}]" for name in plan.get("tried", {}).get("info", ()) if "mask" in name.lower()]
+    if not places:
+        return None
+    return Finding(
+        "action_mask",
+        f"{places[0]} is there, and no shipped algorithm reads it",
+        "actions that it forbids are drawn all the same",
+        "have step() replace a forbidden action by a valid one, or give it a small negative reward",
+    )
+
+
+def image_beside_vector(plan: Plan) -> Finding | None:
+    """An image that is flattened because a vector is observed beside it."""
+    parts = _parts(plan)
+    images = [part for part in parts if _is_image(part.get("shape", ()))]
+    if not images or len(parts) < 2:
+        return None
+    shape, name = "x".join(map(str, images[0]["shape"])), ".".join(map(str, images[0].get("path", ())))
+    return Finding(
+        "image_beside_vector",
+        f"the image {name} of {shape} is flattened to one vector with {len(parts) - 1} other parts",
+        "no convolution sees it, and a network of full layers hardly learns from pixels",
+        "observe the image alone (gymnasium.wrappers.TransformObservation), or its features as a vector",
+    )
+
+
+def wrapper_statistics(plan: Plan) -> Finding | None:
+    """Running statistics in a wrapper, of which each environment has its own."""
+    for wrapper in plan.get("tried", {}).get("wrappers", ()):
+        if wrapper in STATISTICS:
+            known = STATISTICS[wrapper] in plan["algorithm"]
+            remedy = f", and algorithm.{STATISTICS[wrapper]} = true" if known else ""
+            return Finding(
+                "wrapper_statistics",
+                f"the environment is wrapped in {wrapper}",
+                "every environment of every sampler and the evaluator keeps statistics of its own, and none "
+                "is saved with the policy",
+                f"leave the wrapper out{remedy}",
+            )
+    return None
+
+
+def ignored_seed(plan: Plan) -> Finding | None:
+    """Two resets with one seed begin differently."""
+    if not plan.get("tried", {}).get("same_seed_differs"):
+        return None
+    return Finding(
+        "ignored_seed",
+        "two resets with the same seed gave different observations",
+        "no run repeats, and policies are not compared on the same episodes",
+        "call super().reset(seed=seed) in reset() and draw from self.np_random alone",
+        rank=2,
+    )
+
+
+def outside_box(plan: Plan) -> Finding | None:
+    """Observations that the space does not contain."""
+    outside = plan.get("tried", {}).get("outside")
+    if not outside:
+        return None
+    return Finding(
+        "outside_box",
+        str(outside),
+        "observation_space says otherwise, and what is scaled by its bounds is scaled wrongly",
+        "correct the bounds of observation_space, or the units of the observation",
+        rank=2,
+    )
+
+
+def never_ending(plan: Plan) -> Finding | None:
+    """No episode of random actions ended when the environment was tried out, and nothing limits them."""
+    steps = plan.get("tried", {}).get("unended_steps", 0)
+    if not steps or plan["environment"].get("max_episode_steps"):
+        return None
+    return Finding(
+        "never_ending",
+        f"no episode ended in {steps:,} random steps, and there is no time limit",
+        "without an end no return is known and nothing begins again",
+        "env_kwargs = { max_episode_steps = 1000 }",
+    )
+
+
+PLAN_RULES: tuple[Callable[[Plan], Finding | None], ...] = (
+    learning_rate,
+    target_entropy,
+    never_trains,
+    small_replay,
+    goal_observation,
+    mask,
+    image_beside_vector,
+    wrapper_statistics,
+    ignored_seed,
+    outside_box,
+    never_ending,
+)
+
+
+def findings_at_start(plan: Plan) -> list[Finding]:
+    """The findings of a plan, as run.json has it; none where it has no environment or algorithm."""
+    if not all(
+        isinstance(plan.get(name), Mapping) for name in ("run", "environment", "algorithm", "learning")
+    ):
+        return []
+    return [finding for rule in PLAN_RULES if (finding := rule(plan)) is not None]
+
+
+def _parts(plan: Plan) -> list[Mapping[str, Any]]:
+    return list(plan["environment"].get("obs_parts") or ())
+
+
+def _is_image(shape: Any) -> bool:
+    return len(shape) in (2, 3) and sorted(shape)[-2] >= IMAGE_SIDE

@@ -1,0 +1,211 @@
+"""The plain record that the rules read: a run's plan, and what its journal has said so far."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, median, pstdev
+from typing import Any
+
+#: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
+WINDOW_S, LEAST_VALUES = 8.0, 4
+#: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
+#: has played; with fewer the mean of a task with very different returns is no guide.
+FIRST_EPISODES = 32
+#: Most values of a curve that are kept; of a longer one every second is dropped.
+MOST_POINTS = 400
+#: 0.95 quantile of the normal distribution: a one-sided test at 5 %.
+Z_95 = 1.645
+
+
+@dataclass
+class Curve:
+    """A figure over the whole run, thinned evenly."""
+
+    values: list[float] = field(default_factory=list)
+    _every: int = 1
+    _skipped: int = 0
+
+    def add(self, value: Any) -> None:
+        """Add the next value; what is no finite number is left out."""
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return
+        self._skipped += 1
+        if self._skipped < self._every:
+            return
+        self._skipped = 0
+        self.values.append(float(value))
+        if len(self.values) > MOST_POINTS:
+            del self.values[1::2]
+            self._every *= 2
+
+    def thirds(self) -> tuple[list[float], list[float]]:
+        """The values of the first and of the last third."""
+        size = max(1, len(self.values) // 3)
+        return self.values[:size], self.values[-size:]
+
+
+class Vitals:
+    """What is known of a run at one time; all times in seconds since it began.
+
+    Args:
+        plan: the contents of its run.json.
+
+    Attributes:
+        t_s: time of the newest status.
+        status: the newest.
+        looks: the mean return of each first look at a policy.
+        num_looks: of all of these.
+        training: the mean return of training episodes, about one value a second.
+        critic_loss: of the critic-learner.
+        successes: the share of successes of each look, as the environment's info says it.
+        extremes: the least and greatest value so far of each figure of ``status.experience``.
+        first_update_s: when the first update was seen; None before.
+        first_step_s: when the first env step was seen; None before.
+        went_back: times that learners went back to a checkpoint.
+    """
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self.plan = plan
+        self.t_s = 0.0
+        self.status: Mapping[str, Any] = {}
+        self.looks, self.training, self.critic_loss, self.successes = Curve(), Curve(), Curve(), Curve()
+        self.num_looks = self.went_back = 0
+        self.extremes: dict[str, tuple[float, float]] = {}
+        self.first_update_s: float | None = None
+        self.first_step_s: float | None = None
+        self._first: list[tuple[int, float, float]] = []  # groups of the first episodes: count, mean, std
+        self._recent: deque[tuple[float, dict[str, float]]] = deque()
+        self._counts: tuple[float, float] | None = None
+        self._steps_before = 0
+
+    # --- what comes in
+
+    def take(self, kind: str, t_s: float, about: Mapping[str, Any]) -> None:
+        """Take one entry of the journal; kinds without figures are passed over."""
+        if kind == "status":
+            self._take_status(t_s, about)
+        elif kind == "evaluation" and not about.get("confirmed"):
+            self.num_looks += 1
+            self.looks.add(about.get("mean_return"))
+            info = about.get("info") or {}
+            self.successes.add(info.get("is_success", info.get("success")))
+        elif kind == "episodes":
+            self.training.add(about.get("mean"))
+            if sum(count for count, _, _ in self._first) < FIRST_EPISODES and about.get("mean") is not None:
+                self._first.append((about["count"], about["mean"], about.get("std") or 0.0))
+
+    def _take_status(self, t_s: float, status: Mapping[str, Any]) -> None:
+        if not self.status:
+            self._steps_before = status.get("env_steps", 0)  # a resumed run does not begin at 0
+        self.t_s, self.status = t_s, status
+        if self.first_step_s is None and self.env_steps > 0:
+            self.first_step_s = t_s
+        if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
+            self.first_update_s = t_s
+        experience = _numbers(status.get("experience"))
+        for name, value in experience.items():
+            low, high = self.extremes.get(name, (value, value))
+            self.extremes[name] = min(low, value), max(high, value)
+        gauges = _numbers(status.get("gauges"))
+        self.critic_loss.add(gauges.get("critic_loss"))
+        self.went_back = max(self.went_back, len(status.get("went_back") or ()))
+        rates = {name: status[name] for name in ("critic_updates_per_s",) if name in status}
+        self._recent.append((t_s, {**gauges, **experience, **_numbers(status.get("machine")), **rates}))
+        while self._recent[0][0] < t_s - WINDOW_S:
+            self._recent.popleft()
+
+    # --- what the rules ask
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """An option of the algorithm; ``default`` where it has none of this name."""
+        return self.plan.get("algorithm", {}).get(name, default)
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """The environment's spec as plain data."""
+        found: Mapping[str, Any] = self.plan.get("environment", {})
+        return found
+
+    @property
+    def num_actions(self) -> int:
+        """The number of an action's dimensions."""
+        return math.prod(self.environment.get("action_shape") or (1,))
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether it trains on rounds of rollouts."""
+        return bool(self.plan.get("learning", {}).get("on_policy"))
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions that this run has sampled."""
+        return int(self.status.get("env_steps", 0)) - self._steps_before
+
+    @property
+    def updates(self) -> int:
+        """Critic updates, those before a resumed run included."""
+        return int(self.status.get("critic_updates", 0))
+
+    @property
+    def episodes(self) -> Mapping[str, Any]:
+        """The status's row of training episodes."""
+        return self.status.get("episodes") or {}
+
+    @property
+    def num_envs(self) -> int:
+        """Environments of all samplers."""
+        options = self.plan.get("components", {}).get("sampler", {}).get("options", {})
+        count = (self.status.get("workers") or {}).get("sampler", {}).get("count", 1)
+        return max(1, int(options.get("envs", 1)) * int(count))
+
+    @property
+    def training_s(self) -> float:
+        """Seconds since the first update."""
+        return 0.0 if self.first_update_s is None else self.t_s - self.first_update_s
+
+    def steady(self, name: str) -> list[float]:
+        """The values of a figure in the last ``WINDOW_S``; none where they are too few to be believed."""
+        values = [row[name] for _, row in self._recent if name in row]
+        covered = len(self._recent) > 1 and self._recent[-1][0] - self._recent[0][0] >= 0.6 * WINDOW_S
+        return values if covered and len(values) >= LEAST_VALUES else []
+
+    def typical(self, name: str) -> float | None:
+        """The median of these; None where they are too few."""
+        values = self.steady(name)
+        return median(values) if values else None
+
+    @property
+    def random_return(self) -> tuple[float, float] | None:
+        """Mean return of the first episodes, and its standard error; None while they are too few, and in a
+        resumed run, whose first policy is a trained one.
+        """
+        count = sum(number for number, _, _ in self._first)
+        if count < FIRST_EPISODES or self.plan.get("run", {}).get("resume_from"):
+            return None
+        mean = sum(number * value for number, value, _ in self._first) / count
+        square = sum(number * (std**2 + (value - mean) ** 2) for number, value, std in self._first) / count
+        return mean, math.sqrt(square / count)
+
+    @property
+    def has_risen(self) -> bool:
+        """Whether the return has risen, at 5 %, above the first looks or above the first episodes."""
+        curve = self.looks if len(self.looks.values) >= 3 else self.training
+        if len(curve.values) < 3:
+            return False
+        first, last = curve.thirds()
+        mean, error = fmean(last), pstdev(last) / math.sqrt(len(last))
+        before = [(fmean(first), pstdev(first) / math.sqrt(len(first)))]
+        if self.random_return is not None:
+            before.append(self.random_return)
+        return any(mean > one + Z_95 * math.hypot(error, other) for one, other in before)
+
+
+def _numbers(about: Any) -> dict[str, float]:
+    """The finite numbers of a map, or of what should be one."""
+    items: Iterable[tuple[str, Any]] = about.items() if isinstance(about, Mapping) else ()
+    return {
+        name: float(value) for name, value in items if isinstance(value, int | float) and math.isfinite(value)
+    }
