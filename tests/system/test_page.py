@@ -22,6 +22,12 @@ ARGUMENTS = (
 )
 #: Screens that are kept beside the test's other files, and looked at by people.
 SCREENS = [(width, theme) for width in (390, 1440) for theme in ("light", "dark")]
+#: Counts the moments at which the stage has no picture.
+WATCH_STAGE = """() => {
+  const stage = document.getElementById("stage");
+  window.gone = 0;
+  new MutationObserver(() => (window.gone += !stage.querySelector("img"))).observe(stage, {childList: true});
+}"""
 #: Pixels that can only be seen by scrolling sideways.
 OVERFLOW = "document.documentElement.scrollWidth - innerWidth"
 
@@ -83,6 +89,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
     run = launch("--set", "run.stop.return=500", "--set", "components.sampler.count=2")
     errors = []
     with browser_at(address_of(run), errors) as page:
+        says_that_it_loads(page.context.browser, page.url)
         page.wait_for_selector("#stage img")
         page.wait_for_selector("#state[data-state=training]")
         first = picture(page)
@@ -97,6 +104,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
         page.locator("#events li", has_text="sampler-0 is ready").nth(1).wait_for()
         page.wait_for_selector('.process[data-name="sampler-0"]:not(.gone)')
 
+        page.evaluate(WATCH_STAGE)
         run.kill("visualizer-0")
         page.wait_for_selector("body[data-connected=no]", state="attached")
         page.wait_for_selector("body[data-connected=yes]", state="attached")
@@ -106,12 +114,23 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
         look(page, tmp_path)
         run.interrupt()
         page.locator("#notice", has_text="interrupted by the user. To look again: spreeze view").wait_for()
+        assert page.evaluate("window.gone") == 0
+        assert page.locator("#stage img").evaluate("image => image.naturalWidth") > 0
     assert run.end() == 0
     assert errors == []
     assert not (run.folder / "page.url").exists()
     assert not (run.folder / "MUJOCO_LOG.TXT").exists()
     over_again(run.folder, errors)
     assert errors == []
+
+
+def says_that_it_loads(browser, address):
+    """What is there before the first data, as without scripts."""
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(address)
+        for place in ("#env", "#state", "#stage", "#scores", "#figures", "#flow", "#events"):
+            assert page.locator(place).inner_text() == "loading"
 
 
 def look(page, folder):
@@ -157,6 +176,9 @@ def test_a_robot_stays_in_view(launch, tmp_path):
         page.screenshot(path=tmp_path / "halfcheetah.png")
         run.interrupt()
         page.locator("#notice", has_text="The run is over").wait_for()
+        page.wait_for_timeout(2000)
+        page.screenshot(path=tmp_path / "halfcheetah over.png")
+        assert robot(picture(page)), "the last picture is gone"
     assert run.end() == 0
     assert errors == []
     assert not Path("MUJOCO_LOG.TXT").exists()

@@ -29,10 +29,9 @@ export function showAgent(run) {
   follow();
 }
 
-/** The run is over: MuJoCo's viewer would look for its server for ever. */
+/** The run is over: its last picture stays, and MuJoCo's viewer, which would look for its server for ever, rests. */
 export function endAgent() {
-  const frame = at("stage").querySelector("iframe");
-  frame?.replaceWith(Object.assign(document.createElement("p"), { className: "muted", textContent: "the run is over" }));
+  at("stage").querySelector("iframe")?.contentWindow?.rest?.();
 }
 
 function picture(blob) {
@@ -54,11 +53,12 @@ function caption(about) {
     const frame = Object.assign(document.createElement("iframe"), { src: "viewer/index.html", title: "the agent in its environment" });
     stage.replaceChildren(frame);
   }
-  if (about.mode === "none") {
-    const why = Object.assign(document.createElement("p"), { className: "muted", textContent: about.why });
-    stage.replaceChildren(why);
-  }
   const parts = [];
+  if (about.mode === "none") {
+    // the last picture stays, as after a restart of the page's server
+    if (stage.querySelector("img, iframe")) parts.push(about.why);
+    else stage.replaceChildren(Object.assign(document.createElement("p"), { className: "muted", textContent: about.why }));
+  }
   if (about.waiting) parts.push(about.waiting);
   if (about.version != null) {
     parts.push(about.version ? `policy ${count(about.version)}` : "random actions, before the first policy");

@@ -40,6 +40,12 @@ export function clock(seconds) {
   return s >= 3600 ? `${Math.floor(s / 3600)}:${minutes.padStart(2, "0")}:${tail}` : `${minutes}:${tail}`;
 }
 
+/** Why a run has ended, beside the return of its best policy: that has played further episodes since. */
+export function endedBy({ ended, status }) {
+  const [, goal] = ended.match(/^return \S+ >= (\S+)$/) ?? [];
+  return goal != null && status?.evaluation.best?.mean_return >= Number(goal) ? `return ${goal} reached` : ended;
+}
+
 /** critic_learner as "critic learner". */
 export const plain = (name) => name.replaceAll("_", " ");
 

@@ -46,7 +46,7 @@ export function showFigures(run) {
       limit ? { value: status.trained_transitions_per_s / limit.value, text: `of ${short(limit.value)} /s: ${limit.source}` }
         : capacity(run, "critic_learner", status.trained_transitions_per_s)),
     figure("updates", `${short(status.critic_updates)}`, `${short(status.critic_updates_per_s)} critic${about.learners.length > 1 ? `, ${short(status.actor_updates_per_s)} actor` : ""} /s`,
-      status.efficiency && { value: status.efficiency.share, text: `of ${short(status.efficiency.limit_flops_per_s / 1e9)} GFLOP/s that the cores or GPUs multiply` }),
+      status.efficiency?.share >= 0.01 && { value: status.efficiency.share, text: `of ${short(status.efficiency.limit_flops_per_s / 1e9)} GFLOP/s that the cores or GPUs multiply` }),
     figure("replay ratio", decimal(status.replay_ratio.measured), `of ${short(status.replay_ratio.target)} wanted`),
     figure("policy lag", `${short(status.policy_lag.p50)}`, `p99 ${short(status.policy_lag.p99)}, most ${short(status.policy_lag.max)}${status.policy_lag.bound == null ? "" : ` of ${status.policy_lag.bound}`}`),
     figure("samples dropped", count(status.samples.dropped), `${count(status.samples.in_flight)} in flight of ${short(status.samples.produced)}`),

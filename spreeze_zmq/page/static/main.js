@@ -4,7 +4,7 @@ import { endAgent, showAgent } from "./agent.js";
 import { Charts } from "./charts.js";
 import { showEvents } from "./events.js";
 import { Flow } from "./flow.js";
-import { clock } from "./format.js";
+import { clock, endedBy } from "./format.js";
 import { showFigures, showHead } from "./head.js";
 import { Run } from "./run.js";
 
@@ -54,7 +54,7 @@ function connect(delay_s) {
   socket.onclose = () => {
     document.body.dataset.connected = "no";
     if (run.ended) {
-      notice(`The run is over after ${clock(run.status?.t_s ?? 0)}: ${run.ended}. To look again: spreeze view ${run.about.folder}`);
+      notice(`The run is over after ${clock(run.status?.t_s ?? 0)}: ${endedBy(run)}. To look again: spreeze view ${run.about.folder}`);
       return;
     }
     notice("The connection is lost; trying again");

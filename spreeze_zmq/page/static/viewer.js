@@ -2,13 +2,18 @@
 
 const below = location.pathname.replace(/[^/]*$/, "");
 const Plain = WebSocket;
+let rests = false;
 window.WebSocket = class extends Plain {
   constructor(address, protocols) {
+    if (rests) return Object.assign(new EventTarget(), { readyState: Plain.CONNECTING, send() {}, close() {} });
     const url = new URL(address, location.href);
     url.pathname = below + url.pathname.slice(1);
     super(url, protocols ?? []);
   }
 };
+
+/** The run is over: what was drawn last stays as it is. */
+window.rest = () => (rests = true);
 
 // It draws as often as the screen is renewed. Where that takes the processor and not a graphics card, the run that
 // is looked at would starve: after a slow frame it rests for several times as long.
@@ -22,6 +27,7 @@ let frame_ms = 0;
 window.requestAnimationFrame = (draw) => {
   const next = () =>
     ask((now) => {
+      if (rests) return;
       const began = performance.now();
       draw(now);
       ask(() => (frame_ms = performance.now() - began));
