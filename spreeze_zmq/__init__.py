@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from spreeze_zmq.training.run import Run as Run
 
 __version__ = "0.1.0"
+__all__ = ["Policy", "Run", "__version__", "train"]
+
+
+def __dir__() -> list[str]:
+    """The names of the package, with those that are imported at first use."""
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:
