@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from spreeze_zmq import topology
+from spreeze_zmq import charset, topology
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.schema import did_you_mean
 
@@ -20,15 +20,22 @@ NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-pat
 def add_set(parser: argparse.ArgumentParser) -> None:
     """Add ``--set``, for commands that read a topology."""
     parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="override a key; may be repeated"
+        "--set",
+        action="append",
+        default=[],
+        metavar="A.B=C",
+        help="override a key, as in run.seed=2; may be repeated (spreeze options lists the keys)",
     )
 
 
 def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
-    """A program's ``main`` that ends with code 0 when the reader of its output has left, as ``head`` does."""
+    """A program's ``main`` that writes in the characters that its reader has, and ends with code 0 when that
+    reader has left, as ``head`` does.
+    """
 
     @functools.wraps(main)
     def program(argv: Sequence[str] | None = None) -> int:
+        charset.settle(sys.stdout, sys.stderr)
         try:
             try:
                 return main(argv)
@@ -45,6 +52,8 @@ class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` whose errors are one line each; options are not abbreviated."""
 
     def __init__(self, prog: str | None = None, **named: Any):
+        # the docstring of a module
+        named["description"] = (named.get("description") or "").replace("``", "")
         super().__init__(prog, **named)
         self.allow_abbrev = False
 

@@ -32,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", default="", metavar="X1,L2", help="only the acts that check these")
     parser.add_argument(
-        "--patience", type=float, default=10.0, metavar="S", help="longest wait for what must come (10)"
+        "--patience",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="longest wait for what must come (default: 10)",
     )
     parser.add_argument("--html", metavar="FILE", help="write the same table as a page")
 

@@ -10,9 +10,11 @@ from spreeze_zmq.run.saved import SavedPolicy, fresh_seed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_run_arguments(parser)
-    parser.add_argument("--episodes", type=int, help="how many (default: as many as for its score)")
     parser.add_argument(
-        "--seed", type=int, help="of the first start (default: a fresh one, which is printed)"
+        "--episodes", type=int, metavar="N", help="how many (default: as many as for its score)"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="of the first episode (default: a fresh one, which is printed)"
     )
 
 
@@ -44,7 +46,10 @@ def main(arguments: argparse.Namespace) -> int:
     if (interval := score.interval) is not None:
         print(f"its mean lies between {interval[0]:.2f} and {interval[1]:.2f} (95 % by Student's t)")
     lengths = score.lengths
-    print(f"episodes of {lengths.min()} to {lengths.max()} steps, {lengths.mean():.1f} in the mean")
+    if lengths.min() == lengths.max():
+        print(f"episodes of {lengths.min()} steps")
+    else:
+        print(f"episodes of {lengths.min()} to {lengths.max()} steps, {lengths.mean():.1f} in the mean")
     for name, value in score.info.items():
         print(f"{name} at the end: {value:.4g} in the mean")
     fresh = "fresh episodes" if saved.policy.metadata.get("confirmed") == "True" else "episodes"

@@ -29,7 +29,7 @@ from spreeze_zmq.run.doctor import Doctor
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
 from spreeze_zmq.schema import suggestion
-from spreeze_zmq.status import StatusView, finding_line
+from spreeze_zmq.status import StatusView, ended_by, finding_line
 from spreeze_zmq.topology.source import shipped_topologies
 
 
@@ -78,14 +78,19 @@ def _parser() -> Parser:
         "topology", metavar="TOPOLOGY", nargs="?", help="a .toml file, or the name of a shipped one (--list)"
     )
     parser.add_argument("--env", metavar="ID", help="train in this environment, without a topology file")
-    parser.add_argument("--algorithm", metavar="NAME", help="instead of the topology's, or of the usual one")
+    parser.add_argument(
+        "--algorithm",
+        metavar="NAME",
+        help="a shipped one such as sac, or my_module:MyAlgorithm (default: the topology's, or one that "
+        "suits the spaces)",
+    )
     add_set(parser)
     parser.add_argument(
         "--without",
         action="append",
         default=[],
         metavar="ROLE",
-        help="do not start this role; its place is left free",
+        help="do not start this role: its place is left free, and the command that joins is printed",
     )
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="N runs one after another, with seed, seed + 1 and so on"
@@ -241,7 +246,7 @@ def _outcome(summary: Mapping[str, Any]) -> str:
     best = summary.get("best_return")
     reached = "nothing evaluated" if best is None else f"best return {best:.1f}"
     took = f"{duration(summary.get('wall_s')) or '0s'}, {summary.get('env_steps', 0):,} env steps"
-    return f"{reached} in {took} ({summary.get('exit_reason') or 'failed'})"
+    return f"{reached} in {took} ({ended_by(summary.get('exit_reason') or 'failed', best)})"
 
 
 def _checkpoint(plan: Plan, run: Path) -> Checkpoint:

@@ -13,8 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_run_arguments(parser)
     parser.add_argument("--video", metavar="FILE", help="write an .mp4 file; needs no display")
-    parser.add_argument("--episodes", type=int, default=1, help="how many (default: 1)")
-    parser.add_argument("--seed", type=int, help="of the first start (default: that of its score)")
+    parser.add_argument("--episodes", type=int, default=1, metavar="N", help="how many (default: 1)")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="of the first episode (default: that of its score)"
+    )
     parser.add_argument(
         "--speed", type=float, default=1.0, metavar="X", help="times the world's (default: 1)"
     )

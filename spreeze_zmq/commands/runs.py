@@ -9,6 +9,7 @@ from typing import Any
 
 from spreeze_zmq.commands import table
 from spreeze_zmq.run.history import PastRun, find_runs
+from spreeze_zmq.status import ended_by
 
 HEADINGS = ("run", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
 
@@ -16,7 +17,7 @@ HEADINGS = ("run", "env", "algorithm", "seed", "state", "best", "wall", "env ste
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "folder", metavar="DIR", nargs="?", default="runs", help="where runs are (%(default)s)"
+        "folder", metavar="DIR", nargs="?", default="runs", help="where runs are (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")
 
@@ -60,7 +61,7 @@ def row(figures: dict[str, Any]) -> list[str]:
         "" if best is None else f"{best:.1f}",
         duration(figures["wall_s"]),
         "" if steps is None else f"{steps:,}",
-        figures["exit_reason"],
+        ended_by(figures["exit_reason"], best),
     ]
 
 

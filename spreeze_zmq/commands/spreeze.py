@@ -1,4 +1,4 @@
-"""``spreeze``: every command but the launcher, ``spreeze-launch``."""
+"""``spreeze``: every command but the one that trains, ``spreeze-launch``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from spreeze_zmq.errors import InputError, SpreezeError
 @for_readers
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns its exit code, 2 for bad input."""
-    parser = Parser("spreeze", description=__doc__)
+    parser = Parser("spreeze", description=__doc__, epilog="spreeze COMMAND --help explains one.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module, text in (

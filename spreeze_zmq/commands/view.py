@@ -19,7 +19,9 @@ from spreeze_zmq.run.saved import SavedPolicy
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_run_arguments(parser)
-    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="port on 127.0.0.1 (default: a free one)"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:

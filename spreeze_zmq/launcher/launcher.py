@@ -30,7 +30,7 @@ from spreeze_zmq.plan.roles import (
 )
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.status import View, mistakes, say_last
-from spreeze_zmq.supervisor import Event, Exited, GaveUp
+from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
 from spreeze_zmq.wire import Message
 
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
@@ -65,6 +65,7 @@ class Launch:
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
         self.stop_reason, self.last_word, self.gave_up = "", "", False
         self.failures: list[tuple[str, str]] = []
+        self.printed: list[str] = []
         self.input_fault: tuple[str, str] | None = None
         self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
         self.interrupts = Interrupts()
@@ -195,7 +196,9 @@ class Launch:
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""
         asked = self.interrupts.count > 0
-        if is_observer(event.name):
+        if isinstance(event, Printed):
+            self.on_printed(event)
+        elif is_observer(event.name):
             self.on_observer(event)
         elif isinstance(event, Exited) and not (event.expected or (event.code == 0 and asked)):
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
@@ -215,6 +218,14 @@ class Launch:
                 self.input_fault = self.input_fault or (event.name, full)
                 self.stop_reason = f"{event.name} is not started again: {full}"
             self.tell("stop_request", reason=self.stop_reason)
+
+    def on_printed(self, event: Printed) -> None:
+        """Say once where what the environment or the algorithm prints is; an observer's libraries greet."""
+        if is_observer(event.name):
+            return
+        if not self.printed:
+            self.view.note(f"{event.name} prints; its output is in {self.folder.shown}/logs/{event.name}.log")
+        self.printed.append(event.name)
 
     def on_observer(self, event: Event) -> None:
         """Report the end of an observer, without which the run goes on."""
@@ -297,4 +308,4 @@ class Launch:
     def report_end(self) -> None:
         """Print the outcome of the run and the commands that use it."""
         ending = self.stop_reason, self.failures, self.input_fault, self.last_word
-        say_last(texts.last_words(self.folder, *ending))
+        say_last(texts.last_words(self.folder, *ending, printed=self.printed))

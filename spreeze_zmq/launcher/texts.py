@@ -69,8 +69,9 @@ def first_count(plan: Plan, why: str) -> str:
     cores = available_cores()
     threads = max(plan.components[learner].threads for learner in plan.learning.learners)
     return (
-        f"{cores} core{'s' * (cores > 1)}: samplers begin with {count.initial} of {count.minimum} to "
-        f"{count.maximum}, {why}; learners have {threads} thread{'s' * (threads > 1)} each"
+        f"{cores} core{'s' * (cores > 1)}: {count.initial} sampler{'s' * (count.initial > 1)} at first, "
+        f"{why} ({count.minimum} to {count.maximum} may follow); "
+        f"{threads} thread{'s' * (threads > 1)} a learner"
     )
 
 
@@ -184,6 +185,7 @@ def last_words(
     failures: Sequence[tuple[str, str]],
     input_fault: tuple[str, str] | None,
     last: str,
+    printed: Sequence[str] = (),
 ) -> list[str]:
     """The lines at the end of a run: its outcome, the commands that use it, and the fault of the input or the
     first failure.
@@ -194,6 +196,7 @@ def last_words(
         failures: process and what happened.
         input_fault: process and the fault that it found in the user's input.
         last: the last line, if any: why the run took no env step, or which process was stuck.
+        printed: the processes that have printed something, the first one first.
     """
     summary = _summary(folder)
     resume = f"{program('spreeze-launch')} --resume {shlex.quote(folder.shown)}"
@@ -206,6 +209,7 @@ def last_words(
             policy=f"{folder.shown}/{folder.best_policy.name}" if folder.best_policy.exists() else "",
             resume=resume if latest(folder.checkpoints) is not None else "",
             scored=summary.get("best") is not None,
+            prints=_prints(folder, printed),
         ),
     ]
     if input_fault:
@@ -215,6 +219,15 @@ def last_words(
         name, what = failures[0]
         lines += [f"its log: {folder.logs / name}.log", f"the first failure was {name}: {what}"]
     return [*lines, last] if last else lines
+
+
+def _prints(folder: RunFolder, printed: Sequence[str]) -> str:
+    """The log in which a person looks first for what was printed: a sampler's, if one has; empty for none."""
+    if not printed:
+        return ""
+    first = min(printed, key=lambda name: not name.startswith(f"{SAMPLER}-"))
+    more = len(set(printed)) - 1
+    return f"{folder.shown}/logs/{first}.log" + (f" (and {more} more)" if more else "")
 
 
 def why_silent(name: str, process: Mapping[str, Any], status: Mapping[str, Any]) -> str:

@@ -47,7 +47,9 @@ class ThreadSpawner:
 
 
 class ComponentThread:
-    """One component in a thread, which can be asked to stop, but not be killed."""
+    """One component in a thread, which can be asked to stop, but not be killed. It prints to the terminal."""
+
+    has_printed = False
 
     def __init__(
         self, spec: ProcessSpec, program: Path, stderr: _ThreadsStderr, trace: _SharedTrace | None

@@ -4,12 +4,21 @@ from spreeze_zmq.status.ending import next_commands, outcome, say_last
 from spreeze_zmq.status.plain import plain_line
 from spreeze_zmq.status.stages import stage_of
 from spreeze_zmq.status.view import StatusView, View
-from spreeze_zmq.status.words import counted, failure_rows, finding_line, findings, mistakes, program
+from spreeze_zmq.status.words import (
+    counted,
+    ended_by,
+    failure_rows,
+    finding_line,
+    findings,
+    mistakes,
+    program,
+)
 
 __all__ = [
     "StatusView",
     "View",
     "counted",
+    "ended_by",
     "failure_rows",
     "finding_line",
     "findings",

@@ -9,6 +9,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
+from spreeze_zmq.charset import fitted
 from spreeze_zmq.status.curve import Returns, curve
 from spreeze_zmq.status.progress import progress
 from spreeze_zmq.status.stages import RUNNING, Group, groups_of
@@ -80,8 +81,8 @@ class Section:
     joined: bool = False
 
 
-def frame(scene: Scene, width: int, height: int) -> Text:
-    """Draw the scene in at most ``height`` lines of at most ``width`` columns."""
+def frame(scene: Scene, width: int, height: int, encoding: str = "utf-8") -> Text:
+    """Draw the scene in at most ``height`` lines of at most ``width`` columns of an encoding's characters."""
     width = min(width, WIDEST)
     sections = [
         Section(1, [_head(scene, width)]),
@@ -101,7 +102,7 @@ def frame(scene: Scene, width: int, height: int) -> Text:
         gaps = GAPS if room >= LOWEST_CURVE + 2 * GAPS else 0
         curve_section.lines = _curve(scene.returns, width, min(room - gaps, HIGHEST_CURVE))
         room -= len(curve_section.lines)
-    return _text(sections, width, room)
+    return _text(sections, width, room, encoding)
 
 
 def _choose(sections: list[Section], height: int) -> int:
@@ -113,7 +114,7 @@ def _choose(sections: list[Section], height: int) -> int:
     return room
 
 
-def _text(sections: list[Section], width: int, room: int) -> Text:
+def _text(sections: list[Section], width: int, room: int, encoding: str) -> Text:
     """All lines, with empty ones between sections as far as ``room`` allows."""
     lines: list[Text] = []
     for section in (section for section in sections if section.lines):
@@ -121,8 +122,10 @@ def _text(sections: list[Section], width: int, room: int) -> Text:
             lines.append(Text())
             room -= 1
         for pieces in section.lines:
-            line = Text.assemble(*pieces)
-            line.truncate(width, overflow="ellipsis")
+            line = Text.assemble(*((fitted(text, encoding), style) for text, style in pieces))
+            if line.cell_len > width:
+                line.truncate(width - 1)
+                line.append(fitted("…", encoding))
             lines.append(line)
     return Text("\n", end="").join(lines)
 
@@ -220,8 +223,8 @@ def _counts(status: Mapping[str, Any], width: int) -> list[Section]:
         ("replay ratio", f"{ratio['measured']:.2f} of {ratio['target']:g}"),
         ("policy lag", f"{lag['p50']:,g}, at most {lag['max']:,g}"),
     ]
-    if figures := status.get("efficiency"):
-        beside.append(("efficiency", efficiency(figures)))
+    if used := efficiency(status.get("efficiency")):
+        beside.append(("learners use", used))
     names = {
         "env_steps": "env steps",
         "trained_transitions": "trained on",

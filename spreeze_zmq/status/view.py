@@ -18,6 +18,7 @@ from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 from rich.text import Text
 
+from spreeze_zmq.charset import fitted, settle
 from spreeze_zmq.status.drawing import ENDED, LABEL, Scene, frame
 from spreeze_zmq.status.plain import plain_line
 from spreeze_zmq.status.stages import RUNNING
@@ -32,6 +33,8 @@ STALLED_S = 2.0
 REDRAW_S = 1.0
 #: Least height of the last frame, and lines that stay free below it for the last words.
 LAST_ROWS, WORDS_ROWS = 5, 14
+#: Facts that a frame shows, from this height on.
+FRAMED, FRAMED_ROWS = ("run", "run folder", "page"), 24
 #: Notes that are kept, to be shown again after a change of the terminal's size.
 KEPT_LINES = 100
 
@@ -84,13 +87,7 @@ class StatusView(View):
         self._noted: dict[str, str] = {}
         self._said: deque[str] = deque(maxlen=KEPT_LINES)
         self._gone = self._complained = False
-        # the frame is drawn with characters that only Unicode has
-        self._draws = (
-            not plain
-            and self._console.is_terminal
-            and not self._console.is_dumb_terminal
-            and self._console.encoding.startswith("utf")
-        )
+        self._draws = not plain and self._console.is_terminal and not self._console.is_dumb_terminal
         self._live: Live | None = None
         self._drawn_s = -math.inf
         self._size: ConsoleDimensions | None = None
@@ -99,8 +96,10 @@ class StatusView(View):
 
     def begin(self, facts: Mapping[str, str]) -> None:
         """Show facts about the run, by title; called first."""
-        self._scene.facts = facts
+        self._scene.facts = {title: fitted(fact, self._console.encoding) for title, fact in facts.items()}
         for title, fact in facts.items():
+            if self._draws and title in FRAMED and self._console.size.height >= FRAMED_ROWS:
+                continue  # the frame shows it
             self._say(f"{title:{LABEL}}{fact}" if self._draws else f"note {title}: {fact}")
 
     def show_processes(self, stages: Mapping[str, str]) -> None:
@@ -155,7 +154,7 @@ class StatusView(View):
         size = self._console.size
         if self._live is not None and size != self._size:
             self._clear()
-        drawn = frame(self._scene, size.width, self._height(size.height))
+        drawn = frame(self._scene, size.width, self._height(size.height), self._console.encoding)
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
@@ -243,8 +242,7 @@ class _Console(Console):
 
 
 def _console() -> Console:
-    with contextlib.suppress(AttributeError):  # a note may contain a character that the terminal lacks
-        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    settle(sys.stdout)
     return _Console(highlight=False)
 
 

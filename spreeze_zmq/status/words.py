@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -18,10 +19,15 @@ def clock(seconds: float) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """A return, with one digit after the point below 10,000; ``-`` for none."""
+    """A return, with one digit after the point, two below 10, and more below 0.1; ``-`` for none."""
     if value is None:
         return "-"
-    return f"{value:.1f}" if abs(value) < 10_000 else f"{value:,.0f}"
+    size = abs(value)
+    if size >= 10_000:
+        return f"{value:,.0f}"
+    if size >= 10 or not size > 0:
+        return f"{value + 0.0:.1f}"
+    return f"{value:.2f}" if size >= 0.1 else f"{value:.2g}"
 
 
 def rate(value: float) -> str:
@@ -37,8 +43,10 @@ def compact(count: float) -> str:
     return f"{count:g}"
 
 
-def efficiency(found: Mapping[str, float]) -> str:
-    """``23% of 176 GFLOP/s``: the used share of what the devices could compute."""
+def efficiency(found: Mapping[str, float] | None) -> str:
+    """``23% of 176 GFLOP/s``: the used share of what the devices could compute; empty below 1 %."""
+    if found is None or found["share"] < 0.01:
+        return ""
     limit = found["limit_flops_per_s"]
     scale, unit = (1e-12, "TFLOP/s") if limit >= 1e12 else (1e-9, "GFLOP/s")
     return f"{100 * found['share']:.0f}% of {rate(scale * limit)} {unit}"
@@ -102,6 +110,23 @@ def newest_failure(status: Mapping[str, Any]) -> list[str]:
     """One line with the number of failures and the newest; no line without any."""
     rows, count = failure_rows(status.get("failures", ()))[-1:], status.get("num_failures", 0)
     return [f"{counted(count)}, the newest: {row['name']}: {row['summary']}" for row in rows]
+
+
+def ended_by(reason: str, best_return: float | None) -> str:
+    """A stop reason for a line that also states the best return: ``return -200 reached``.
+
+    The return in the reason is that of the moment; further episodes of the best policy have changed it since.
+    It is left in where the best policy does not reach the goal by all of its episodes.
+    """
+    reached = re.fullmatch(r"(\w+) \S+ >= (\S+)", reason)
+    if reached is None:
+        return reason
+    name, goal = reached[1], float(reached[2])
+    if name == "return":
+        return reason if best_return is None or best_return < goal else f"return {reached[2]} reached"
+    return (
+        f"{goal:,g} {plain_name(name)} reached" if goal < 1e6 else f"{goal:,.0f} {plain_name(name)} reached"
+    )
 
 
 def conditions(stop: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """Starts, restarts and stops the processes of a run and leaves none behind; independent of topologies."""
 
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
-from spreeze_zmq.supervisor.supervision import Event, Exited, GaveUp, Restarted, Supervisor
+from spreeze_zmq.supervisor.supervision import Event, Exited, GaveUp, Printed, Restarted, Supervisor
 from spreeze_zmq.supervisor.words import last_words
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Exited",
     "GaveUp",
     "GroupSpawner",
+    "Printed",
     "Process",
     "ProcessSpec",
     "Restarted",

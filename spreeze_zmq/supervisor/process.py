@@ -66,6 +66,10 @@ class Process(Protocol):
     def log_start(self) -> int:
         """The byte of its log at which this incarnation begins."""
 
+    @property
+    def has_printed(self) -> bool:
+        """Whether anything has been written to its standard output; our components write nothing there."""
+
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it lives. Its exit kills the rest of its group."""
 
@@ -105,23 +109,27 @@ class GroupSpawner:
         if spec.cpus is not None and not spec.cpus & os.sched_getaffinity(0):
             raise InputError(f"{spec.name}: none of its CPUs {sorted(spec.cpus)} is ours to use; change cpus")
         log, log_start = _open_log(spec)
+        output = -1
         try:
+            output = os.open(spec.log_path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             popen = subprocess.Popen(
                 spec.command,
                 env=_environment(spec),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                stdout=output,
+                stderr=log,
                 start_new_session=True,
                 pass_fds=spec.descriptors,
                 preexec_fn=self._preparation(spec),
             )
         except (OSError, subprocess.SubprocessError) as error:
+            if output >= 0:
+                os.close(output)
             raise InputError(_cannot_start(spec, error)) from error
         finally:
             os.close(log)
         self._guard.add(popen.pid, graceful=spec.parent_death_signal != signal.SIGKILL)
-        return GroupProcess(popen, log_start, on_end=self._guard.remove)
+        return GroupProcess(popen, log_start, output, on_end=self._guard.remove)
 
     def close(self) -> None:
         """End the guard."""
@@ -157,10 +165,28 @@ def bound_to_parent(number: int) -> Callable[[], None]:
 
 
 class GroupProcess:
-    """The leader of a process group."""
+    """The leader of a process group.
 
-    def __init__(self, popen: subprocess.Popen[bytes], log_start: int, on_end: Callable[[int], None]) -> None:
-        self._popen, self.log_start, self._on_end = popen, log_start, on_end
+    Args:
+        popen: the process.
+        log_start: the byte of its log at which it begins.
+        output: its standard output, an open file of its own: the kernel moves the position in it, which all
+            who hold it share, to the end of each write.
+        on_end: called with its process id when it has ended.
+    """
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], log_start: int, output: int, on_end: Callable[[int], None]
+    ) -> None:
+        self._popen, self.log_start, self._output, self._on_end = popen, log_start, output, on_end
+        self._has_printed = False
+
+    @property
+    def has_printed(self) -> bool:
+        """Whether it or a process of its group has written to its standard output."""
+        if not self._has_printed and self._output >= 0:
+            self._has_printed = os.lseek(self._output, 0, os.SEEK_CUR) > 0
+        return self._has_printed
 
     @property
     def pid(self) -> int:
@@ -175,6 +201,9 @@ class GroupProcess:
             # The leader is not reaped yet, so no other group can have its number.
             self.signal(signal.SIGKILL)
             self._popen.wait()
+            _ = self.has_printed
+            os.close(self._output)
+            self._output = -1
             self._on_end(self.pid)
         return self._popen.returncode
 
@@ -206,7 +235,9 @@ def _open_log(spec: ProcessSpec) -> tuple[int, int]:
 
 def _environment(spec: ProcessSpec) -> dict[str, str]:
     threads = dict.fromkeys(THREAD_VARIABLES, str(spec.threads)) if spec.threads else {}
-    return {**os.environ, "PYTHONUNBUFFERED": "1", **threads, **spec.environment}
+    # a log is read as UTF-8, whatever the locale: a print of an environment must not end its episode
+    python = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
+    return {**os.environ, **python, **threads, **spec.environment}
 
 
 def _cannot_start(spec: ProcessSpec, error: Exception) -> str:

@@ -83,7 +83,15 @@ class GaveUp:
         return f"{self.name} is not started again: {self.reason}"
 
 
-Event = Exited | Restarted | GaveUp
+@dataclass(frozen=True)
+class Printed:
+    """The first output of a process, such as a ``print`` of its environment, is in its log."""
+
+    name: str
+    log_path: Path
+
+
+Event = Exited | Restarted | GaveUp | Printed
 
 
 @dataclass
@@ -96,6 +104,7 @@ class _Supervised:
     stopping: bool = False
     kill_at_s: float | None = None
     overdue: bool = False
+    printed: bool = False
     forget_at_s: float | None = None
     restart_at_s: float = 0.0
     delay_s: float = 0.0
@@ -159,7 +168,12 @@ class Supervisor:
         for one in list(self._supervised.values()):
             if one.process is None:
                 events += self._restart(one) if now_s >= one.restart_at_s else []
-            elif (code := one.process.poll()) is not None:
+                continue
+            code = one.process.poll()
+            if not one.printed and one.process.has_printed:
+                one.printed = True
+                events.append(Printed(one.spec.name, one.spec.log_path))
+            if code is not None:
                 events += self._on_exit(one, code, now_s)
             elif one.forget_at_s is not None and now_s >= one.forget_at_s:
                 events += self._on_exit(one, None, now_s)

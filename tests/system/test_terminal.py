@@ -154,7 +154,7 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
     terminal.resize(50, 160)
     wide = terminal.until(
         lambda lines: (
-            shows("replay ratio", "efficiency", "FLOP/s", *ROLES)(lines)
+            shows("replay ratio", "learners use", "FLOP/s", *ROLES)(lines)
             and any(len(line) > 80 for line in lines)
         ),
         "wide frame",
@@ -252,7 +252,7 @@ def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_do
         assert word in text, word
     whole = "".join(terminal.scrolled())  # long commands go on in the next line
     assert "ended after" in whole
-    assert ">= -200" in whole
+    assert "return -200 reached" in whole
     assert f"spreeze-launch --resume {run}" in whole
     python = f'from spreeze_zmq import Policy; policy = Policy.load("{run}/policy.safetensors")'
     assert python in whole

@@ -17,12 +17,21 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from spreeze_zmq.status import StatusView, next_commands, outcome, plain_line, program, stage_of
+from spreeze_zmq.status import (
+    StatusView,
+    ended_by,
+    next_commands,
+    outcome,
+    plain_line,
+    program,
+    stage_of,
+)
 from spreeze_zmq.status.curve import Returns, curve
 from spreeze_zmq.status.drawing import Scene, frame
 from spreeze_zmq.status.progress import progress
 from spreeze_zmq.status.stages import RUNNING
 from spreeze_zmq.status.view import PLAIN_INTERVAL_S
+from spreeze_zmq.status.words import decimal
 from tests.unit.status.recorded import Recorded, evaluate, large, report, starting
 
 STARTING, LARGE = starting(), large()
@@ -143,7 +152,7 @@ def test_a_large_run_reads_as_it_should():
         "        30:00" + " " * 59 + "10:00:00",
         "env steps         1,123,456,789  1,230,123 /s   replay ratio 7.98 of 8",
         "trained on      912,345,678,901 12,345,678 /s   policy lag   1, at most 12,000",
-        "critic updates        1,234,567        190 /s   efficiency   24% of 40.0 TFLOP/s",
+        "critic updates        1,234,567        190 /s   learners use 24% of 40.0 TFLOP/s",
         "actor updates           617,000       88.2 /s",
         "actor loss 98.7   critic loss 0.123   q mean -12.3",
         "critic learner    99% busy     0% blocked     1% starved     99% cpu   12.4 GB",
@@ -229,7 +238,7 @@ def test_a_rising_line_rises_from_corner_to_corner():
 
 def test_a_return_that_never_changes_is_a_level_line():
     """Although its range is 0."""
-    rows = curve([(0.0, 5.0), (10.0, 5.0)], 20, 4)
+    rows = curve([(0.0, 50.0), (10.0, 50.0)], 21, 4)
     assert rows[1].partition("│")[2] == "⠤" * 15
 
 
@@ -276,6 +285,7 @@ def test_a_terminal_keeps_facts_and_notes_above_one_frame():
     view.update(LARGE)
     view.close()
     text = out.getvalue()
+    assert text.index("run folder") > text.index("sampler")  # in the frame, not above it as well
     assert text.count("curves          tensorboard --logdir runs/halfcheetah-20260102-030405") == 1
     assert text.count("sampler-1 was killed by SIGKILL [not markup]") == 1
     assert text.index("sampler-1 was killed") < text.index("10:01:23")
@@ -319,13 +329,13 @@ def plain(clock):
     return StatusView(Console(file=out, width=80, force_terminal=False), clock), out
 
 
-def test_a_plain_line_has_every_figure_under_a_stable_name():
-    """One line, `key=value`, however long."""
+def test_a_plain_line_names_its_figures_as_the_summary_does():
+    """One line, `key=value`, however long: no key to be looked up, and no value of several figures."""
     assert plain_line(LARGE, {"sampler-3": "setting up", "broker-0": RUNNING}) == (
-        "t=36083.4s left=713s state=training env_steps=1123456789 fps=1230123 trained_per_s=12345678 "
-        "critic_updates=1234567 critic_per_s=190.2 actor_updates=617000 actor_per_s=88.2 ratio=7.98/8 "
-        "lag=1/13/12000 episodes=1123456 return=-1234.6 eval=5792.8 best=5792.8 dropped=0 refused=0 "
-        "failures=0 workers=critic_learner:1,actor_learner:1,sampler:128 waiting=sampler-3"
+        "t=36083.4s left=713s state=training env_steps=1123456789 env_steps_per_s=1230123 "
+        "critic_updates=1234567 critic_updates_per_s=190.2 actor_updates=617000 actor_updates_per_s=88.2 "
+        "replay_ratio=7.98 policy_lag=1 episodes=1123456 training_return=-1234.6 evaluation=5792.8 "
+        "best_return=5792.8 samples_dropped=0 messages_refused=0 failures=0 samplers=128 waiting=sampler-3"
     )
 
 
@@ -337,7 +347,7 @@ def test_a_plain_line_has_the_same_names_from_the_beginning():
 
     assert names(plain_line(STARTING, {})) == names(plain_line(LARGE, {}))
     assert " left=- " in plain_line(STARTING, {})
-    assert " eval=- best=- " in plain_line(STARTING, {})
+    assert " evaluation=- best_return=- " in plain_line(STARTING, {})
 
 
 def test_plain_lines_come_now_and_then_and_at_once_when_the_state_changes():
@@ -391,22 +401,52 @@ def test_plain_notes_and_the_last_figures_are_never_left_out():
     assert "\x1b" not in out.getvalue()
 
 
-@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": "xterm", "PYTHONIOENCODING": "latin-1"}])
-def test_a_terminal_that_cannot_draw_the_frame_gets_plain_lines(environment):
-    """An editor's shell cannot move its cursor; an old locale has no characters for the curve."""
+def in_terminal(**environment):
+    """What a view with a note and a status writes to a pseudo-terminal, line by line."""
     master, slave = os.openpty()
-    code = "from spreeze_zmq.status import StatusView; from tests.unit.status.recorded import starting\n"
-    code += "view = StatusView(); view.note('a \\u2192 b'); view.update(starting()); view.close()"
+    code = "from spreeze_zmq.status import StatusView; from tests.unit.status.recorded import large\n"
+    code += "view = StatusView(); view.note('a \\u2192 b'); view.update(large()); view.close()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=slave, env={**os.environ, **environment}
     ) as done:
         os.close(slave)
         assert done.wait(60) == 0
-    written = os.read(master, 65_536).decode("latin-1").splitlines()
+    written = os.read(master, 65_536)
     os.close(master)
-    assert written[0].startswith("note a ")
-    assert written[1].startswith("t=0.4s ")
+    return written
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines():
+    """An editor's shell."""
+    written = in_terminal(TERM="dumb", PYTHONIOENCODING="utf-8").decode().splitlines()
+    assert written[0] == "note a \u2192 b"
+    assert written[1].startswith("t=36083.4s ")
     assert len(written) == 2
+
+
+def test_a_terminal_without_unicode_gets_the_frame_in_ascii():
+    """In a C locale, with nothing replaced by a question mark."""
+    text = in_terminal(TERM="xterm", LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="").decode("ascii")
+    assert "\x1b[" in text
+    assert "evaluation" in text
+    assert "5792.8" in text
+    assert " +- 88.2" in text
+    assert "a \\u2192 b" in text
+    assert "?" not in text.replace("\x1b[?25", "")
+
+
+@pytest.mark.parametrize(("encoding", "mark"), [("utf-8", "…"), ("ascii", "~")])
+def test_a_frame_fits_its_terminal_in_every_encoding(encoding, mark):
+    """Signs that take two characters in ASCII make no line too long, and the curve is drawn."""
+    crowded = scene(LARGE)
+    crowded.facts = {**FACTS, "run": "HalfCheetah " * 20}
+    for width in (40, 60, 80):
+        rows = lines(frame(crowded, width, 40, encoding), 200)
+        assert max(map(cell_len, rows)) <= width
+        assert any(row.endswith(mark) for row in rows) == (width < 80)
+        assert rows[0].endswith("training  10:01:23")
+        assert "".join(rows).isascii() == (encoding == "ascii")
+    assert sum(set("|':. ").issuperset(row[8:]) and len(row) > 8 for row in rows) >= 5 * (encoding == "ascii")
 
 
 @pytest.mark.parametrize("draws", [True, False])
@@ -509,11 +549,35 @@ def test_the_last_words_are_of_the_runs_own_summary():
     run.record.take_report("critic_learner-0", 1, report("critic_learner", 1, counters=counters), 9.0)
     evaluate(run.record, 8.9, 27_000, -152.34, 70.0)
     evaluate(run.record, 9.1, 28_000, -180.0, 60.0)
-    assert outcome(run.record.summary("", 9.31, final=True), "return -152.3 >= -200") == [
-        "ended after 9.3 s and 28,672 env steps: return -152.3 >= -200",
-        "best return -152.3 ± 70.0 in 30 episodes, at 27,000 env steps, 0:08",
+    summary = run.record.summary("", 9.31, final=True)
+    assert outcome(summary, "return -176.0 >= -200") == [
+        "ended after 9.3 s and 28,672 env steps: return -200 reached",
+        "best return -152.3 ± 70.0 in 30 episodes, at 27,000 env steps",
         "its mean lies between -187.3 and -117.3 (95 % by Student's t)",
     ]
+
+
+def test_the_last_words_state_one_return():
+    """That of the saved policy; the one of the moment at which the run ended only where they disagree."""
+    assert ended_by("return -176.0 >= -200", -143.7) == "return -200 reached"
+    assert ended_by("return -176.0 >= -200", -205.0) == "return -176.0 >= -200"
+    assert ended_by("env_steps 1500672 >= 1500000", None) == "1,500,000 env steps reached"
+    assert ended_by("minutes 0.50 >= 0.5", -143.7) == "0.5 minutes reached"
+    assert ended_by("interrupted by the user", -143.7) == "interrupted by the user"
+
+
+def test_a_small_return_is_told_from_zero():
+    """As those of sparse or scaled rewards are."""
+    values = (-12345.6, -1234.56, 12.34, 0.8333, -0.0421, 0.000188, 0.0, -0.0, None)
+    shown_as = ["-12,346", "-1234.6", "12.3", "0.83", "-0.042", "0.00019", "0.0", "0.0", "-"]
+    assert [decimal(value) for value in values] == shown_as
+
+
+def test_what_rounds_to_nothing_is_left_out():
+    """The share of the arithmetic that the learners of a small network use."""
+    used = {"flops_per_s": 1e9, "limit_flops_per_s": 1e12, "share": 1e-3}
+    assert "learners use" not in shown({**LARGE, "efficiency": used})
+    assert "learners use 5% of 1.0 TFLOP/s" in shown({**LARGE, "efficiency": {**used, "share": 0.05}})
 
 
 def test_a_program_is_called_as_the_users_shell_finds_it(monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.supervisor import Exited, GaveUp, ProcessSpec, Restarted, Supervisor, last_words
+from spreeze_zmq.supervisor import Exited, GaveUp, Printed, ProcessSpec, Restarted, Supervisor, last_words
 from spreeze_zmq.supervisor.words import MOST_LINES
 
 DEADLINE_S = 10.0
@@ -23,6 +23,7 @@ class FakeProcess:
 
     pid = 1
     log_start = 0
+    has_printed = False
 
     def __init__(self):
         self.code = None
@@ -149,7 +150,9 @@ def test_a_polite_process_stops_on_sigterm_and_is_not_restarted(supervisor, spec
 
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(supervisor, spec):
     """And not before."""
-    supervisor.start(shell(spec, "trap '' TERM; echo deaf; while :; do sleep 0.01; done", stop_grace_s=0.3))
+    supervisor.start(
+        shell(spec, "trap '' TERM; echo deaf >&2; while :; do sleep 0.01; done", stop_grace_s=0.3)
+    )
     until(lambda: "deaf\n" in spec.log_path.read_text().splitlines(keepends=True), "the trap")
     began_s = time.monotonic()
     supervisor.stop([spec.name])
@@ -556,3 +559,30 @@ def test_last_words_of_nothing_are_empty(tmp_path):
     assert last_words(tmp_path / "log") == ""
     (tmp_path / "log").write_bytes(b"\xff\xfe broken\n")
     assert last_words(tmp_path / "log").endswith("broken")
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def test_a_print_is_noticed_once_and_kept_beside_the_log(supervisor, spec):
+    """Of the process or of a program that it starts, its last one too; what is logged is none."""
+    supervisor.start(shell(spec, "echo logged >&2; sleep 0.2; sh -c 'echo printed'; echo twice"))
+    events = events_until(supervisor, Exited)
+    assert events[0] == Printed("sampler-0", spec.log_path)
+    assert [type(event) for event in events[1:]] == [Exited]
+    assert spec.log_path.read_text().splitlines()[1:] == ["logged", "printed", "twice"]
+
+
+def test_a_process_that_prints_nothing_is_not_said_to_print(supervisor, spec):
+    """Although its log has lines."""
+    supervisor.start(shell(spec, "echo logged >&2"))
+    assert [type(event) for event in events_until(supervisor, Exited)] == [Exited]
+
+
+def test_a_print_of_any_character_reaches_the_log(supervisor, spec, monkeypatch):
+    """In a C locale Python would refuse it, and the environment that prints it would fail."""
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    supervisor.start(python(spec, "print('a \\u2192 b')"))
+    assert events_until(supervisor, Exited)[-1].code == 0
+    assert "a \u2192 b" in spec.log_path.read_text(encoding="utf-8")
