@@ -174,13 +174,13 @@ def find(env_id: str) -> EnvironmentSource:
         raise InvalidEnvironment(
             f"an environment's name is expected, such as 'HalfCheetah-v5', not {env_id!r}"
         )
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
     module_name, colon, name = env_id.partition(":")
     if colon and not (module_name and name):
         raise InvalidEnvironment(f"{env_id}: expected 'module:id' or 'module:callable'")
     if not colon:
         return EnvironmentSource(env_id, registered=_registered(env_id))
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
     module = _import(env_id, module_name)
     if name in gymnasium.registry:
         return EnvironmentSource(env_id, registered=gymnasium.registry[name])
