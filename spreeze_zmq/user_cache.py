@@ -1,4 +1,4 @@
-"""The folder of this library's measurements of the user's machine."""
+"""This library's folders in the user's home: measurements of the machine, and marks of the user's runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from pathlib import Path
 
 def cache_folder() -> Path:
     """``$XDG_CACHE_HOME/spreeze_zmq``, by default ``~/.cache/spreeze_zmq``."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(chosen) if chosen and Path(chosen).is_absolute() else Path("~/.cache").expanduser()
-    return base / "spreeze_zmq"
+    return _base("XDG_CACHE_HOME", "~/.cache") / "spreeze_zmq"
+
+
+def state_folder() -> Path:
+    """``$XDG_STATE_HOME/spreeze_zmq``, by default ``~/.local/state/spreeze_zmq``."""
+    return _base("XDG_STATE_HOME", "~/.local/state") / "spreeze_zmq"
+
+
+def _base(variable: str, default: str) -> Path:
+    chosen = os.environ.get(variable, "")
+    return Path(chosen) if chosen and Path(chosen).is_absolute() else Path(default).expanduser()

@@ -28,13 +28,14 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory):
-    """Where runs keep what they measured, for this session and the processes that it starts."""
-    before = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    """Where runs keep what they measured and their marks, for this session and the processes it starts."""
+    names = ("XDG_CACHE_HOME", "XDG_STATE_HOME")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ |= {name: str(tmp_path_factory.mktemp("home")) for name in names}
     yield
-    os.environ.pop("XDG_CACHE_HOME")
-    if before is not None:
-        os.environ["XDG_CACHE_HOME"] = before
+    for name in names:
+        os.environ.pop(name)
+    os.environ |= {name: value for name, value in before.items() if value is not None}
 
 
 @pytest.fixture(scope="session", autouse=True)

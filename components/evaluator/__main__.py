@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.channels import Subscriber
@@ -17,6 +18,7 @@ from spreeze_zmq.policy import Policy, usable
 from spreeze_zmq.run.arena import Arena
 from spreeze_zmq.run.budget import EvaluationBudget
 from spreeze_zmq.run.evaluation import Best, Score, play
+from spreeze_zmq.run.saved import own_modules
 from spreeze_zmq.video.schedule import VideoSchedule
 from spreeze_zmq.wire import Message
 
@@ -47,7 +49,9 @@ class Evaluator:
         self.arena = open_arena(component)
         self.policies: Subscriber = component.open("policy")
         self.budget = EvaluationBudget(available_cores() * options["cost_share"], self.goal)
-        self.videos = VideoSchedule(component.folder, options["videos"], plan.run.algorithm)
+        self.videos = VideoSchedule(
+            component.folder, options["videos"], Path(plan.topology_file).parent, own_modules(plan)
+        )
         self.seed = int(component.seed_sequence().generate_state(1)[0])
         self.best: Best | None = None
         if component.folder.best_policy.exists():  # saved by an earlier process of this run

@@ -21,12 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add RUN and ``--trust``, for commands that load a policy."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or a policy.safetensors")
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add ``--trust``."""
     parser.add_argument(
         "--trust",
         action="append",
         default=[],
         metavar="MODULE",
-        help="let a policy file name a class or an environment of this module, which runs its code",
+        help="let a file name a class or an environment of this module, which runs its code; a run's folder "
+        "that you made needs none",
     )
 
 

@@ -31,6 +31,7 @@ from spreeze_zmq.run.history import check_fit, read_run
 from spreeze_zmq.schema import suggestion
 from spreeze_zmq.status import StatusView, ended_by, finding_line
 from spreeze_zmq.topology.source import shipped_topologies
+from spreeze_zmq.trust import grant_of
 
 
 @for_readers
@@ -208,13 +209,15 @@ def _command_of(run: Path) -> list[str]:
     """The command line that began a run.
 
     Raises:
-        InputError: it is no run's folder, or another program began the run.
+        InputError: it is no run's folder, this user did not make it, or another program began the run.
     """
-    command = read_run(run).plan.get("command")
+    command, what_to_do = read_run(run).plan.get("command"), "write its TOPOLOGY or --env ID beside --resume"
     if not command:
-        raise InputError(
-            f"--resume {run}: spreeze-launch did not begin it; write its TOPOLOGY or --env ID beside --resume"
-        )
+        raise InputError(f"--resume {run}: spreeze-launch did not begin it; {what_to_do}")
+    if why_not := grant_of(run).why_not:
+        said = " ".join(map(str, command))
+        shown = f" (it says {said})" if said.isprintable() else ""
+        raise InputError(f"--resume {run}: its command would run code, and {why_not}; {what_to_do}{shown}")
     return list(command)
 
 

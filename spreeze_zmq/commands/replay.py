@@ -18,6 +18,7 @@ from pathlib import Path
 from spreeze_zmq import topology
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.channels import Recording
+from spreeze_zmq.commands.evaluate import add_trust
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.launcher.outputs import Outputs
 from spreeze_zmq.launcher.playback import Pace, Playback, in_fixed_order
@@ -26,6 +27,7 @@ from spreeze_zmq.plan.roles import LEARNERS
 from spreeze_zmq.run.folder import RunFolder, settle
 from spreeze_zmq.supervisor.process import THREAD_VARIABLES
 from spreeze_zmq.topology.component_file import find_component
+from spreeze_zmq.trust import FILE, grant_of, module_of
 
 #: Longest wait for a message of the shipped component; a COMMAND of the user's may take any time.
 TIMEOUT_S = 60.0
@@ -63,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-dir", metavar="DIR", help="the folder of the replay (default: runs/replay-...)"
     )
+    add_trust(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -70,7 +73,7 @@ def main(arguments: argparse.Namespace) -> int:
     they differ although the order is fixed.
     """
     recording = Recording(arguments.file)
-    plan = _plan_of(recording)
+    plan = _plan_of(recording, arguments.trust)
     about = recording.about
     command = arguments.program or _shipped(plan, about["role"])
     fixed = in_fixed_order(plan, about["role"])
@@ -101,11 +104,14 @@ def main(arguments: argparse.Namespace) -> int:
     return _end(playback, None if process is None else process.returncode)
 
 
-def _plan_of(recording: Recording) -> Plan:
+def _plan_of(recording: Recording, trust: Sequence[str]) -> Plan:
     """The plan of a recording, with new endpoints in place of the recorded run's.
 
+    The recording of a run that this user made imports what that run did. Any other may be a stranger's.
+
     Raises:
-        InputError: the header holds no plan of this version, or the plan lacks the process's role.
+        InputError: the header holds no plan of this version, the plan lacks the process's role, or it names
+            a module that is not trusted.
     """
     try:
         plan = Plan.from_json(json.dumps(recording.about["plan"]))
@@ -115,6 +121,13 @@ def _plan_of(recording: Recording) -> Plan:
     except KeyError as error:
         raise InputError(f"{recording.path}: its header has no {error}") from None
     places = {name: replace(channel, endpoint=None) for name, channel in plan.channels.items()}
+    grant = grant_of(recording.path.absolute().parent.parent)  # RUN/recordings/PROCESS.recording
+    if grant.plan != recording.about["plan"]:
+        grant = FILE
+        plan = replace(plan, topology_file=str(Path.cwd() / Path(plan.topology_file).name))
+    for what, name in (("an environment", plan.run.env), ("an algorithm", plan.run.algorithm)):
+        if (module := module_of(name)) and module not in {*trust, *grant.modules}:
+            raise grant.refusal(recording.path, what, module)
     topology.make_importable(Path(plan.topology_file).parent)
     return replace(plan, channels=places, recording={})
 

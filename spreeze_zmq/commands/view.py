@@ -48,8 +48,9 @@ def main(arguments: argparse.Namespace) -> int:
         spec, policy = saved.environment, saved.policy
     except InputError as error:  # the curves can be shown without a policy
         why_not = str(error)
-    with tempfile.TemporaryDirectory(prefix="spreeze-view-") as sockets:
-        agent = PolicyPlayer(spec, lambda: given_policy(policy), folder.logs, Path(sockets), why_not=why_not)
+    with tempfile.TemporaryDirectory(prefix="spreeze-view-") as made:
+        own = Path(made)  # MuJoCo's viewer works and logs there, and not in what may be a stranger's folder
+        agent = PolicyPlayer(spec, lambda: given_policy(policy), own, own, why_not=why_not)
         server = Server(listener, token, lambda: [run_entry(plan, live=False), *journal(folder)], agent)
         server.start()
         print(f"{address.url(listener, token)}  (Ctrl-C ends it)", flush=True)

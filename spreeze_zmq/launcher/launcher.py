@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import channels
@@ -29,8 +30,10 @@ from spreeze_zmq.plan.roles import (
     stop_order,
 )
 from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.saved import own_modules
 from spreeze_zmq.status import View, mistakes, say_last
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
+from spreeze_zmq.trust import leave_mark
 from spreeze_zmq.wire import Message
 
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
@@ -58,6 +61,7 @@ class Launch:
         self.pinning = pinned(plan, usable_cores(os.sched_getaffinity(0)))
         plan = replace(plan, pinning={"cpus": self.pinning.cpus, "reason": self.pinning.reason})
         self.plan, self.sockets = settle(plan, folder)
+        leave_mark(folder.path, own_modules(plan), Path(plan.topology_file).parent)
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
         self.crew = Crew(self.plan, folder, self.pinning, threads=threads)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
@@ -308,4 +312,4 @@ class Launch:
     def report_end(self) -> None:
         """Print the outcome of the run and the commands that use it."""
         ending = self.stop_reason, self.failures, self.input_fault, self.last_word
-        say_last(texts.last_words(self.folder, *ending, printed=self.printed))
+        say_last(texts.last_words(self.folder, self.plan, *ending, printed=self.printed))

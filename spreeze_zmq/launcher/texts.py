@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.channels import SocketFolder
@@ -14,6 +15,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.saved import own_modules
 from spreeze_zmq.status import (
     counted,
     failure_rows,
@@ -26,6 +28,7 @@ from spreeze_zmq.status import (
     stage_of,
 )
 from spreeze_zmq.supervisor import Exited
+from spreeze_zmq.trust import grant_of
 
 AS_STATED = "as the topology says"
 #: Most kinds of failures that are noted as they come.
@@ -181,6 +184,7 @@ def full_disk(folder: RunFolder, input_fault: tuple[str, str] | None) -> str:
 
 def last_words(
     folder: RunFolder,
+    plan: Plan,
     reason: str,
     failures: Sequence[tuple[str, str]],
     input_fault: tuple[str, str] | None,
@@ -192,6 +196,7 @@ def last_words(
 
     Args:
         folder: the run's folder.
+        plan: the run's.
         reason: why it has ended; empty where it failed.
         failures: process and what happened.
         input_fault: process and the fault that it found in the user's input.
@@ -199,17 +204,22 @@ def last_words(
         printed: the processes that have printed something, the first one first.
     """
     summary = _summary(folder)
-    resume = f"{program('spreeze-launch')} --resume {shlex.quote(folder.shown)}"
+    marked = not grant_of(folder.path).why_not  # else the commands must be told what the mark would
+    command = [] if marked else plan.command
+    resume = f"{program('spreeze-launch')} {shlex.join([*command, '--resume', folder.shown])}"
+    topology = Path(plan.topology_file).parent
     lines = [
         "",
         *outcome(summary, reason),
         *_survived(folder, summary),
         *next_commands(
             folder.shown,
-            policy=f"{folder.shown}/{folder.best_policy.name}" if folder.best_policy.exists() else "",
+            policy=folder.best_policy.exists(),
             resume=resume if latest(folder.checkpoints) is not None else "",
             scored=summary.get("best") is not None,
             prints=_prints(folder, printed),
+            trust=() if marked else own_modules(plan),
+            import_from="" if topology == Path.cwd() else str(topology),
         ),
     ]
     if input_fault:

@@ -20,6 +20,7 @@ from spreeze_zmq.policy.layers import Layer, read_layers
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
 from spreeze_zmq.policy.own_environment import OwnEnvironment
+from spreeze_zmq.trust import FILE, grant_of
 
 _ARRAYS = ("parameters", "action_low", "action_high", "observation_mean", "observation_std")
 
@@ -201,28 +202,27 @@ class Policy:
 
         Args:
             path: of the file, or of the folder of a run, whose best policy is read.
-            trust: modules whose classes may be loaded; a file that names a class of another module is
-                refused, since importing a module runs it.
+            trust: modules whose classes may be loaded, since importing a module runs it. The folder of a run
+                that this user made adds the module of its algorithm, a file nothing.
 
         Raises:
             InputError: there is no such file, it holds no policy of this format, or it names a class of a
                 module that is not trusted.
         """
-        path = Path(path)
+        path, grant = Path(path), FILE
         if path.is_dir():
             path = path / POLICY_FILE
+            grant = grant_of(path.parent, POLICY_FILE)
             if not path.exists():
                 raise InputError(f"{path.parent} has no {POLICY_FILE}: no policy was evaluated in that run")
         fields, arrays, metadata = read_file(path)
         try:
             module = module_of(fields["description"])
-            if module is not None and not is_trusted(module, trust):
-                raise InputError(
-                    f"{path} names a class of the module {module!r}, whose code would run: give --trust "
-                    f"{module} if you know where the file comes from"
-                )
             if module is not None:
+                if not is_trusted(module, {*trust, *grant.modules}):
+                    raise grant.refusal(path, "a class", module)
                 trusted.add(module)
+                grant.make_importable()
             return cls(fields, arrays, metadata)
         except (TypeError, ValueError, WireError) as error:
             raise InputError(f"{path} holds no whole policy: {error}") from error

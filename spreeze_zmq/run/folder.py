@@ -17,6 +17,7 @@ from spreeze_zmq.errors import DiskFull, InputError
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy.file import POLICY_FILE
+from spreeze_zmq.trust import RUN_FILE
 
 #: Mode of a run's folder: only its user may read logs, weights and the page's address.
 PRIVATE = 0o700
@@ -44,7 +45,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.run_file, self.summary = path / "run.json", path / "summary.json"
+        self.run_file, self.summary = path / RUN_FILE, path / "summary.json"
         self.metrics, self.broker_state = path / "metrics.jsonl", path / "broker.json"
         self.logs, self.checkpoints, self.learning = path / "logs", path / "checkpoints", path / "learning"
         self.recordings = path / "recordings"

@@ -10,14 +10,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from spreeze_zmq import envs
+from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy, register_class_loader
+from spreeze_zmq.policy.classes import trusted
 from spreeze_zmq.run.evaluation import Score, play
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.topology import make_importable
+from spreeze_zmq.trust import FILE, grant_of, make_importable, module_of
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,26 @@ class SavedPolicy:
     def load(cls, run: Path | str, trust: Collection[str] = ()) -> SavedPolicy:
         """Load the best policy of a run's folder, or a policy file.
 
-        In a run's folder, the folder of the run's topology becomes importable for the user's own environment
-        or algorithm. A file alone may come from anybody: it may name only what ships with the package.
+        The policy in the folder of a run that this user made may run the environment and the algorithm of
+        that run. A file, or any other folder, may be a stranger's: it may name only what ships with the
+        package, whatever stands beside it.
 
         Args:
             run: a run's folder, or a policy file.
-            trust: modules whose code a file may run, for its environment or its class.
+            trust: modules whose code a file may run, for its environment or its class; they may be in the
+                current directory.
 
         Raises:
             InputError: there is no policy, it cannot be loaded, it was not saved by a run, or it names a
                 module that is not trusted.
         """
         path = _policy_file(Path(run))
-        own_environment = _environment_of_run(path)
-        register_class_loader(loader_of_modules(trust))
-        policy = Policy.load(path, trust=trust)
+        grant = grant_of(path.parent, path.name) if Path(run).is_dir() else FILE
+        grant.make_importable()
+        if trust:
+            make_importable(Path.cwd())
+        register_class_loader(loader_of_modules(trusted))
+        policy = Policy.load(run, trust=trust)
         about = policy.metadata
         try:
             environment = EnvironmentSpec.from_dict(json.loads(about["environment"]))
@@ -75,12 +82,9 @@ class SavedPolicy:
             raise InputError(
                 f"{path} does not say where it was scored ({error}); it was not saved by a run"
             ) from error
-        module, colon, _ = environment.id.rpartition(":")
-        if colon and environment.id != own_environment and module not in trust:
-            raise InputError(
-                f"{path} names an environment of the module {module!r}, whose code would run: give --trust "
-                f"{module} if you know where the file comes from"
-            )
+        module = module_of(environment.id)
+        if module and module not in trust and not grant.covers(environment.id, environment.kwargs):
+            raise grant.refusal(path, "an environment", module)
         return cls(path, policy, environment, mean_return, num_episodes, seed, step_cap)
 
     def play(self, num_episodes: int | None = None, seed: int | None = None) -> Score:
@@ -108,18 +112,13 @@ def fresh_seed() -> int:
     return secrets.randbits(31)
 
 
-def _environment_of_run(path: Path) -> str | None:
-    """The environment id of the run that a policy file belongs to; None outside a run's folder.
-
-    The folder of that run's topology becomes importable. The plan is not parsed, as it may be of an older
-    version.
-    """
-    for folder in (path.absolute().parent, path.absolute().parent.parent):  # RUN/*, RUN/videos/*
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            plan = json.loads(RunFolder(folder).run_file.read_text())
-            make_importable(Path(plan["topology_file"]).parent)
-            return str(plan["run"]["env"])
-    return None
+def own_modules(plan: Plan) -> tuple[str, ...]:
+    """The modules of the user's own that the policies of a run need: of its environment and algorithm."""
+    modules = [module_of(plan.run.env), module_of(plan.run.algorithm)]
+    if modules[1]:
+        with contextlib.suppress(InputError):
+            modules.append(algorithms.get(plan.run.algorithm).__module__)  # the one named may only import it
+    return tuple(dict.fromkeys(filter(None, modules)))
 
 
 def _policy_file(path: Path) -> Path:

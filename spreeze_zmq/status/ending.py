@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spreeze_zmq.charset import settle
@@ -45,17 +45,35 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
     return lines
 
 
-def next_commands(run: str, *, policy: str, resume: str, scored: bool = True, prints: str = "") -> list[str]:
+def next_commands(
+    run: str,
+    *,
+    policy: bool,
+    resume: str,
+    scored: bool = True,
+    prints: str = "",
+    trust: Sequence[str] = (),
+    import_from: str = "",
+) -> list[str]:
     """The commands that use a run, each after its purpose.
 
     Args:
         run: the run's folder.
-        policy: the file of its best policy; empty if none was saved.
+        policy: whether its best policy was saved.
         resume: the command that resumes it; empty if there is no checkpoint.
         scored: whether the policy was evaluated, so that it can be played again.
         prints: the log that has what the environment printed; empty where it printed nothing.
+        trust: modules that the commands must be told to trust.
+        import_from: the folder in which these modules are looked for; empty for the current directory.
     """
-    folder, spreeze = shlex.quote(run), program("spreeze")
+    folder, spreeze, load = shlex.quote(run), program("spreeze"), json.dumps(run, ensure_ascii=False)
+    python = "from spreeze_zmq import Policy; "
+    if trust:
+        folder += "".join(f" --trust {shlex.quote(module)}" for module in trust)
+        load += f", trust={list(trust)}"
+    if trust and import_from:
+        spreeze = f"PYTHONPATH={shlex.quote(import_from)} {spreeze}"
+        python = f"import sys; sys.path.append({json.dumps(import_from, ensure_ascii=False)}); {python}"
     lines = {"run folder": run}
     if prints:
         lines["its prints"] = prints
@@ -63,12 +81,11 @@ def next_commands(run: str, *, policy: str, resume: str, scored: bool = True, pr
         lines["watch it"] = f"{spreeze} play {folder}"
         lines["evaluate it"] = f"{spreeze} eval {folder}"
     if policy:
-        file = json.dumps(policy, ensure_ascii=False)
-        lines["in Python"] = f"from spreeze_zmq import Policy; policy = Policy.load({file})"
+        lines["in Python"] = f"{python}policy = Policy.load({load})"
     if resume:
         lines["train on"] = resume
     lines["its page"] = f"{spreeze} view {folder}"
-    lines["curves"] = f"{program('tensorboard')} --logdir {folder}"
+    lines["curves"] = f"{program('tensorboard')} --logdir {shlex.quote(run)}"
     return [f"{what + ':':{LABEL}}{how}" for what, how in lines.items()]
 
 

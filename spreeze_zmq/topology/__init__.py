@@ -2,9 +2,10 @@
 
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.topology.graph import graph
-from spreeze_zmq.topology.load import load, make_importable
+from spreeze_zmq.topology.load import load
 from spreeze_zmq.topology.reference import algorithm_table, entries, reference, setting
 from spreeze_zmq.topology.source import shipped
+from spreeze_zmq.trust import make_importable
 
 __all__ = [
     "Plan",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import algorithms, envs
@@ -27,6 +25,7 @@ from spreeze_zmq.topology.reference import key_hint, table_hint
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import Mistakes, read_table
 from spreeze_zmq.topology.wiring import read_channels
+from spreeze_zmq.trust import make_importable
 
 if TYPE_CHECKING:
     from spreeze_zmq.algorithms import Algorithm
@@ -97,12 +96,6 @@ def load(
         # The number of threads changes the order of sums, so a run in a fixed order measures none.
         to_measure=() if balance.in_order else left_open(declared, components, learning),
     )
-
-
-def make_importable(folder: Path) -> None:
-    """Put a topology's folder on ``sys.path``: its algorithm or environment may be a module there."""
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
 
 
 def _tables(read: Source) -> dict[str, Any]:

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.errors import ComponentFailed, InputError
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.saved import own_modules
 from spreeze_zmq.training.launching import launch
 from spreeze_zmq.training.run import Run
+from spreeze_zmq.trust import make_importable
 
 Table = Mapping[str, Any]
 
@@ -86,22 +89,24 @@ def train(
         tables["run"]["env"] = name
     words += [word for setting in settings(tables) for word in ("--set", setting)]
     stem = str(run.get("name") or name or Path(str(topology)).stem)
-    folder = RunFolder.place(
+    place = RunFolder.place(
         re.sub(r"[^A-Za-z0-9._-]", "_", stem.rpartition(":")[2]), str(run_dir) if run_dir else None
     )
-    end = launch([*words, "--run-dir", str(folder)], import_paths(), show=progress)
+    folder = RunFolder(place)
+    end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
     if end.code == InputError.exit_code:
         if not run_dir:
             with contextlib.suppress(OSError):  # the folder is not empty
-                folder.rmdir()
-                folder.parent.rmdir()
+                place.rmdir()
+                place.parent.rmdir()
         raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(name))
     if end.code != 0:
         raise ComponentFailed(end.message)
     if end.interrupts > 1:
         raise KeyboardInterrupt
-    module, colon, _ = str(algorithm).partition(":")
-    return Run(folder.resolve(), (module,) if colon else ())
+    plan = Plan.read(folder.run_file)  # this process knows who made the run, also where no mark could be left
+    make_importable(Path(plan.topology_file).parent)
+    return Run(folder.path.resolve(), own_modules(plan))
 
 
 def _registered_here(name: str | None) -> str:

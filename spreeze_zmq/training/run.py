@@ -21,7 +21,8 @@ class Run:
 
     Attributes:
         folder: the run's.
-        trust: modules whose classes the policy file may name; loading it runs their code.
+        trust: modules that the policy file may name beside those of a run that this user made; loading and
+            playing it runs their code.
     """
 
     folder: Path

@@ -1,4 +1,7 @@
-"""Videos of the best policy at given env steps of a run, written by processes of the lowest priority."""
+"""Videos of the best policy at given env steps of a run, written by processes of the lowest priority.
+
+As a program, ``POLICY VIDEO FOLDER [MODULE...]``, it writes one of them.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from spreeze_zmq.errors import SpreezeError
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.saved import SavedPolicy
 from spreeze_zmq.supervisor.process import bound_to_parent
+from spreeze_zmq.trust import make_importable
+from spreeze_zmq.video.recorder import record
 
 log = logging.getLogger("spreeze")
 
-PLAY = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "play")
+#: The program at the end of this file; -P leaves the current directory out of its import path.
+WRITER = (sys.executable, "-P", "-m", "spreeze_zmq.video.schedule")
 #: Longest duration of a video.
 SECONDS = 60
 #: Wait for the end of a writer that was interrupted.
@@ -29,13 +37,15 @@ class VideoSchedule:
     Args:
         folder: the run's.
         steps: env steps; once each is reached, the best policy at that time is shown.
-        algorithm: of the run; its module may be imported to load the policy.
+        import_from: the folder of the run's topology.
+        trust: modules of the run's environment and algorithm, which may be there.
     """
 
-    def __init__(self, folder: RunFolder, steps: Sequence[int], algorithm: str) -> None:
+    def __init__(
+        self, folder: RunFolder, steps: Sequence[int], import_from: Path, trust: Sequence[str]
+    ) -> None:
         self._folder, self._steps = folder, sorted(steps)
-        module, own, _ = algorithm.partition(":")
-        self._trust = ("--trust", module) if own else ()
+        self._import_from, self._trust = str(import_from), trust
         self._writer: subprocess.Popen[bytes] | None = None
         self._waiting: list[Path] = []
 
@@ -67,7 +77,7 @@ class VideoSchedule:
 
         with self._log.open("ab") as output:
             self._writer = subprocess.Popen(
-                [*PLAY, str(policy), "--video", video, "--seconds", str(SECONDS), *self._trust],
+                [*WRITER, str(policy), video, self._import_from, *self._trust],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -84,3 +94,21 @@ class VideoSchedule:
         except subprocess.TimeoutExpired:
             self._writer.kill()
             self._writer.wait()
+
+
+def main(policy: str, video: str, import_from: str, *trust: str) -> int:
+    """Write the video of one episode; returns the exit code."""
+    make_importable(Path(import_from))
+    try:
+        saved = SavedPolicy.load(policy, trust)
+        record(saved.policy, saved.environment, video, episodes=1, seed=saved.seed, max_s=SECONDS)
+    except SpreezeError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

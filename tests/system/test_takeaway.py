@@ -92,7 +92,7 @@ def test_videos_at_stated_steps(trained, tmp_path):
     """Of the best policy that there is then, by a process that yields; a given up one leaves no file."""
     assert [path.name for path in (trained.folder / "videos").glob("*.safetensors")] == ["1.safetensors"]
     folder = RunFolder.create("run", str(tmp_path / "run"))
-    videos = VideoSchedule(folder, [900, 500], "sac")
+    videos = VideoSchedule(folder, [900, 500], tmp_path, ())
     videos.reached(600)  # nothing is evaluated yet
     assert not (folder.path / "videos").exists()
     shutil.copy(trained.folder / "policy.safetensors", folder.best_policy)

@@ -254,7 +254,7 @@ def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_do
     assert "ended after" in whole
     assert "return -200 reached" in whole
     assert f"spreeze-launch --resume {run}" in whole
-    python = f'from spreeze_zmq import Policy; policy = Policy.load("{run}/policy.safetensors")'
+    python = f'from spreeze_zmq import Policy; policy = Policy.load("{run}")'
     assert python in whole
     play = [sys.executable, "-c", python + "; print(abs(float(policy([1, 0, 0])[0])) <= 2)"]
     assert subprocess.run(play, capture_output=True, text=True, check=True, timeout=60).stdout == "True\n"

@@ -90,23 +90,3 @@ def test_a_start_that_does_not_fit_the_policy_is_refused(tmp_path):
         policy.save(path, {"environment": json.dumps({**spec, "action_start": start})})
         with pytest.raises(InputError, match=said):
             Policy.load(path)
-
-
-def test_the_environment_of_a_strange_file_is_not_run(tmp_path):
-    """Its module is neither imported nor called, unless it is trusted or the run's own."""
-    proof = tmp_path / "proof"
-    save(tmp_path / "theirs.safetensors", "os:system", command=f"touch {proof}")
-    with pytest.raises(InputError, match="environment of the module 'os', whose code would run"):
-        SavedPolicy.load(tmp_path / "theirs.safetensors")
-    assert not proof.exists()
-    own = tmp_path / "own" / "run"
-    own.mkdir(parents=True)
-    (tmp_path / "own" / "saved_module.py").write_text(
-        "import gymnasium\n\ndef make():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=4)\n"
-    )
-    save(own / "policy.safetensors", "saved_module:make")
-    with pytest.raises(InputError, match="--trust saved_module"):
-        SavedPolicy.load(own)
-    plan = {"topology_file": str(tmp_path / "own" / "mine.toml"), "run": {"env": "saved_module:make"}}
-    (own / "run.json").write_text(json.dumps(plan))
-    assert SavedPolicy.load(own).play(1).lengths.tolist() == [4]

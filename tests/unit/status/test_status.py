@@ -597,20 +597,38 @@ def test_a_program_is_called_as_the_users_shell_finds_it(monkeypatch, tmp_path):
 def test_next_commands_are_only_those_that_have_something_to_work_on(monkeypatch):
     """Without a policy nothing can be played, without a checkpoint nothing resumed; blanks are quoted."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin")
-    assert next_commands("runs/a b", policy="", resume="") == [
+    assert next_commands("runs/a b", policy=False, resume="") == [
         "run folder:     runs/a b",
         "its page:       spreeze view 'runs/a b'",
         "curves:         tensorboard --logdir 'runs/a b'",
     ]
     go_on = "spreeze-launch --resume runs/a"
-    assert next_commands("runs/a", policy="runs/a/policy.safetensors", resume=go_on) == [
+    assert next_commands("runs/a", policy=True, resume=go_on) == [
         "run folder:     runs/a",
         "watch it:       spreeze play runs/a",
         "evaluate it:    spreeze eval runs/a",
-        'in Python:      from spreeze_zmq import Policy; policy = Policy.load("runs/a/policy.safetensors")',
+        'in Python:      from spreeze_zmq import Policy; policy = Policy.load("runs/a")',
         "train on:       spreeze-launch --resume runs/a",
         "its page:       spreeze view runs/a",
         "curves:         tensorboard --logdir runs/a",
+    ]
+
+
+def test_next_commands_say_what_must_be_trusted_where_the_run_left_no_mark(monkeypatch):
+    """And where that is, unless it is the current directory."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin")
+    trust = {"policy": True, "resume": "", "trust": ("mine", "a.b")}
+    assert next_commands("runs/a", **trust)[1:4] == [
+        "watch it:       spreeze play runs/a --trust mine --trust a.b",
+        "evaluate it:    spreeze eval runs/a --trust mine --trust a.b",
+        "in Python:      from spreeze_zmq import Policy; "
+        "policy = Policy.load(\"runs/a\", trust=['mine', 'a.b'])",
+    ]
+    elsewhere = next_commands("runs/a", **trust, import_from="/my code")
+    assert elsewhere[2:4] == [
+        "evaluate it:    PYTHONPATH='/my code' spreeze eval runs/a --trust mine --trust a.b",
+        'in Python:      import sys; sys.path.append("/my code"); from spreeze_zmq import Policy; '
+        "policy = Policy.load(\"runs/a\", trust=['mine', 'a.b'])",
     ]
 
 
