@@ -185,6 +185,17 @@ def test_a_distribution_of_twins_is_bootstrapped(twins):
     assert twin.value(logits).item() == pytest.approx(1.0 if twins == "min" else 2.0)
 
 
+def test_returns_beyond_the_atoms_are_measured():
+    """The probability of the targets on the ends: three quarters of a reward of 3.75 in 0..4 on the last."""
+    twin = TwinCritics(TwinCriticOptions(num_atoms=5, v_min=0.0, v_max=4.0))
+    for reward, lowest, highest in ((3.75, 0.0, 0.75), (9.0, 0.0, 1.0), (-1.0, 1.0, 0.0)):
+        logits, reward_t = torch.zeros(2, 1, 5), torch.tensor([reward])
+        target = twin.target(logits, reward_t, torch.zeros(1))
+        measured = twin.loss(logits, target, None).metrics
+        found = [measured[f"mass_at_{end}"]().item() for end in ("v_min", "v_max")]
+        assert found == pytest.approx([lowest, highest], abs=1e-6)
+
+
 @contextlib.contextmanager
 def drawing_from(states, name):
     """Inside, torch's default generator is this one of several."""

@@ -10,6 +10,7 @@ from spreeze_zmq import topology
 from spreeze_zmq.channels import Claim, SocketFolder
 from spreeze_zmq.launcher.texts import AS_STATED, News, Stages, facts, first_count
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.record import RunRecord
 
 
 @pytest.fixture
@@ -87,3 +88,18 @@ def test_looks_that_are_cut_by_time_are_told_once(tmp_path):
     [line] = news.of(cut)
     assert line.startswith("evaluator: 4 of 10 episodes had not ended after components.evaluator.max_s")
     assert news.of(cut) == []
+
+
+def test_a_finding_is_told_when_it_comes_and_when_it_leaves(tmp_path):
+    """Once each, whatever its figures are meanwhile; not at the end, when nothing is judged any more."""
+    news, plan = News(RunFolder(tmp_path)), topology.load("pendulum", ["algorithm.learning_rate=1.0"])
+    status = RunRecord(plan).status("training", {}, 1.0)
+    [line] = news.of(status)
+    assert line.startswith("finding: algorithm.learning_rate is 1: each update moves every weight")
+    assert line.endswith("; try: algorithm.learning_rate = 1e-3")
+    status["findings"][0]["seen"] = "other figures"
+    assert news.of(status) == []
+    assert news.of({**status, "findings": []}) == ["no longer: other figures"]
+    assert news.of({**status, "findings": []}) == []
+    news.of(status)
+    assert news.of({**status, "findings": [], "state": "stopping"}) == []

@@ -580,6 +580,32 @@ def test_what_rounds_to_nothing_is_left_out():
     assert "learners use 5% of 1.0 TFLOP/s" in shown({**LARGE, "efficiency": {**used, "share": 0.05}})
 
 
+def test_what_keeps_a_run_from_learning_is_its_first_last_word():
+    """Before any result; what did no harm is left out."""
+    run = Recorded("pendulum", "algorithm.learning_rate=1.0", "algorithm.target_entropy=50.0")
+    evaluate(run.record, 8.9, 27_000, -1300.0, 70.0)
+    summary = run.record.summary("minutes 1", 60.0, final=True)
+    words = outcome(summary, "minutes 1")
+    assert words[1].startswith("finding: algorithm.learning_rate is 1: each update moves")
+    assert words[2].startswith("finding: algorithm.target_entropy is 50")
+    assert words[3].startswith("best return")
+    for row in summary["findings"]:
+        row["rank"] = 2
+    assert outcome(summary, "minutes 1")[1].startswith("best return")
+
+
+@pytest.mark.parametrize("height", [8, 24, 60])
+def test_the_worst_finding_takes_one_line_below_the_state(height):
+    """With the number of all, cut at the terminal's width; no line without any."""
+    run = Recorded("pendulum", "algorithm.learning_rate=1.0", "algorithm.target_entropy=50.0")
+    lines = frame(scene(run.status("training", 12.0)), 80, height).plain.splitlines()
+    [line] = [line for line in lines if "finding" in line]
+    assert line.startswith("finding 1 of 2: algorithm.learning_rate is 1: each update")
+    assert len(line) <= 80
+    assert lines.index(line) <= 2  # below the bar of progress, if there is room for one
+    assert "finding" not in frame(scene(Recorded().status("training", 12.0)), 80, height).plain
+
+
 def test_a_program_is_called_as_the_users_shell_finds_it(monkeypatch, tmp_path):
     """By name in an activated environment, else by its path relative to the current directory."""
     programs = Path(sys.executable).parent
