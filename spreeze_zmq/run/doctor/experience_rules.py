@@ -69,14 +69,13 @@ def constant_reward(vitals: Vitals) -> Finding | None:
     if not vitals.steady("reward_min") or vitals.env_steps < ENOUGH_STEPS:
         return None
     low, high = vitals.extremes["reward_min"][0], vitals.extremes["reward_max"][1]
-    episodes = vitals.episodes
-    ended = episodes.get("count", 0) >= ENOUGH_EPISODES
-    if low != high or (ended and (episodes.get("std_return") or 0.0) > 0.0):
+    ended = vitals.episodes.get("count", 0) >= ENOUGH_EPISODES
+    if low != high or (ended and vitals.only_return is None):
         return None
     if not ended and high != 0.0:
         return None  # -1 a step until the goal: episodes will differ once one has ended
-    seen = f"every reward in {vitals.env_steps:,} steps was {low:g}"
-    seen += f", and the last episodes all returned {episodes['mean_return']:g}" if ended else ""
+    seen = f"every reward seen in {vitals.env_steps:,} steps was {low:g}"
+    seen += f", and every episode returned {vitals.only_return:g}" if ended else ""
     return Finding(
         "constant_reward",
         seen,
@@ -88,16 +87,15 @@ def constant_reward(vitals: Vitals) -> Finding | None:
 
 def identical_episodes(vitals: Vitals) -> Finding | None:
     """Rewards differ, returns do not: each episode is the same, whatever is done."""
-    episodes = vitals.episodes
-    if episodes.get("count", 0) < ENOUGH_EPISODES or not vitals.steady("reward_min"):
+    if vitals.episodes.get("count", 0) < ENOUGH_EPISODES or not vitals.steady("reward_min"):
         return None
-    if episodes.get("std_return") != 0.0:
+    if vitals.only_return is None:
         return None
     if vitals.extremes["reward_min"][0] == vitals.extremes["reward_max"][1]:
         return None
     return Finding(
         "identical_episodes",
-        f"the last episodes all returned exactly {episodes['mean_return']:g}",
+        f"every episode so far returned exactly {vitals.only_return:g}",
         "neither actions nor seeds change anything",
         "check that step() uses its action, and reset() its seed",
         rank=0,

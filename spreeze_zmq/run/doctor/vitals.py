@@ -61,7 +61,8 @@ class Vitals:
         training: the mean return of training episodes, about one value a second.
         critic_loss: of the critic-learner.
         successes: the share of successes of each look, as the environment's info says it.
-        extremes: the least and greatest value so far of each figure of ``status.experience``.
+        extremes: the least and greatest value so far of each figure of ``status.experience``, and of the
+            ``return`` of training episodes.
         first_update_s: when the first update was seen; None before.
         first_step_s: when the first env step was seen; None before.
         went_back: times that learners went back to a checkpoint.
@@ -94,6 +95,8 @@ class Vitals:
             self.successes.add(info.get("is_success", info.get("success")))
         elif kind == "episodes":
             self.training.add(about.get("mean"))
+            self._widen(_numbers({"return": about.get("min")}))
+            self._widen(_numbers({"return": about.get("max")}))
             if sum(count for count, _, _ in self._first) < FIRST_EPISODES and about.get("mean") is not None:
                 self._first.append((about["count"], about["mean"], about.get("std") or 0.0))
 
@@ -106,9 +109,7 @@ class Vitals:
         if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
             self.first_update_s = t_s
         experience = _numbers(status.get("experience"))
-        for name, value in experience.items():
-            low, high = self.extremes.get(name, (value, value))
-            self.extremes[name] = min(low, value), max(high, value)
+        self._widen(experience)
         gauges = _numbers(status.get("gauges"))
         self.critic_loss.add(gauges.get("critic_loss"))
         self.went_back = max(self.went_back, len(status.get("went_back") or ()))
@@ -116,6 +117,11 @@ class Vitals:
         self._recent.append((t_s, {**gauges, **experience, **_numbers(status.get("machine")), **rates}))
         while self._recent[0][0] < t_s - WINDOW_S:
             self._recent.popleft()
+
+    def _widen(self, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items():
+            low, high = self.extremes.get(name, (value, value))
+            self.extremes[name] = min(low, value), max(high, value)
 
     # --- what the rules ask
 
@@ -176,6 +182,12 @@ class Vitals:
         """The median of these; None where they are too few."""
         values = self.steady(name)
         return median(values) if values else None
+
+    @property
+    def only_return(self) -> float | None:
+        """The return of every training episode so far, where all have the same."""
+        low, high = self.extremes.get("return", (0.0, 1.0))
+        return low if low == high else None
 
     @property
     def random_return(self) -> tuple[float, float] | None:

@@ -62,6 +62,7 @@ class Lived:
         returns, lengths = np.array(returns, np.float32), np.array(lengths, np.int32)
         self.record.episodes.take(returns, lengths)
         about = {"count": returns.size, "mean": float(returns.mean()), "std": float(returns.std())}
+        about |= {"min": float(returns.min()), "max": float(returns.max())}
         self.note("episodes", about)
 
     def look(self, mean, info=None):
@@ -142,6 +143,8 @@ def test_rewards_that_never_differ_are_named():
     assert run.live(20, episodes=0) == ["constant_reward"]
     run = Lived()
     run.see(reward=constant(SHAPE, 1.0))
+    assert run.live(2) == []
+    run.draw = lambda size: np.full(size, 500.0)  # a policy that always survives
     assert run.live(20) == []
 
 
