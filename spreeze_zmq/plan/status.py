@@ -206,7 +206,8 @@ class Status(Figures):
     gauges: Mapping[str, float]
     #: What samplers see of their environment; PROTOCOL.md, ``gauges`` of a sampler's report.
     experience: Mapping[str, float]
-    #: ``cores`` that the run may use, and ``cores_of_others``: those that other programs hold.
+    #: ``cpus`` that the run may use, and of these ``cpus_idle`` and ``cpus_of_others``, which other programs
+    #: hold.
     machine: Mapping[str, float]
     #: What keeps the run from learning, the worst first.
     findings: list[Found]

@@ -23,8 +23,8 @@ COUNTS = (
 )
 #: Upper bounds of what is kept, so that no peer fills the memory or makes the status too large to send.
 LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
-#: Time over which the cores of other programs are counted: reports come twice a second.
-CORES_INTERVAL_S = 5.0
+#: Time over which the CPUs of other programs are counted: reports come twice a second.
+CPUS_INTERVAL_S = 5.0
 #: A counter's value that comes sooner than this after the last one replaces it.
 LEAST_GAP_S = 0.02
 
@@ -135,31 +135,31 @@ class Rates:
 
 
 class OtherPrograms:
-    """The cores that programs outside of the run hold, of those that its launcher may use.
-
-    Args:
-        num_cores: physical cores that the run may use.
+    """The CPUs that programs outside of the run hold, of those that its launcher may use.
 
     Attributes:
         own_cpu_s: CPU seconds of all processes of the run so far, as they report them.
     """
 
-    def __init__(self, num_cores: int) -> None:
+    def __init__(self) -> None:
         self.own_cpu_s = 0.0
-        self._num_cores = num_cores
+        self._num_cpus = float(len(os.sched_getaffinity(os.getppid())))
         self._before: tuple[float, float, float] | None = None
         self._row: dict[str, float] = {}
 
     def row(self, now_s: float) -> dict[str, float]:
-        """``cores`` and, over the last ``CORES_INTERVAL_S``, ``cores_of_others``; empty at first."""
-        if self._before is None or now_s - self._before[0] >= CORES_INTERVAL_S:
+        """``cpus`` and, on average over the last ``CPUS_INTERVAL_S``, ``cpus_idle`` and ``cpus_of_others``;
+        empty at first.
+        """
+        if self._before is None or now_s - self._before[0] >= CPUS_INTERVAL_S:
             now = now_s, busy_cpu_s(os.getppid()), self.own_cpu_s
             if self._before is not None:
                 span_s, busy_s, own_s = (
                     after - before for after, before in zip(now, self._before, strict=True)
                 )
-                others = min(max(0.0, busy_s - own_s) / span_s, self._num_cores)
-                self._row = {"cores": float(self._num_cores), "cores_of_others": others}
+                others, idle = (busy_s - own_s) / span_s, self._num_cpus - busy_s / span_s
+                self._row = {"cpus": self._num_cpus}
+                self._row |= {"cpus_of_others": max(0.0, others), "cpus_idle": max(0.0, idle)}
             self._before = now
         return self._row
 

@@ -63,7 +63,7 @@ class RunRecord:
         self.refusals = RefusalRecord()
         self.restarts = 0
         self.doctor = Doctor(json.loads(plan.to_json()))
-        self.cores = OtherPrograms(self._num_cores)
+        self.others = OtherPrograms()
 
     # --- messages
 
@@ -82,7 +82,7 @@ class RunRecord:
             )
         if "clock_s" not in fields:
             return
-        self.cores.own_cpu_s += max(0.0, fields["cpu_s"] - process.figures.get("cpu_s", 0.0))
+        self.others.own_cpu_s += max(0.0, fields["cpu_s"] - process.figures.get("cpu_s", 0.0))
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
         for learner, transitions in fields.get("pushed", {}).items():
@@ -228,7 +228,7 @@ class RunRecord:
             "processes": processes,
             "gauges": self.learning.gauges,
             "experience": self._experience(),
-            "machine": self.cores.row(now_s),
+            "machine": self.others.row(now_s),
             "findings": self.doctor.rows(),
             "efficiency": self._efficiency(rate("critic_flops", now_s) + rate("actor_flops", now_s)),
             "balance": balance,

@@ -42,7 +42,7 @@ SICK = {
     "actions saturated": (
         "saturated_actions",
         "Healthy",
-        ["run.algorithm=ppo", "algorithm.initial_log_std=4.0", "algorithm.learning_rate=0.03"],
+        ["run.algorithm=td3", "algorithm.learning_rate=0.05"],
     ),
     "goal Dict flattened": ("goal_observation", "Goal", []),
     "wrapper statistics": ("wrapper_statistics", "own_statistics", []),

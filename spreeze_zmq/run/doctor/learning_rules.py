@@ -30,8 +30,8 @@ SECONDS_TO_RISE, SECONDS_TO_RISE_ON_POLICY, LOOKS_TO_RISE = 60.0, 600.0, 8
 FEW_UPDATES_PER_S, FEW_AFTER_S = 1.0, 20.0
 #: Seconds of samples without a first update.
 LONG_WARM_UP_S = 40.0
-#: Share of the cores that other programs hold.
-CROWDED = 0.5
+#: Share of the CPUs that other programs hold, while at most this share is idle.
+CROWDED, HARDLY_IDLE = 0.35, 0.1
 
 
 def end_atoms(vitals: Vitals) -> Finding | None:
@@ -151,13 +151,16 @@ def loss_grows(vitals: Vitals) -> Finding | None:
 
 
 def crowded(vitals: Vitals) -> Finding | None:
-    """Other programs hold the cores."""
-    others, cores = vitals.typical("cores_of_others"), vitals.typical("cores")
-    if others is None or not cores or others < CROWDED * cores:
+    """Other programs hold the CPUs, and none is free."""
+    others, idle = vitals.typical("cpus_of_others"), vitals.typical("cpus_idle")
+    cpus = vitals.typical("cpus")
+    if others is None or idle is None or not cpus:
+        return None
+    if others < CROWDED * cpus or idle > HARDLY_IDLE * cpus:
         return None
     return Finding(
         "crowded",
-        f"other programs use {others:.1f} of the {cores:g} cores",
+        f"other programs use {others:.1f} of the {cpus:g} CPUs",
         f"this run takes {vitals.status.get('critic_updates_per_s', 0.0):.1f} updates/s beside them",
         "end them (top shows which), or give the run fewer processes",
         rank=2 if vitals.has_risen else 1,
@@ -185,7 +188,7 @@ def _why_few(vitals: Vitals) -> tuple[str, str]:
     workers = vitals.status.get("workers") or {}
     learner = workers.get("critic_learner") or {}
     if crowded(vitals) is not None:
-        return "other programs hold the cores", "end them (top shows which)"
+        return "other programs hold the CPUs", "end them (top shows which)"
     if learner.get("starved", 0.0) >= 0.5:
         rate = vitals.status.get("env_steps_per_s", 0.0)
         return (

@@ -21,7 +21,7 @@ class Lived:
 
     def __init__(self, *overrides, name="pendulum", journal=None):
         self.record = RunRecord(topology.load(name, overrides))
-        self.record.cores.row = lambda now_s: {"cores": 2.0, "cores_of_others": self.others}
+        self.record.others.row = lambda now_s: {"cpus": 2.0, "cpus_of_others": self.others, "cpus_idle": 0.0}
         self.experience = Experience(self.record.plan.environment)
         self.rollout = random_rollout(self.record.plan.environment)
         self.experience.rollout = self.rollout
@@ -170,6 +170,8 @@ def test_a_limit_that_is_reported_as_terminated_is_named():
         ([200] * 40, True, ["limit_as_termination"]),
         ([200] * 40, False, []),
         ([*range(10, 50)], True, []),
+        ([*range(10, 50), *[500] * 40], True, ["limit_as_termination"]),
+        ([7, 8, 9, 9] * 20, True, []),
     ):
         run = Lived()
         run.experience.ended(np.array(lengths), np.full(len(lengths), terminated))
@@ -223,7 +225,7 @@ def test_few_updates_are_named_with_their_cause():
         run.live(3, steps=10, updates=0)
         run.live(1, steps=10, updates=1)
     rows = {row["name"]: row for row in run.record.doctor.rows()}
-    assert rows["few_updates"]["why"] == "other programs hold the cores"
+    assert rows["few_updates"]["why"] == "other programs hold the CPUs"
 
 
 @pytest.mark.parametrize(("last", "found"), [(-1000.0, ["no_rise"]), (-600.0, [])])
