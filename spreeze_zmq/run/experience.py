@@ -28,6 +28,7 @@ _JOINED: dict[str, Callable[[Iterable[float]], float]] = {
     "obs_std": max,
     "obs_still": min,
     "action_at_bounds": min,
+    "action_one_sided": min,
     "terminated": sum,
     "truncated": sum,
     "terminated_shortest": min,
@@ -76,9 +77,10 @@ class Experience:
         assert self.rollout is not None
         if self._low is None or self._high is None or self.rollout.action is None:
             return {}
-        centre, half = (self._high + self._low) / 2, (self._high - self._low) / 2
-        size = np.abs(self.rollout.action - centre)
-        return {"action_at_bounds": float((size >= AT_BOUNDS * half).mean())}
+        half = self._high / 2 - self._low / 2
+        unit = np.clip((self.rollout.action - self._low) / half - 1.0, -1.0, 1.0)
+        at_bounds, mean = np.abs(unit) >= AT_BOUNDS, unit.mean((0, 1))
+        return {"action_at_bounds": float(at_bounds.mean()), "action_one_sided": float(np.abs(mean).mean())}
 
 
 def _of_rewards(rollout: Rollout) -> dict[str, float]:

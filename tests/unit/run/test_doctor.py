@@ -113,6 +113,7 @@ SHAPE = (16, 16)
         ("large_observations", lambda run: {"obs": 1e6 + run.rollout.obs}),
         ("constant_observations", lambda run: {"obs": constant(run.rollout.obs.shape, 0.5)}),
         ("saturated_actions", lambda run: {"action": constant((*SHAPE, 1), 2.0)}),
+        ("saturated_actions", lambda run: {"action": constant((*SHAPE, 1), -1.9)}),
     ],
 )
 def test_what_a_sampler_sees_is_named_within_seconds(name, seen):
