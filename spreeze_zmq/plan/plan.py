@@ -33,6 +33,7 @@ class Plan:
         channels: by name.
         to_measure: keys whose values are to be measured on this machine; empty in run.json.
         measured: the measured values and their reasons; see ``autoscale.sizing``.
+        tried: what was odd about the environment when it was tried out, see ``envs.facts``.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
         recording: role or process to record -> largest size of its recording in 10^6 bytes.
         command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if
@@ -52,6 +53,7 @@ class Plan:
     channels: dict[str, ChannelPlan]
     to_measure: tuple[str, ...] = ()
     measured: dict[str, Any] = field(default_factory=dict)
+    tried: dict[str, Any] = field(default_factory=dict)
     pinning: dict[str, Any] = field(default_factory=dict)
     recording: dict[str, float] = field(default_factory=dict)
     command: tuple[str, ...] = ()

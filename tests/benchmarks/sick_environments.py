@@ -93,6 +93,31 @@ class Goal(gymnasium.ObservationWrapper):
         return {"observation": obs, "achieved_goal": obs[:2], "desired_goal": np.array([1, 0], np.float32)}
 
 
+class Camera(gymnasium.ObservationWrapper):
+    """An image and a vector, side by side in a Dict."""
+
+    def __init__(self):
+        super().__init__(Healthy())
+        self.observation_space = Dict(
+            {"camera": Box(0, 255, (16, 16, 3), np.uint8), "state": self.env.observation_space}
+        )
+
+    def observation(self, obs):
+        """As the class says."""
+        return {"camera": np.zeros((16, 16, 3), np.uint8), "state": obs}
+
+
+class Outside(gymnasium.ObservationWrapper):
+    """Degrees per second, where the space has radians."""
+
+    def __init__(self):
+        super().__init__(Healthy())
+
+    def observation(self, obs):
+        """As the class says."""
+        return np.array([*obs[:2], 57.3 * obs[2] + 10.0], np.float32)
+
+
 def own_statistics():
     """Rewards are normalised in each environment for itself."""
     return gymnasium.wrappers.NormalizeReward(Healthy())

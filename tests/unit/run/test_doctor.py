@@ -1,12 +1,14 @@
 """What keeps a run from learning is named from its figures, once, and leaves when it no longer holds."""
 
 import json
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from spreeze_zmq import topology
+from spreeze_zmq import envs, topology
+from spreeze_zmq.envs.facts import facts_of
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.metrics import Journal, plain, read_journal
 from spreeze_zmq.run.doctor import Doctor, findings_at_start, findings_of
@@ -266,10 +268,38 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
     assert Doctor(plan).rows()[0]["t_s"] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [
+        ("goal_observation", "Goal"),
+        ("image_beside_vector", "Camera"),
+        ("action_mask", "Masked"),
+        ("wrapper_statistics", "own_statistics"),
+        ("ignored_seed", "IgnoresSeed"),
+        ("outside_box", "Outside"),
+        (None, "Healthy"),
+    ],
+)
+def test_what_the_environment_shows_is_named_before_the_run(name, env):
+    """From its spaces, and from a few steps of it."""
+    env_id = f"tests.benchmarks.sick_environments:{env}"
+    plan = topology.load({"run": {"env": env_id, "algorithm": "sac"}}, ["algorithm.replay_capacity=2000"])
+    with closing(envs.make(env_id, 1)) as batch:
+        plan = replace(plan, tried=facts_of(batch))
+    found = findings_at_start(json.loads(plan.to_json()))
+    assert [finding.name for finding in found] == ([name] if name else [])
+
+
 def test_no_shipped_topology_has_a_finding_before_its_run():
-    """As far as its environment is installed."""
-    for name in ("pendulum", "cartpole", "hopper", "ant", "humanoid", "halfcheetah_td3", "cartpole_pqn"):
-        assert findings_at_start(json.loads(topology.load(name).to_json())) == []
+    """As far as its environment is installed; some with what a few steps of theirs show."""
+    tried = ("pendulum", "cartpole", "hopper", "halfcheetah_td3")
+    for name in (*tried, "ant", "humanoid", "cartpole_pqn", "cartpole_dqn", "walker2d", "hopper_ppo"):
+        plan = topology.load(name)
+        for backend in ("auto", "gymnasium") if name in tried else ():
+            with closing(envs.make(plan.run.env, 1, backend=backend)) as batch:
+                plan = replace(plan, tried=facts_of(batch))
+            assert findings_at_start(json.loads(plan.to_json())) == []
+        assert findings_at_start(json.loads(plan.to_json())) == []
 
 
 def test_a_past_run_is_judged_as_the_live_one_was(tmp_path):
