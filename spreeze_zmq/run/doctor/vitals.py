@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, pstdev
 from typing import Any
@@ -41,10 +41,10 @@ class Curve:
             del self.values[1::2]
             self._every *= 2
 
-    def thirds(self) -> tuple[list[float], list[float]]:
-        """The values of the first and of the last third."""
+    def thirds(self) -> tuple[list[float], list[float], list[float]]:
+        """The values of the first, the middle and the last third."""
         size = max(1, len(self.values) // 3)
-        return self.values[:size], self.values[-size:]
+        return self.values[:size], self.values[size:-size], self.values[-size:]
 
 
 class Vitals:
@@ -203,16 +203,22 @@ class Vitals:
 
     @property
     def has_risen(self) -> bool:
-        """Whether the return has risen, at 5 %, above the first looks or above the first episodes."""
+        """Whether the return has risen, at 5 %, above the first looks or above the first episodes. It may
+        have fallen again since.
+        """
         curve = self.looks if len(self.looks.values) >= 3 else self.training
         if len(curve.values) < 3:
             return False
-        first, last = curve.thirds()
-        mean, error = fmean(last), pstdev(last) / math.sqrt(len(last))
-        before = [(fmean(first), pstdev(first) / math.sqrt(len(first)))]
-        if self.random_return is not None:
-            before.append(self.random_return)
-        return any(mean > one + Z_95 * math.hypot(error, other) for one, other in before)
+        first, *later = (_mean_of(values) for values in curve.thirds())
+        before = [first] if self.random_return is None else [first, self.random_return]
+        return any(
+            mean > low + Z_95 * math.hypot(error, other) for mean, error in later for low, other in before
+        )
+
+
+def _mean_of(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and its standard error."""
+    return fmean(values), pstdev(values) / math.sqrt(len(values))
 
 
 def _numbers(about: Any) -> dict[str, float]:

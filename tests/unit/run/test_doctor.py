@@ -235,9 +235,9 @@ def test_few_updates_are_named_with_their_cause():
 def test_a_return_that_does_not_rise_is_named(last, found):
     """After enough updates, seconds and looks; not where the last looks are above the first episodes."""
     run = Lived()
-    for index in range(40):
+    for index in range(42):
         run.look(-1000.0 + 10 * (index % 5) if index < 10 else last + 10 * (index % 5))
-        names = run.live(2)
+        names = run.live(3)
     assert names == found
 
 
