@@ -20,11 +20,15 @@ SpreezeError                exit code 1: the run failed
 from __future__ import annotations
 
 import errno
+import inspect
+import signal
 import sysconfig
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
 
 class SpreezeError(Exception):
@@ -170,3 +174,37 @@ def is_users(file: str) -> bool:
     packages = {"site-packages", "dist-packages"} & set(Path(file).parts)
     ours = str(Path(__file__).parent)
     return not packages and not file.startswith((ours, sysconfig.get_path("stdlib"), "<frozen"))
+
+
+def definition_of(thing: Callable[..., Any] | None) -> str:
+    """``file:line`` of a method or class of the user's; empty for one that is not the user's."""
+    try:
+        file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
+    return f"{file}:{line}" if file and is_users(file) else ""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, as the programs of this package raise it: other code may raise a KeyboardInterrupt itself."""
+
+
+def interrupt(*_: object) -> NoReturn:
+    """The handler of SIGINT in a program that Ctrl-C ends. Raises Interrupted."""
+    raise Interrupted
+
+
+def let_interrupts_pass(error: BaseException) -> None:
+    """Raise ``error``, which somebody else's code led to, if it came from Ctrl-C.
+
+    Python's own handler of SIGINT raises the same KeyboardInterrupt in the main thread as such code may;
+    where it is in place, every one of them counts as Ctrl-C. Of the handlers here only ``interrupt`` raises.
+    """
+    if isinstance(error, Interrupted):
+        raise error
+    if (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
+        raise error

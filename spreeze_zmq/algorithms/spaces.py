@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.finite import LARGEST
 
 ACTION_KINDS = ("box", "discrete", "multi_discrete")
 
@@ -18,6 +19,6 @@ def check_actions(who: str, acts_in: tuple[str, ...], needs_bounds: bool, env: E
         )
     if env.action_kind == "box" and needs_bounds and not env.has_bounds:
         raise InvalidEnvironment(
-            f"{who} scales its actions to finite bounds, this environment's are {env.action_low} to "
-            f"{env.action_high}; wrap it with gymnasium.wrappers.RescaleAction or give it bounds"
+            f"{who} scales its actions to finite bounds of at most {LARGEST:g}, this environment has "
+            f"{env.loose_bounds or 'none'}; give its action_space bounds that it can reach"
         )

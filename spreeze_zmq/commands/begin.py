@@ -21,5 +21,6 @@ def _begin(module: str) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     main = importlib.import_module(f"spreeze_zmq.commands.{module}").main
     if interruptible:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        errors = importlib.import_module("spreeze_zmq.errors")
+        signal.signal(signal.SIGINT, errors.interrupt)
     return int(main())

@@ -17,7 +17,7 @@ from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
 from spreeze_zmq.commands.runs import duration
-from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError
+from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError, interrupt
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.native import library as native
@@ -238,7 +238,7 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, lines: Sequence[str
         outcomes.append(f"seed {seed}: {_outcome(summary)}; {folder}")
         if str(summary.get("exit_reason", "")).startswith("interrupted"):
             break
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupt)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     print("\n".join(outcomes))
     return max(codes)

@@ -11,9 +11,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.failures import Failures, is_finite, odd_rows, seed_after_failure
-from spreeze_zmq.envs.infos import overlay, seeds_of, select
-from spreeze_zmq.errors import EnvironmentFailure, place_of
+from spreeze_zmq.envs.door import Given, WrongReturn, odd_rows
+from spreeze_zmq.envs.failures import Failures, in_one_line, seed_after_failure
+from spreeze_zmq.envs.infos import overlay, seeds_of, select, without_reserved
+from spreeze_zmq.errors import EnvironmentFailure, let_interrupts_pass, place_of
+from spreeze_zmq.finite import within_limits
 
 #: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
 Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
@@ -30,10 +32,11 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     - ``final_info`` and ``_final_info``: the info of the last step, as arrays with their masks;
     - ``failed`` ``[N]`` bool: the environments that failed in this step; absent if none did.
 
-    An environment that raises or gives a number that is not finite does not stop the others. Its step does
-    not count: the episode is truncated at the last good observation with a reward of 0, the environment is
-    reset, and ``failures`` logs the failure and raises when there are too many. Returned arrays are never
-    written again. Subclasses implement the step (``_advance``) and the reset (``_restart``).
+    Environments get their own copies of actions, within the bounds of their space. One that raises, or that
+    returns what its spaces do not promise (see ``door``), does not stop the others. Its step does not count:
+    the episode is truncated at the last good observation with a reward of 0, the environment is reset, and
+    ``failures`` logs the failure and raises when there are too many. Returned arrays are never written again.
+    Subclasses implement the step (``_advance``) and the reset (``_restart``).
 
     Attributes:
         batch_size: number of environments that ``recv`` waits for.
@@ -72,8 +75,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.action_space.seed(seed)
         self.max_episode_steps = max_episode_steps
         self.episode_limit = max_episode_steps if episode_limit is None else episode_limit
-        self._action_dtype = action_space.dtype
-        self._action_shape = action_space.shape or ()
+        self._given = Given(action_space)
         self._num_steps = 0
         self._length = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
@@ -137,7 +139,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         obs[rows] = first
         self._last_obs = obs if self._last_obs is None else self._last_obs.copy()
         self._last_obs[rows] = first
-        return obs, info
+        return obs, without_reserved(info)
 
     def step_only(self, rows: NDArray[np.bool_]) -> None:
         """Skip the environments outside ``rows`` ``[N]`` in all steps until the next reset.
@@ -150,18 +152,18 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Step every environment, and reset each one whose episode ends.
 
         Args:
-            actions: ``[N, *action]`` in the environment's own units.
+            actions: ``[N, *action]`` in the environment's own units; clipped to the bounds of a Box.
 
         Returns:
             Observations ``[N, *obs]``, rewards ``[N]`` float64, terminated and truncated ``[N]`` bool, info.
 
         Raises:
             EnvironmentFailure: environments failed more often than ``failures`` tolerates.
-            ValueError: the actions have another shape.
+            ValueError: the actions have another shape, or are floats where integers are taken.
         """
         if not self._started:
             raise EnvironmentFailure(f"{self.env_id}: call reset() before step()")
-        actions = self._checked(actions, self.num_envs)
+        actions = self._for_step(actions, self.num_envs)
         self._num_steps += 1
         self._length += 1
         obs, reward, terminated, truncated, info = self._advance(actions)
@@ -176,6 +178,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         ended = terminated | truncated
         if np.count_nonzero(ended):
             obs, info = self._autoreset(obs, info, ended)
+        elif info:
+            info = without_reserved(info)
         if failed is not None:
             info["failed"] = failed
         self._last_obs = obs
@@ -211,17 +215,12 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     # Shared with subclasses.
 
-    def _checked(self, actions: NDArray[Any], num: int) -> NDArray[Any]:
-        """``actions`` for ``num`` environments in the dtype of the action space.
-
-        Raises:
-            ValueError: they have another shape.
-        """
-        actions = np.asarray(actions, self._action_dtype)
-        expected = (num, *self._action_shape)
-        if actions.shape != expected:
-            raise ValueError(f"{self.env_id}: actions of shape {expected} expected, got {actions.shape}")
-        return actions
+    def _for_step(self, actions: NDArray[Any], num: int) -> NDArray[Any]:
+        """A copy of ``actions`` for ``num`` environments, within their bounds; raises as ``Given`` does."""
+        try:
+            return self._given(actions, num)
+        except ValueError as error:
+            raise ValueError(f"{self.env_id}: {error}") from None
 
     def _end_episodes(
         self, ids: NDArray[np.intp], ended: NDArray[np.bool_], final_obs: NDArray[Any]
@@ -256,14 +255,14 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         obs = final_obs.copy()
         obs[rows] = first
         info["final_info"], info["_final_info"] = select(step_info, ended), ended
-        return obs, {**overlay(step_info, reset_info, ended), **info}
+        return obs, {**without_reserved(overlay(step_info, reset_info, ended)), **info}
 
     def _begin(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Reset ``rows``, and again those whose first observation is not finite."""
         first, info = self._restart(rows, seeds, options)
-        while not is_finite(first) and (odd := dict(odd_rows(first))):
+        while not within_limits(first) and (odd := dict(odd_rows(first))):
             bad = list(odd)
             again = rows[bad]
             for row, what in zip(again.tolist(), odd.values(), strict=True):
@@ -286,7 +285,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Note each environment whose numbers are not finite; returns the mask ``[N]`` of all that failed in
         this step, or ``None``.
         """
-        if not self._failed and is_finite(reward, obs):
+        if not self._failed and within_limits(reward) and within_limits(obs):
             return None
         for row, what in odd_rows(obs, reward):
             if row not in self._failed:
@@ -295,18 +294,33 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         failed[list(self._failed)] = True
         return failed if self._failed else None
 
-    def _fail(self, row: int, what: str, error: Exception | None = None) -> None:
-        """Note that an environment failed.
+    def _fail(self, rows: int | Sequence[int], what: str, error: BaseException | None = None) -> None:
+        """Note that one environment failed, or several at once, which counts as one failure.
 
         Raises:
             EnvironmentFailure: there are more failures than are tolerated.
         """
-        where = f"{self.env_id}: environment {self.first_row + row} of {self.num_rows}"
-        steps = f"step {self._num_steps} of this batch, step {int(self._length[row])} of its episode"
-        self._failed.add(row)
-        self.failures.note(f"{where} {what} ({steps})", error)
+        failed = [rows] if isinstance(rows, int) else list(rows)
+        first = self.first_row + failed[0]
+        some = (
+            f"environment {first}"
+            if len(failed) == 1
+            else f"environments {first} to {first + len(failed) - 1}"
+        )
+        steps = f"step {self._num_steps} of this batch, step {int(self._length[failed[0]])} of its episode"
+        self._failed.update(failed)
+        self.failures.note(f"{self.env_id}: {some} of {self.num_rows} {what} ({steps})", error)
 
-    def _raised(self, row: int, where: str, error: Exception) -> None:
-        """Note that an environment raised ``error``; raises as ``_fail`` does."""
-        what = f"raised in {where}: {type(error).__name__}: {error} [{place_of(error)}]"
-        self._fail(row, what, error)
+    def _raised(self, rows: int | Sequence[int], method: str, error: BaseException) -> None:
+        """Note that ``error`` came of a call of environments; raises as ``_fail`` does, and Ctrl-C again."""
+        let_interrupts_pass(error)
+        if isinstance(error, WrongReturn):
+            place = self._place(rows if isinstance(rows, int) else rows[0], method)
+            self._fail(rows, f"returned from {method} {error}" + (f" [{place}]" if place else ""))
+        else:
+            place = f" [{place}]" if (place := place_of(error)) else ""
+            self._fail(rows, f"raised in {method}: {in_one_line(error)}{place}", error)
+
+    def _place(self, row: int, method: str) -> str:
+        """``file:line`` of an environment's own method; empty if it is not the user's."""
+        return ""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spreeze_zmq.errors import EnvironmentFailure
 
@@ -26,7 +23,7 @@ TRACEBACK_CHARS = 20_000
 
 @dataclass(frozen=True)
 class Failure:
-    """One environment that raised, hung, was killed or gave a number that is not finite.
+    """One environment that raised, hung, was killed or returned what it may not.
 
     Attributes:
         summary: one line that names the environment and the step.
@@ -69,7 +66,8 @@ class Failures:
         Raises:
             EnvironmentFailure: there are too many; holds the traceback of the first in the window.
         """
-        failure = Failure(summary, traceback if cause is None else traceback_of(cause))
+        trace = traceback if cause is None else traceback_of(cause)
+        failure = Failure(printable(summary), printable(trace))
         self.count += 1
         self._recent.append((self.episodes, failure))
         while self._recent[0][0] <= self.episodes - WINDOW:
@@ -106,7 +104,11 @@ def seed_after_failure(seed: int, row: int, num_failures: int) -> int:
 
 def in_one_line(error: BaseException) -> str:
     """Type and message of an error, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # its message is somebody else's code too
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def traceback_of(error: BaseException) -> str:
@@ -114,21 +116,6 @@ def traceback_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS:]
 
 
-def is_finite(*arrays: NDArray[Any]) -> bool:
-    """Whether all numbers are finite, judged by their sum, which takes one pass and no mask."""
-    return math.isfinite(sum(np.add.reduce(array, axis=None) for array in arrays if array.dtype.kind == "f"))
-
-
-def odd_rows(obs: NDArray[Any], reward: NDArray[np.float64] | None = None) -> Iterator[tuple[int, str]]:
-    """Yield each row that has a number that is not finite, and a description of it.
-
-    Args:
-        obs: ``[N, *obs]``.
-        reward: ``[N]``.
-    """
-    for what, values in (("observation", obs), ("reward", reward)):
-        if values is not None and values.dtype.kind == "f":
-            good = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-            for row in np.flatnonzero(~good).tolist():
-                shown = np.array2string(np.asarray(values[row]), threshold=8, precision=4)
-                yield row, f"the {what} {shown}, which is not finite"
+def printable(text: str) -> str:
+    """A text that every terminal, file and message can hold: halves of characters are replaced."""
+    return text.encode(errors="backslashreplace").decode()

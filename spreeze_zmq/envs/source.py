@@ -19,7 +19,13 @@ from spreeze_zmq.envs.engines.native_batch import NativeBatch
 from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.envs.task import Task
 from spreeze_zmq.envs.tasks import NATIVE
-from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization, is_users, place_of
+from spreeze_zmq.errors import (
+    InvalidEnvironment,
+    InvalidRandomization,
+    is_users,
+    let_interrupts_pass,
+    place_of,
+)
 
 #: Renderer arguments of Gymnasium's MuJoCo environments; without a render mode they change nothing.
 _VIEW = ("camera_id", "camera_name", "default_camera_config", "height", "max_geom", "visual_options", "width")
@@ -130,7 +136,8 @@ class EnvironmentSource:
             return gymnasium.make(spec, disable_env_checker=True, **kwargs)
         except InvalidEnvironment:
             raise
-        except Exception as error:
+        except BaseException as error:
+            let_interrupts_pass(error)
             raise InvalidEnvironment(self._cannot_make(creator, kwargs, error)) from error
 
     def _call_factory(self, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -144,7 +151,7 @@ class EnvironmentSource:
             raise InvalidEnvironment(f"{self.env_id}: it returned a {kind}, not a gymnasium.Env")
         return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(env, limit)
 
-    def _cannot_make(self, creator: Any, kwargs: Mapping[str, Any], error: Exception) -> str:
+    def _cannot_make(self, creator: Any, kwargs: Mapping[str, Any], error: BaseException) -> str:
         """The message for an environment whose constructor raised ``error``."""
         accepted = sorted({*_parameters(creator), "max_episode_steps"})
         unknown = [name for name in kwargs if name not in accepted]
@@ -206,7 +213,8 @@ def _import(env_id: str, module_name: str) -> Any:
             f"{env_id}: module '{module_name}' needs '{error.name}', which is not installed"
             f" [{place_of(error)}]"
         ) from error
-    except Exception as error:
+    except BaseException as error:
+        let_interrupts_pass(error)
         kind = type(error).__name__
         said = f"{kind}: {error.msg}" if isinstance(error, SyntaxError) else in_one_line(error)
         problem = f"importing module '{module_name}' failed: {said} [{place_of(error)}]"

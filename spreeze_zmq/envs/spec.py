@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.finite import LARGEST
 
 #: Fields that are left out of the plain data where they are empty, as in files of earlier versions.
-_OWN_SPACES = frozenset({"action_start", "obs_parts"})
+_OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +27,8 @@ class EnvironmentSpec:
         obs_dtype: ``"uint8"`` if the environment gives uint8, else ``"float32"``, to which rollouts cast.
         action_kind: ``"box"``, ``"discrete"`` or ``"multi_discrete"``.
         action_shape: shape of one action: ``(A,)``; ``()`` for discrete ones.
-        action_low: ``[A]`` float32 lower bounds of a box whose bounds are all finite, else ``None``.
+        action_low: ``[A]`` float32 lower bounds of a box, rounded inward from its own dtype; ``None`` unless
+            all bounds are finite and at most ``LARGEST``: larger ones are taken for none.
         action_high: the upper bounds likewise.
         action_sizes: number of choices of each discrete action: one entry for ``"discrete"``, ``A`` for
             ``"multi_discrete"``, none for a box. Actions count from 0.
@@ -36,6 +38,7 @@ class EnvironmentSpec:
         obs_parts: of an observation that is flattened to one vector, as
             :func:`spreeze_zmq.envs.own_spaces.obs_parts` describes them; empty for a Box.
         described: the spec comes from the topology, and no Python program makes the environment.
+        loose_bounds: the first bounds of a box that count as none, in words; empty if all of them count.
     """
 
     id: str
@@ -51,6 +54,7 @@ class EnvironmentSpec:
     described: bool = False
     action_start: tuple[int, ...] = ()
     obs_parts: tuple[Mapping[str, Any], ...] = ()
+    loose_bounds: str = ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EnvironmentSpec) and self.to_dict() == other.to_dict()
@@ -80,13 +84,14 @@ class EnvironmentSpec:
         for name, value in data.items():
             if isinstance(value, tuple | np.ndarray):
                 data[name] = value.tolist() if isinstance(value, np.ndarray) else list(value)
-        return {name: value for name, value in data.items() if value != [] or name not in _OWN_SPACES}
+        return {name: value for name, value in data.items() if value or name not in _OWN_SPACES}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentSpec:
         """The spec that ``to_dict`` described."""
         plain = dict(data)
-        for name in ("obs_shape", "action_shape", "action_sizes", *(_OWN_SPACES & plain.keys())):
+        tuples = {"action_start", "obs_parts"} & plain.keys()
+        for name in ("obs_shape", "action_shape", "action_sizes", *tuples):
             plain[name] = tuple(plain[name])
         for name in ("action_low", "action_high"):
             plain[name] = None if plain[name] is None else np.asarray(plain[name], np.float32)
@@ -134,14 +139,33 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
             " MultiDiscrete (convert them with gymnasium.wrappers.TransformAction)"
         )
     box = {"action_kind": "box", "action_shape": _vector(env_id, space.shape)}
-    low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        return box
+    low, high = rounded_inward(space.low, space.high)
+    if loose := loose_bounds(space.low, space.high):
+        return {**box, "loose_bounds": loose}
     if not (low < high).all():
         raise InvalidEnvironment(
-            f"{env_id}: its lowest actions {low.tolist()} are not all below its highest {high.tolist()}"
+            f"{env_id}: its lowest actions {space.low.tolist()} are not all below its highest"
+            f" {space.high.tolist()}"
         )
     return {**box, "action_low": low, "action_high": high}
+
+
+def loose_bounds(low: NDArray[Any], high: NDArray[Any]) -> str:
+    """The first bounds of a box that are infinite or beyond ``LARGEST``, in words; empty if none are."""
+    loose = np.flatnonzero(~((np.abs(low) <= LARGEST) & (np.abs(high) <= LARGEST)))
+    if not loose.size:
+        return ""
+    first = loose[0]
+    return f"action {first} from {low.flat[first]:.6g} to {high.flat[first]:.6g}"
+
+
+def rounded_inward(low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The least and greatest float32 within bounds of any float dtype: a policy acts in float32, and the
+    nearest float32 of a bound such as 0.1 may lie outside.
+    """
+    low32, high32 = low.astype(np.float32), high.astype(np.float32)
+    low32 = np.where(low32 < low, np.nextafter(low32, np.float32(np.inf)), low32)
+    return low32, np.where(high32 > high, np.nextafter(high32, np.float32(-np.inf)), high32)
 
 
 def _discrete(env_id: str, space: Any) -> dict[str, Any]:

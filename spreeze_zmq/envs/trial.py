@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
@@ -13,7 +12,14 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.envs.in_process import choose
-from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment, is_users, place_of
+from spreeze_zmq.errors import (
+    EnvironmentFailure,
+    InvalidEnvironment,
+    definition_of,
+    is_users,
+    let_interrupts_pass,
+    place_of,
+)
 
 _RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
 _STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"
@@ -71,7 +77,8 @@ class _Trial:
             if not is_users(place_of(error).rpartition(":")[0]):
                 self._refuse(name, f"is not defined; {expected}")
             self._refuse(name, f"raised {in_one_line(error)}", place_of(error))
-        except Exception as error:
+        except BaseException as error:
+            let_interrupts_pass(error)
             trace = error.__traceback__
             if isinstance(error, TypeError) and trace and trace.tb_next is None:  # the call was refused
                 self._refuse(name, f"was refused: {error}; {expected}")
@@ -93,17 +100,8 @@ class _Trial:
             self._refuse(name, f"returned an observation that is not finite: {_shown(obs)}")
 
     def _refuse(self, name: str, what: str, place: str = "") -> None:
-        place = place or _definition(getattr(type(self.env), name, None)) or _definition(type(self.env))
+        place = place or definition_of(getattr(type(self.env), name, None)) or definition_of(type(self.env))
         raise InvalidEnvironment(f"{self.env_id}: {place}: {name} {what}") from None
-
-
-def _definition(thing: Callable[..., Any] | None) -> str:
-    """``file:line`` of a method or class of the user's; empty for one that is not the user's."""
-    try:
-        file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]  # type: ignore[arg-type]
-    except (OSError, TypeError):
-        return ""
-    return f"{file}:{line}" if file and is_users(file) else ""
 
 
 def _is_finite(value: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InputError, WireError
+from spreeze_zmq.finite import odd_number, within_limits
 from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats
 from spreeze_zmq.policy.classes import is_trusted, load_class, module_of, trusted
 from spreeze_zmq.policy.description import counts
@@ -118,15 +119,21 @@ class Policy:
             ``[N]`` in front.
 
         Raises:
-            InputError: observations of another shape, or a Dict, Tuple or Discrete that the file does not
-                describe and ``gymnasium.spaces.flatten`` has not flattened.
+            InputError: observations of another shape, or that hold NaN or infinity; a Dict, Tuple or Discrete
+                that the file does not describe and ``gymnasium.spaces.flatten`` has not flattened; the action
+                would be NaN.
         """
         shape = self.observation_shape
         rows = self.own.observation(obs, shape)
+        if not within_limits(rows) and not np.isfinite(rows).all():
+            raise InputError(f"the observation holds {odd_number(rows)}")
         if one := rows.shape == shape:
             rows, memory = rows[None], None if memory is None else memory[None]
         frames = self.frame_stack().in_order(rows)
-        action = self.own.action(self.env_action(self.mode(frames, memory)))
+        try:
+            action = self.own.action(self.env_action(self.mode(frames, memory)))
+        except WireError as error:
+            raise InputError(error.detail) from error
         return action[0] if one else action
 
     def frame_stack(self) -> FrameStack:
@@ -158,23 +165,24 @@ class Policy:
             clipped to the bounds) or int64 from 0, and their log densities ``[N]`` float32, or None.
 
         Raises:
-            WireError: ``bad_policy``, where the observations are of another size, or log densities are
-                requested of a policy that has none.
+            WireError: ``bad_policy``, where the observations are of another size, an action is NaN, or log
+                densities are requested of a policy that has none.
         """
         uniform = self.actor.uniform(len(obs), rng) if self.version == 0 else None
         if uniform is not None:
             return uniform if log_prob else (uniform[0], None)
         try:
-            return self.actor.draw(self._output(obs, memory), rng, place, log_prob)
+            action, density = self.actor.draw(self._output(obs, memory), rng, place, log_prob)
         except ValueError as error:
             raise WireError("bad_policy", str(error)) from error
+        return _finite(action), density
 
     def mode(self, obs: NDArray[Any], memory: Floats | None = None) -> Actions:
         """The deterministic action for each of ``obs``, within the bounds; at version 0 too the network's.
 
         ``memory`` and WireError as for :meth:`act`.
         """
-        return self.actor.mode(self._output(obs, memory))
+        return _finite(self.actor.mode(self._output(obs, memory)))
 
     def env_action(self, action: Actions) -> Actions:
         """Actions of :meth:`act` for the step of :func:`spreeze_zmq.envs.make`: those of a box clipped to its
@@ -240,6 +248,13 @@ def usable(version: int) -> Iterator[None]:
         yield
     except WireError as error:
         raise InputError(f"policy version {version} cannot be used: {error}") from error
+
+
+def _finite(action: Actions) -> Actions:
+    """The same actions. Raises WireError for NaN, which no environment and no motor may be given."""
+    if action.dtype.kind == "f" and not within_limits(action) and not np.isfinite(action).all():
+        raise WireError("bad_policy", f"its action holds {odd_number(action)}")
+    return action
 
 
 def _network(layers: list[Layer]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.spec import loose_bounds, rounded_inward
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.schema import option, options_of
 from spreeze_zmq.topology.tables import Mistakes
@@ -49,6 +50,9 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
     if len(mistakes.found) > before or run["env"] is None:
         return None
     kind: Literal["box", "discrete", "multi_discrete"]
+    low32, high32, loose = None, None, ""
+    if low is not None and high is not None and not (loose := loose_bounds(np.array(low), np.array(high))):
+        low32, high32 = rounded_inward(np.array(low), np.array(high))
     kind = "box" if sizes is None else "discrete" if len(sizes) == 1 else "multi_discrete"
     return EnvironmentSpec(
         run["env"],
@@ -57,11 +61,12 @@ def described(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | N
         run["obs_dtype"] or "float32",
         kind,
         () if kind == "discrete" else (len(sizes or low),),
-        None if low is None else np.array(low, np.float32),
-        None if low is None else np.array(high, np.float32),
+        low32,
+        high32,
         tuple(sizes or ()),
         run["max_episode_steps"],
         described=True,
+        loose_bounds=loose,
     )
 
 

@@ -68,7 +68,7 @@ class EnvPoolBatch(BatchedEnv):
         self._ready: list[tuple[int, Any, float, bool, bool, Any]] = []
         self._ending: dict[int, tuple[float, bool, bool, Any]] = {}  # the same of those being reset
         self._under_way = 0  # environments being stepped or reset
-        self._idle_action = np.zeros(self._action_shape, self._action_dtype)
+        self._idle_action = np.zeros(self._given.shape, self._given.dtype)
 
     def _make_pool(self, env_id: str, num_envs: int, seeds: Sequence[int]) -> Any:
         envpool = _envpool()
@@ -135,7 +135,7 @@ class EnvPoolBatch(BatchedEnv):
             super().send(actions, env_id)
             return
         ids = np.arange(self.num_envs) if env_id is None else np.asarray(env_id)
-        actions = self._checked(actions, len(ids))
+        actions = self._for_step(actions, len(ids))
         self._under_way += len(ids)
         self._pool.send(actions, ids.astype(np.int32))
 

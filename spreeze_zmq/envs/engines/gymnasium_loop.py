@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
-from gymnasium.wrappers import FlattenObservation, TimeLimit, TransformAction
+from gymnasium.wrappers import TimeLimit, TransformAction
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
+from spreeze_zmq.envs.failures import in_one_line
+from spreeze_zmq.envs.infos import stacked
+from spreeze_zmq.errors import (
+    EnvironmentFailure,
+    InvalidEnvironment,
+    definition_of,
+    let_interrupts_pass,
+    place_of,
+)
+
+log = logging.getLogger("spreeze.envs")
 
 
 class GymnasiumLoop(BatchedEnv):
     """``num_envs`` environments, stepped one after the other.
 
     The batch applies the time limit of each environment's outermost ``TimeLimit``, which is removed.
-    ``fitted`` adapts observations and actions.
+    ``Observed`` reads observations, and ``fitted`` adapts actions.
 
     Args:
         env_id: name in messages.
@@ -57,7 +68,8 @@ class GymnasiumLoop(BatchedEnv):
             on_tick()
         self.envs = [fitted(env_id, without_limit(env)) for env in unfitted]
         one, limit = unfitted[0], time_limit(unfitted[0])
-        spaces = self.envs[0].observation_space, self.envs[0].action_space
+        self._observed = Observed(self.envs[0].observation_space)
+        spaces = self._observed.space, self.envs[0].action_space
         own_limit = limit if isinstance(one, TimeLimit) else None
         super().__init__(env_id, num_envs, *spaces, own_limit, seed, limit)
         self.own_spaces = one.observation_space, one.action_space
@@ -66,81 +78,124 @@ class GymnasiumLoop(BatchedEnv):
         self.metadata = {**one.metadata, **type(self).metadata}
         self._steps = [env.step for env in self.envs]
         self.at = np.zeros(1, np.int64)
-        self._obs_dtype: Any = spaces[0].dtype
+        self._obs_dtype = np.dtype(spaces[0].dtype)
         self._obs_shape = spaces[0].shape or ()
+        # The observations of a step, and for vectors the same memory as a row of numbers.
+        self._obs = np.zeros((num_envs, *self._obs_shape), self._obs_dtype)
+        size = self._obs[0].size
+        flat: Any = self._obs.reshape(-1)
+        self._numbers: Any = memoryview(flat) if len(self._obs_shape) == 1 else ()
+        self._spans = [slice(row * size, (row + 1) * size) for row in range(num_envs)]
 
     def _advance(self, actions: NDArray[Any]) -> Step:
-        num_envs = self.num_envs
-        obs = np.empty((num_envs, *self._obs_shape), self._obs_dtype)
-        reward = np.empty(num_envs)
-        terminated, truncated = np.empty(num_envs, np.bool_), np.empty(num_envs, np.bool_)
-        info: dict[str, Any] = {}
+        num_envs, obs, numbers, spans = self.num_envs, self._obs, self._numbers, self._spans
+        reward = np.zeros(num_envs)
+        terminated, truncated = np.zeros(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
+        infos: dict[int, dict[Any, Any]] = {}
         gather = self._step_info is True
         last = self._length >= self._limit if self._step_info == "final" else None
-        at = self.at
+        at, steps, observed, on_tick = self.at, self._steps, self._observed, self.on_tick
         if self._stepping is not None:  # the others stay where they are
             assert self._last_obs is not None
-            obs[:], reward[:], terminated[:], truncated[:] = self._last_obs, 0.0, False, False
+            obs[:] = self._last_obs
         for row in range(num_envs) if self._stepping is None else self._stepping.tolist():
             at[0] = row
             try:
-                obs[row], reward[row], terminated[row], truncated[row], one = self._steps[row](actions[row])
-                ends = last is not None and (last[row] or terminated[row] or truncated[row])
-                if one and (gather or ends):
-                    info = self._add_info(info, one, row)
-            except Exception as error:
-                obs[row], reward[row], terminated[row], truncated[row] = 0, 0.0, False, False
+                returned = steps[row](actions[row])
+                if returned.__class__ is not tuple or len(returned) != 5:
+                    returned = five(returned)
+                one, gain, ends, cuts, info = returned
+                try:  # refuses another dtype or shape, and takes two thirds of the time of obs[row] = one
+                    numbers[spans[row]] = one if one.__class__ is np.ndarray else None
+                except (TypeError, ValueError, NotImplementedError):
+                    obs[row] = observed(one)
+                reward[row] = gain if gain.__class__ in REWARDS else reward_of(gain)
+                if ends is not False:
+                    terminated[row] = ends = flag(ends, "terminated")
+                if cuts is not False:
+                    truncated[row] = cuts = flag(cuts, "truncated")
+            except BaseException as error:
+                obs[row] = 0
                 self._raised(row, "step", error)
-            self.on_tick()
-        return obs, reward, terminated, truncated, info
+            else:
+                if (gather or (last is not None and (last[row] or ends or cuts))) and isinstance(info, dict):
+                    infos[row] = info
+            on_tick()
+        return obs.copy(), reward, terminated, truncated, stacked(infos, num_envs) if infos else {}
 
     def _restart(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         first = np.empty((len(rows), *self._obs_shape), self._obs_dtype)
-        info: dict[str, Any] = {}
+        infos: dict[int, dict[Any, Any]] = {}
         for k, row in enumerate(rows.tolist()):
             self.at[0] = row
-            first[k], reset_info = self._reset_one(row, seeds[k], options)
-            if self._step_info is True and reset_info:
-                info = self._add_info(info, reset_info, row)
+            first[k], info = self._reset_one(row, seeds[k], options)
+            if self._step_info is True and isinstance(info, dict):
+                infos[row] = info
             self.on_tick()
-        return first, info
+        return first, stacked(infos, self.num_envs)
 
     def _reset_one(
         self, row: int, seed: int | None, options: dict[str, Any] | None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Reset one environment; if it raises, replace it and try another seed."""
+    ) -> tuple[NDArray[Any], Any]:
+        """Reset one environment; if it raises or returns no observation, replace it and try another seed."""
         while True:
             try:
-                obs, info = self.envs[row].reset(seed=seed, options=options)
-                if np.shape(obs) != self._obs_shape:
-                    raise ValueError(f"an observation of shape {np.shape(obs)}, not {self._obs_shape}")
-                return obs, info
-            except Exception as error:
+                return self._observed.after_reset(self.envs[row].reset(seed=seed, options=options))
+            except BaseException as error:
                 self._raised(row, "reset", error)
                 seed = self._repair(row)
                 self._failed.discard(row)
 
+    def _place(self, row: int, method: str) -> str:
+        return definition_of(getattr(type(self.envs[row].unwrapped), method, None))
+
     def _replace(self, row: int) -> None:
-        with contextlib.suppress(Exception):  # a broken environment may raise in closing too
-            self.envs[row].close()
+        self._close_one(row)
         self.envs[row] = fitted(self.env_id, without_limit(self._make_one()))
         self._steps[row] = self.envs[row].step
 
+    def _close_one(self, row: int) -> None:
+        """Close one environment; what it raises is only logged, since nothing depends on it any more."""
+        try:
+            self.envs[row].close()
+        except BaseException as error:
+            let_interrupts_pass(error)
+            log.warning("%s", self._said(row, "close", error))
+
+    def _said(self, row: int, method: str, error: BaseException) -> str:
+        where = f"{self.env_id}: environment {self.first_row + row} of {self.num_rows}"
+        return f"{where} raised in {method}: {in_one_line(error)} [{place_of(error)}]"
+
     def render(self) -> tuple[Any, ...]:
-        """One frame of each environment."""
-        return tuple(env.render() for env in self.envs)
+        """One frame of each environment.
+
+        Raises:
+            EnvironmentFailure: an environment raised.
+        """
+        return self.call("render")
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method (or read an attribute) of each environment."""
-        values = [env.get_wrapper_attr(name) for env in self.envs]
-        return tuple(value(*args, **kwargs) if callable(value) else value for value in values)
+        """Call a method (or read an attribute) of each environment.
+
+        Raises:
+            EnvironmentFailure: an environment raised.
+        """
+        values = []
+        for row, env in enumerate(self.envs):
+            try:
+                value = env.render if name == "render" else env.get_wrapper_attr(name)
+                values.append(value(*args, **kwargs) if callable(value) else value)
+            except BaseException as error:
+                let_interrupts_pass(error)
+                raise EnvironmentFailure(self._said(row, name, error)) from error
+        return tuple(values)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close each environment."""
-        for env in self.envs:
-            env.close()
+        for row in range(len(self.envs)):
+            self._close_one(row)
 
 
 def without_limit(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
@@ -158,10 +213,7 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
 
 
 def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The environment, wrapped if needed, with Box observations and discrete actions that count from 0.
-
-    Other observations (a Dict or Tuple of Boxes and Discretes, a bare Discrete) are flattened to one vector
-    by ``gymnasium.spaces.flatten``: the parts in order, discrete ones as one-hot.
+    """The environment, wrapped if needed, with discrete actions that count from 0.
 
     Raises:
         InvalidEnvironment: the environment has no spaces, or its observations have no fixed size.
@@ -170,13 +222,11 @@ def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]
         if getattr(env, name, None) is None:
             raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
     observation, action = env.observation_space, env.action_space
-    if not isinstance(observation, Box):
-        if not observation.is_np_flattenable:
-            raise InvalidEnvironment(
-                f"{env_id}: its observations are a {type(observation).__name__}, which does not flatten to a"
-                " vector of fixed size (convert them with gymnasium.wrappers.TransformObservation)"
-            )
-        env = FlattenObservation(env)
+    if not isinstance(observation, Box) and not observation.is_np_flattenable:
+        raise InvalidEnvironment(
+            f"{env_id}: its observations are a {type(observation).__name__}, which does not flatten to a"
+            " vector of fixed size (convert them with gymnasium.wrappers.TransformObservation)"
+        )
     if isinstance(action, Discrete | MultiDiscrete) and np.any(action.start):
         start, shifted = action.start, copy.deepcopy(action)
         shifted.start = start * 0

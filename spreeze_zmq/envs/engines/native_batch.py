@@ -10,7 +10,9 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.door import WrongReturn, fitting
 from spreeze_zmq.envs.task import Task
+from spreeze_zmq.errors import EnvironmentFailure, definition_of
 
 _ALL = slice(None)
 
@@ -41,12 +43,24 @@ class NativeBatch(BatchedEnv):
         spaces = task.observation_space, task.action_space
         super().__init__(env_id, num_envs, *spaces, max_episode_steps, seed)
         self.backend = task.backend
+        self._obs_dtype, self._obs_shape = np.dtype(spaces[0].dtype), spaces[0].shape or ()
         self._step_info = step_info
         self._rngs = [np.random.default_rng(0)] * num_envs
         self._all, self._none = np.ones(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
         self._all.flags.writeable = False
 
     def _advance(self, actions: NDArray[Any]) -> Step:
+        try:
+            return self._step_checked(actions)
+        except EnvironmentFailure:
+            raise
+        except BaseException as error:  # of the whole batch: nothing says which environment it came from
+            self._raised(self._all_rows.tolist(), "step", error)
+            assert self._last_obs is not None
+            zeros = np.zeros(self.num_envs)
+            return self._last_obs.copy(), zeros, self._none.copy(), self._none, {}
+
+    def _step_checked(self, actions: NDArray[Any]) -> Step:
         task = self.task
         task.stepping = self._stepping
         try:
@@ -58,22 +72,43 @@ class NativeBatch(BatchedEnv):
             for row in failed.tolist():
                 self._raised(row, "step", error)
         reward, terminated, parts = task.outcome(actions)
+        obs = _owned(self._fitting(task.observe(_ALL), self.num_envs))
+        reward, terminated = np.array(reward, np.float64), np.array(terminated, np.bool_)
+        if not reward.shape == terminated.shape == self._all.shape:
+            shapes = f"rewards of shape {reward.shape} and terminated of shape {terminated.shape}"
+            raise WrongReturn(f"{shapes}, expected {self._all.shape} of both")
         info: dict[str, Any] = {}
         if self._step_info is True or (
             self._step_info and (terminated | (self._length >= self._limit)).any()
         ):
             for name, value in {**task.state_info(_ALL), **parts}.items():
-                info[name], info[f"_{name}"] = _owned(value), self._all
-        obs = _owned(task.observe(_ALL))
-        return obs, np.array(reward, np.float64), np.array(terminated, np.bool_), self._none, info
+                if isinstance(value, np.ndarray) and value.shape[:1] == self._all.shape:
+                    info[name], info[f"_{name}"] = _owned(value), self._all
+        return obs, reward, terminated, self._none, info
 
     def _restart(
         self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        for row, seed in zip(rows, seeds, strict=True):
-            if seed is not None:
-                self._rngs[row] = seeding.np_random(seed)[0]
-        self.task.begin(rows, [self._rngs[row] for row in rows], options)
+        while True:
+            for row, seed in zip(rows, seeds, strict=True):
+                if seed is not None:
+                    self._rngs[row] = seeding.np_random(seed)[0]
+            try:
+                self.task.begin(rows, [self._rngs[row] for row in rows], options)
+                return self._fitting(self.task.observe(rows), len(rows)), self._reset_info(rows)
+            except BaseException as error:
+                self._raised(rows.tolist(), "reset", error)
+                seeds = [self._repair(row) for row in rows.tolist()]
+                self._failed.difference_update(rows.tolist())
+
+    def _fitting(self, obs: NDArray[Any], num: int) -> NDArray[Any]:
+        """The task's observations of ``num`` environments. Raises WrongReturn."""
+        dtype, shape = self._obs_dtype, (num, *self._obs_shape)
+        if obs.__class__ is np.ndarray and obs.dtype is dtype and obs.shape == shape:
+            return obs
+        return fitting(obs, shape, dtype, "the observations")
+
+    def _reset_info(self, rows: NDArray[np.intp]) -> dict[str, Any]:
         info: dict[str, Any] = {}
         if self._step_info is True:
             mask = np.zeros(self.num_envs, np.bool_)
@@ -82,7 +117,10 @@ class NativeBatch(BatchedEnv):
                 whole = np.zeros((self.num_envs, *value.shape[1:]), value.dtype)
                 whole[rows] = value
                 info[name], info[f"_{name}"] = whole, mask
-        return self.task.observe(rows), info
+        return info
+
+    def _place(self, row: int, method: str) -> str:
+        return definition_of(type(self.task))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Free the task's state."""

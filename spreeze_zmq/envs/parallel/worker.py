@@ -14,10 +14,18 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
-from spreeze_zmq.envs.failures import Failure, Failures, seed_after_failure, traceback_of
+from spreeze_zmq.envs.failures import (
+    Failure,
+    Failures,
+    in_one_line,
+    printable,
+    seed_after_failure,
+    traceback_of,
+)
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, RESET, UNIT, Slots
+from spreeze_zmq.errors import EnvironmentFailure, SpreezeError
 
 #: Finished units are reported together for this long, since waking the batch costs as much as a short step.
 FLUSH_S = 0.0003
@@ -128,8 +136,10 @@ class Worker:
             slots.obs[rows.start + chosen.nonzero()[0]] = obs[chosen]
             if chosen.all():
                 slots.lost[rows] = False
+        except EnvironmentFailure as error:
+            self.report(Failure(str(error), traceback_of(error.__cause__) if error.__cause__ else ""))
         except Exception as error:
-            self.report(Failure(str(error), traceback_of(error.__cause__ or error)))
+            self.report(Failure(in_one_line(error), traceback_of(error)))
 
     def report(self, failure: Failure) -> None:
         """Send a failure to the batch, before the step is reported as done."""
@@ -137,7 +147,10 @@ class Worker:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message, and increase the count that shows the batch that there is one."""
-        self.channel.send(json.dumps(message, ensure_ascii=False).encode())
+        data = json.dumps(message, ensure_ascii=False).encode()
+        if len(data) > MESSAGE_BYTES:  # a text of nothing but control characters
+            data = json.dumps({**message, "traceback": ""}, ensure_ascii=False).encode()
+        self.channel.send(data)
         self.slots.num_messages[self.index] += 1
 
 
@@ -156,8 +169,10 @@ def work(
     with contextlib.suppress(ConnectionError):  # the batch is gone
         try:
             worker = Worker(channel, done, slots, index, restarts, settings)
-        except Exception as error:
-            channel.send(json.dumps({"error": str(error), "traceback": traceback_of(error)}).encode())
+        except BaseException as error:
+            said = printable(str(error) if isinstance(error, SpreezeError) else in_one_line(error))
+            message = {"error": said[:SUMMARY_CHARS], "traceback": printable(traceback_of(error))}
+            channel.send(json.dumps(message, ensure_ascii=False).encode())
             return
         if not restarts:
             done.sendall(b"".join(map(UNIT.pack, worker.units)))

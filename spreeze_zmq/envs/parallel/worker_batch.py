@@ -143,7 +143,7 @@ class WorkerBatch(BatchedEnv):
             raise EnvironmentFailure(f"{self.env_id}: call reset() before send()")
         ids = self._all_rows if env_id is None else np.asarray(env_id, np.intp)
         units = self._all_units if env_id is None else list(dict.fromkeys(self._unit_of[ids].tolist()))
-        actions = self._checked(actions, len(ids))
+        actions = self._for_step(actions, len(ids))
         if env_id is not None and sum(len(self._rows[unit]) for unit in units) != len(ids):
             raise ValueError(
                 f"{self.env_id}: environments {self._rows[units[0]].tolist()} step together:"

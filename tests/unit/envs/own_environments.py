@@ -59,6 +59,8 @@ class Moody(Count):
     kills its process above 0.55; otherwise takes as many tenths of a second as it is below zero.
     """
 
+    action_space = Box(-10.0, 1.0, (1,), np.float32)
+
     def step(self, action):
         """As the action says."""
         mood = float(action[0])

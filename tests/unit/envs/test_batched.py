@@ -184,7 +184,10 @@ def test_numbers_that_are_not_finite_never_come_out(gives, what):
 
 def test_an_observation_of_the_wrong_shape_is_refused():
     """At the first reset."""
-    with pytest.raises(EnvironmentFailure, match=r"environment 0 of 1 raised in reset.*\(2,\)"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match=r"environment 0 of 1 returned from reset.*\(2,\), expected float64 of shape \(5,\)",
+    ):
         envs.make(f"{OWN}:lying", 1).reset()
 
 

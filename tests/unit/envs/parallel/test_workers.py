@@ -226,7 +226,7 @@ def test_a_worker_that_keeps_dying_ends_the_batch(make):
 
 def test_an_environment_that_cannot_begin_is_refused_at_once(make):
     """As in one process, with the environment's own traceback."""
-    with pytest.raises(EnvironmentFailure, match=r"raised in reset.*an observation of shape"):
+    with pytest.raises(EnvironmentFailure, match=r"returned from reset the observation .* of shape"):
         make(f"{OWN}:lying", 2, num_workers=2).reset()
 
 
