@@ -71,8 +71,7 @@ class Broker:
         """Continue from the state of an earlier broker of this run."""
         self.began_s = earlier["began_s"]  # monotonic time, which all processes of a machine share
         self.record.restore(earlier["record"], self.now_s)
-        for entry in read_journal(self.component.folder.metrics):
-            self.record.doctor.take(entry["kind"], entry["t_s"], entry)
+        self.record.doctor.read(read_journal(self.component.folder.metrics))
         self.record.doctor.news()  # noted by the earlier broker
         self.exit_reason = earlier["exit_reason"]
         self.state = "stopping" if self.exit_reason else self.state

@@ -62,6 +62,12 @@ class Doctor:
                 finding, _ = self.held.pop(name)
                 self._news.append({**finding.row(t_s), "holds": False})
 
+    def read(self, journal: Iterable[Mapping[str, Any]]) -> None:
+        """Take the lines of a journal; those that are none are passed over."""
+        for entry in journal:
+            if isinstance(entry.get("kind"), str) and isinstance(entry.get("t_s"), int | float):
+                self.take(entry["kind"], entry["t_s"], entry)
+
     def news(self) -> list[dict[str, Any]]:
         """What has changed since the last call: rows with ``holds``, false where a finding has left."""
         news, self._news = self._news, []
@@ -81,7 +87,5 @@ def findings_of(plan: Mapping[str, Any], journal: Iterable[Mapping[str, Any]]) -
         journal: the lines of metrics.jsonl.
     """
     doctor = Doctor(plan)
-    for entry in journal:
-        if isinstance(entry.get("kind"), str) and isinstance(entry.get("t_s"), int | float):
-            doctor.take(entry["kind"], entry["t_s"], entry)
+    doctor.read(journal)
     return doctor.rows()

@@ -71,7 +71,7 @@ def constant_reward(vitals: Vitals) -> Finding | None:
     if not vitals.steady("reward_min") or vitals.env_steps < ENOUGH_STEPS:
         return None
     low, high = vitals.extremes["reward_min"][0], vitals.extremes["reward_max"][1]
-    ended = vitals.episodes.get("count", 0) >= ENOUGH_EPISODES
+    ended = vitals.num_episodes >= ENOUGH_EPISODES
     if low != high or (ended and vitals.only_return is None):
         return None
     if not ended and high != 0.0:
@@ -89,7 +89,7 @@ def constant_reward(vitals: Vitals) -> Finding | None:
 
 def identical_episodes(vitals: Vitals) -> Finding | None:
     """Rewards differ, returns do not: each episode is the same, whatever is done."""
-    if vitals.episodes.get("count", 0) < ENOUGH_EPISODES or not vitals.steady("reward_min"):
+    if vitals.num_episodes < ENOUGH_EPISODES or not vitals.steady("reward_min"):
         return None
     if vitals.only_return is None:
         return None
@@ -169,7 +169,7 @@ def saturated_actions(vitals: Vitals) -> Finding | None:
 def never_ending(vitals: Vitals) -> Finding | None:
     """No episode has ended."""
     each, limit = vitals.env_steps / vitals.num_envs, vitals.environment.get("max_episode_steps")
-    if vitals.episodes.get("count", 0) or each < max(UNENDED_STEPS, 2 * (limit or 0)):
+    if vitals.num_episodes or each < max(UNENDED_STEPS, 2 * (limit or 0)):
         return None
     return Finding(
         "never_ending",
@@ -181,7 +181,7 @@ def never_ending(vitals: Vitals) -> Finding | None:
 
 def limit_as_termination(vitals: Vitals) -> Finding | None:
     """All terminated episodes, or many of them, have the longest one's length, and none is truncated."""
-    row = vitals.status.get("experience") or {}
+    row = vitals.status.get("experience", {})
     count, longest = row.get("terminated", 0), int(row.get("terminated_longest", 0))
     equal = row.get("terminated_at_longest", 0)
     least = LEAST_LIMIT if equal == count else LEAST_LIMIT_OF_SOME
@@ -212,7 +212,7 @@ def no_success(vitals: Vitals) -> Finding | None:
 
 def many_failures(vitals: Vitals) -> Finding | None:
     """The environment fails in a large part of all episodes."""
-    failures, episodes = vitals.status.get("num_failures", 0), vitals.episodes.get("count", 0)
+    failures, episodes = int(vitals.status.get("num_failures", 0)), vitals.num_episodes
     if failures < MANY_FAILURES or failures < FAILURE_SHARE * episodes:
         return None
     return Finding(

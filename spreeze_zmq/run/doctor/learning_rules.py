@@ -186,8 +186,7 @@ def few_updates(vitals: Vitals) -> Finding | None:
 
 
 def _why_few(vitals: Vitals) -> tuple[str, str]:
-    workers = vitals.status.get("workers") or {}
-    learner = workers.get("critic_learner") or {}
+    learner = vitals.status.get("workers", {}).get("critic_learner", {})
     if crowded(vitals) is not None:
         return "other programs hold the CPUs", "end them (top shows which)"
     if learner.get("starved", 0.0) >= 0.5:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.run.doctor.finding import Finding
+from spreeze_zmq.run.doctor.vitals import numbers
 
 #: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
 LARGEST_RATE = 0.05
@@ -26,8 +27,8 @@ Plan = Mapping[str, Any]
 
 def learning_rate(plan: Plan) -> Finding | None:
     """A step size of the size of the weights."""
-    for name, value in plan["algorithm"].items():
-        if name.endswith("learning_rate") and isinstance(value, int | float) and value > LARGEST_RATE:
+    for name, value in numbers(plan["algorithm"]).items():
+        if name.endswith("learning_rate") and value > LARGEST_RATE:
             return Finding(
                 "learning_rate",
                 f"algorithm.{name} is {value:g}",
@@ -40,12 +41,11 @@ def learning_rate(plan: Plan) -> Finding | None:
 
 def target_entropy(plan: Plan) -> Finding | None:
     """An entropy that no policy within the bounds can have."""
-    target, shape = plan["algorithm"].get("target_entropy"), plan["environment"].get("action_shape")
-    if not isinstance(target, int | float) or not shape:
+    options, size = numbers(plan["algorithm"]), math.prod(plan["environment"].get("action_shape", ()))
+    if (target := options.get("target_entropy")) is None or not plan["environment"].get("action_shape"):
         return None
-    size = math.prod(shape)
     highest = size * math.log(2.0)
-    lowest = size * (plan["algorithm"].get("log_std_min", -5.0) + NORMAL_ENTROPY)
+    lowest = size * (options.get("log_std_min", -5.0) + NORMAL_ENTROPY)
     if lowest <= target < highest:
         return None
     what = "uniformly random actions have" if target >= highest else "actions of the least noise have"
@@ -76,7 +76,8 @@ def never_trains(plan: Plan) -> Finding | None:
 
 def small_replay(plan: Plan) -> Finding | None:
     """A replay that forgets the beginning of an episode before its end."""
-    capacity, length = plan["algorithm"].get("replay_capacity"), plan["environment"].get("max_episode_steps")
+    capacity = numbers(plan["algorithm"]).get("replay_capacity")
+    length = plan["environment"].get("max_episode_steps")
     if not capacity or not length or capacity >= length:
         return None
     return Finding(
@@ -104,7 +105,7 @@ def mask(plan: Plan) -> Finding | None:
     """An action mask, which no shipped algorithm reads."""
     parts = [".".join(map(str, part.get("path", ()))) for part in _parts(plan)]
     places = [f"the observation's part {name}" for name in parts if "mask" in name.lower()]
-    places += [f"info[{name!r}]" for name in plan.get("tried", {}).get("info", ()) if "mask" in name.lower()]
+    places += [f"info[{name!r}]" for name in _tried(plan, "info") if "mask" in name.lower()]
     if not places:
         return None
     return Finding(
@@ -132,7 +133,7 @@ def image_beside_vector(plan: Plan) -> Finding | None:
 
 def wrapper_statistics(plan: Plan) -> Finding | None:
     """Running statistics in a wrapper, of which each environment has its own."""
-    for wrapper in plan.get("tried", {}).get("wrappers", ()):
+    for wrapper in _tried(plan, "wrappers"):
         if wrapper in STATISTICS:
             known = STATISTICS[wrapper] in plan["algorithm"]
             remedy = f", and algorithm.{STATISTICS[wrapper]} = true" if known else ""
@@ -175,7 +176,7 @@ def outside_box(plan: Plan) -> Finding | None:
 
 def never_ending(plan: Plan) -> Finding | None:
     """No episode of random actions ended when the environment was tried out, and nothing limits them."""
-    steps = plan.get("tried", {}).get("unended_steps", 0)
+    steps = numbers(plan.get("tried")).get("unended_steps", 0)
     if not steps or plan["environment"].get("max_episode_steps"):
         return None
     return Finding(
@@ -212,6 +213,11 @@ def findings_at_start(plan: Plan) -> list[Finding]:
 
 def _parts(plan: Plan) -> list[Mapping[str, Any]]:
     return list(plan["environment"].get("obs_parts") or ())
+
+
+def _tried(plan: Plan, name: str) -> list[str]:
+    """Names that were seen when the environment was tried out."""
+    return [word for word in plan.get("tried", {}).get(name, ()) if isinstance(word, str)]
 
 
 def _is_image(shape: Any) -> bool:

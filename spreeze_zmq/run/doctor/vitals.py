@@ -55,7 +55,7 @@ class Vitals:
 
     Attributes:
         t_s: time of the newest status.
-        status: the newest.
+        status: the numbers of the newest: those of its own, and its maps of numbers by name.
         looks: the mean return of each first look at a policy.
         num_looks: of all of these.
         training: the mean return of training episodes, about one value a second.
@@ -71,7 +71,7 @@ class Vitals:
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self.plan = plan
         self.t_s = 0.0
-        self.status: Mapping[str, Any] = {}
+        self.status: dict[str, Any] = {}
         self.looks, self.training, self.critic_loss, self.successes = Curve(), Curve(), Curve(), Curve()
         self.num_looks = self.went_back = 0
         self.extremes: dict[str, tuple[float, float]] = {}
@@ -91,30 +91,41 @@ class Vitals:
         elif kind == "evaluation" and not about.get("confirmed"):
             self.num_looks += 1
             self.looks.add(about.get("mean_return"))
-            info = about.get("info") or {}
+            info = numbers(about.get("info"))
             self.successes.add(info.get("is_success", info.get("success")))
         elif kind == "episodes":
-            self.training.add(about.get("mean"))
-            self._widen(_numbers({"return": about.get("min")}))
-            self._widen(_numbers({"return": about.get("max")}))
-            if sum(count for count, _, _ in self._first) < FIRST_EPISODES and about.get("mean") is not None:
-                self._first.append((about["count"], about["mean"], about.get("std") or 0.0))
+            self._take_episodes(numbers(about))
 
-    def _take_status(self, t_s: float, status: Mapping[str, Any]) -> None:
+    def _take_episodes(self, ended: Mapping[str, float]) -> None:
+        if not ended.keys() >= {"count", "mean", "std"}:
+            return
+        self.training.add(ended["mean"])
+        for end in ended.keys() & {"min", "max"}:
+            self._widen({"return": ended[end]})
+        if sum(count for count, _, _ in self._first) < FIRST_EPISODES:
+            self._first.append((max(1, int(ended["count"])), ended["mean"], ended["std"]))
+
+    def _take_status(self, t_s: float, about: Mapping[str, Any]) -> None:
+        """Take a status, of which any field may be missing or odd: the journal may be anybody's."""
+        status: dict[str, Any] = dict(numbers(about))
+        status |= {name: numbers(about.get(name)) for name in ("episodes", "gauges", "experience", "machine")}
+        workers = about.get("workers")
+        rows = workers.items() if isinstance(workers, Mapping) else ()
+        status["workers"] = {role: numbers(row) for role, row in rows}
         if not self.status:
-            self._steps_before = status.get("env_steps", 0)  # a resumed run does not begin at 0
+            self._steps_before = int(status.get("env_steps", 0))  # a resumed run does not begin at 0
         self.t_s, self.status = t_s, status
         if self.first_step_s is None and self.env_steps > 0:
             self.first_step_s = t_s
         if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
             self.first_update_s = t_s
-        experience = _numbers(status.get("experience"))
-        self._widen(experience)
-        gauges = _numbers(status.get("gauges"))
-        self.critic_loss.add(gauges.get("critic_loss"))
-        self.went_back = max(self.went_back, len(status.get("went_back") or ()))
+        self._widen(status["experience"])
+        self.critic_loss.add(status["gauges"].get("critic_loss"))
+        went_back = about.get("went_back")
+        self.went_back = max(self.went_back, len(went_back) if isinstance(went_back, list) else 0)
         rates = {name: status[name] for name in ("critic_updates_per_s",) if name in status}
-        self._recent.append((t_s, {**gauges, **experience, **_numbers(status.get("machine")), **rates}))
+        figures = {**status["gauges"], **status["experience"], **status["machine"], **rates}
+        self._recent.append((t_s, figures))
         while self._recent[0][0] < t_s - WINDOW_S:
             self._recent.popleft()
 
@@ -156,15 +167,15 @@ class Vitals:
         return int(self.status.get("critic_updates", 0))
 
     @property
-    def episodes(self) -> Mapping[str, Any]:
-        """The status's row of training episodes."""
-        return self.status.get("episodes") or {}
+    def num_episodes(self) -> int:
+        """Training episodes that have ended."""
+        return int(self.status.get("episodes", {}).get("count", 0))
 
     @property
     def num_envs(self) -> int:
         """Environments of all samplers."""
         options = self.plan.get("components", {}).get("sampler", {}).get("options", {})
-        count = (self.status.get("workers") or {}).get("sampler", {}).get("count", 1)
+        count = self.status.get("workers", {}).get("sampler", {}).get("count", 1)
         return max(1, int(options.get("envs", 1)) * int(count))
 
     @property
@@ -221,7 +232,7 @@ def _mean_of(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), pstdev(values) / math.sqrt(len(values))
 
 
-def _numbers(about: Any) -> dict[str, float]:
+def numbers(about: Any) -> dict[str, float]:
     """The finite numbers of a map, or of what should be one."""
     items: Iterable[tuple[str, Any]] = about.items() if isinstance(about, Mapping) else ()
     return {

@@ -1,6 +1,7 @@
 """What keeps a run from learning is named from its figures, once, and leaves when it no longer holds."""
 
 import json
+import random
 from contextlib import closing
 from dataclasses import replace
 
@@ -319,6 +320,34 @@ def test_a_journal_of_an_earlier_version_has_no_findings():
     plan = json.loads(topology.load("pendulum").to_json())
     old = [{"kind": "status", "t_s": float(t), "state": "training", "env_steps": 100 * t} for t in range(30)]
     assert findings_of(plan, [*old, {"kind": 3}, {}]) == []
+
+
+def test_a_strangers_journal_breaks_nothing():
+    """Any value in any field of a real status and beside it, from one look to the next."""
+    draw, odd = random.Random(0), [None, [], {}, "x", -1, 1e308, True, float("nan"), {"a": None}, 1.0]
+    run = Lived()
+    run.live(3)
+    real = plain(run.record.status("training", BALANCE, 3.0))
+    plan, figures = (
+        json.loads(run.record.plan.to_json()),
+        ("count", "mean", "std", "min", "max", "mean_return"),
+    )
+
+    def spoiled(fields):
+        """Some fields replaced; of maps some of theirs."""
+        return {
+            name: draw.choice(odd)
+            if draw.random() < 0.1
+            else (spoiled(value) if isinstance(value, dict) else value)
+            for name, value in fields.items()
+        }
+
+    for _ in range(200):
+        journal = [{**spoiled(real), "kind": "status", "t_s": float(t)} for t in range(12)]
+        for kind in ("evaluation", "episodes"):
+            journal += [{**{name: draw.choice(odd) for name in figures}, "kind": kind, "t_s": 1.0}]
+        draw.shuffle(journal)
+        findings_of(plan, journal)
 
 
 def test_the_figures_of_several_samplers_become_one_row():
