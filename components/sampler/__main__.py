@@ -4,6 +4,7 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from spreeze_zmq.channels import Pusher
 from spreeze_zmq.component import Component, Weights, prepare_to_act, run
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
-from spreeze_zmq.policy import FrameStack, Policy, usable
+from spreeze_zmq.policy import FrameStack, Played, Policy, played, usable
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.arena import SLOW_TOGETHER_S, workers_for
 from spreeze_zmq.run.experience import Experience
@@ -51,8 +52,12 @@ class Collector:
         self.rng = np.random.default_rng(seeds)
         self.obs_dtype = np.dtype(spec.obs_dtype)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
-        self.obs, _ = self.envs.reset()
-        self.frames: FrameStack | None = None
+        self.obs = self.envs.reset()[0].astype(self.obs_dtype, copy=False)
+        self.frames = FrameStack()
+        self.policy: Policy | None = None
+        self.actions: list[NDArray[Any]] = []
+        self.log_probs: list[NDArray[np.float32]] = []
+        self.steps: Iterator[Played] | None = None
         self.returns: list[float] = []
         self.lengths: list[int] = []
         self.experience = Experience(spec)
@@ -95,15 +100,15 @@ class Collector:
         mine = self.component.index * self.num_envs + np.arange(self.num_envs)
         return np.clip(mine / max(total - 1, 1), 0.0, 1.0).astype(np.float32)
 
-    def act(
-        self, policy: Policy, frames: FrameStack
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32] | None]:
-        """Actions ``[N, *action_shape]`` as the policy drew them, the actions that the environments take, and
-        the log probabilities ``[N]`` if a learner asks for them.
+    def act(self, frames: FrameStack) -> NDArray[Any]:
+        """The actions ``[N, *action_shape]`` that the environments take; notes those that the policy drew,
+        and their log probabilities ``[N]`` if a learner asks for them.
 
         Raises:
             WireError: the policy cannot act in this environment.
         """
+        policy = self.policy
+        assert policy is not None
         action, log_prob = policy.act(
             frames.seen, self.rng, place=self.place, log_prob=self.log_prob, memory=frames.memory
         )
@@ -115,7 +120,10 @@ class Collector:
                 f"the environments take {self.action_dtype} {list(shape)}",
             )
         action = action.reshape(shape)  # a multi-discrete action of one choice has one dimension more
-        return action, policy.env_action(action), log_prob
+        self.actions.append(action)
+        if log_prob is not None:
+            self.log_probs.append(log_prob)
+        return policy.env_action(action)
 
     def collect(self, policy: Policy) -> Rollout:
         """Take ``num_steps`` steps of every environment, and send reports when they are due meanwhile.
@@ -129,26 +137,21 @@ class Collector:
         obs = np.empty((self.num_steps + 1, *self.obs.shape), self.obs_dtype)
         reward = np.empty(shape, np.float32)
         terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
-        actions: list[NDArray[Any]] = []
-        log_probs: list[NDArray[np.float32]] = []
+        self.policy, self.actions, self.log_probs = policy, [], []
         final_obs = [np.empty((0, *self.obs.shape[1:]), self.obs_dtype)]
         obs[0] = self.obs
-        if self.frames is None:
+        if self.steps is None:
             self.frames = policy.frame_stack()
             self.frames.begin(self.obs)
+            self.steps = played(self.envs, self.frames, self.act)
         history = self.frames.history() if self.frames.stack > 1 else None
         memory = self.frames.memory.copy() if policy.memory_size else None
-        for t in range(self.num_steps):
-            action, env_action, log_prob = self.act(policy, self.frames)
-            actions.append(action)
-            if log_prob is not None:
-                log_probs.append(log_prob)
-            obs[t + 1], reward[t], terminated[t], truncated[t], info = self.envs.step(env_action)
-            self.frames.add(obs[t + 1], terminated[t] | truncated[t])
+        for t, step in zip(range(self.num_steps), self.steps, strict=False):
+            obs[t + 1], reward[t] = step.obs, step.reward
+            terminated[t], truncated[t], info = step.terminated, step.truncated, step.info
             if "_final_obs" in info:
-                ended = info["_final_obs"]
-                final_obs.append(info["final_obs"][ended])
-                whole = ended & ~info["failed"] if "failed" in info else ended
+                final_obs.append(info["final_obs"][step.ended])
+                whole = step.ended & ~step.failed
                 self.returns.extend(info["episode"]["r"][whole])
                 self.lengths.extend(info["episode"]["l"][whole])
                 self.experience.ended(info["episode"]["l"][whole], terminated[t][whole])
@@ -163,13 +166,13 @@ class Collector:
             num_steps=self.num_steps,
             num_envs=self.num_envs,
             obs=obs,
-            action=np.stack(actions),
+            action=np.stack(self.actions),
             reward=reward,
             terminated=terminated,
             truncated=truncated,
             final_obs=np.concatenate(final_obs, dtype=self.obs_dtype),
             final_index=np.argwhere(terminated | truncated).astype(np.int32),
-            log_prob=np.stack(log_probs) if self.log_prob else None,
+            log_prob=np.stack(self.log_probs) if self.log_prob else None,
             history=history,
             memory=memory,
         )

@@ -41,11 +41,11 @@ def main(arguments: argparse.Namespace) -> int:
     how = {"episodes": arguments.episodes, "seed": seed, "speed": arguments.speed}
     if arguments.video is None:
         for number, episode in enumerate(video.show(saved.policy, saved.environment, **how)):
-            print(f"episode {number}: return {episode.total:.2f}, {episode.steps} steps", flush=True)
+            print(f"episode {number}: {episode.said()}", flush=True)
         return 0
     made = video.record(saved.policy, saved.environment, arguments.video, max_s=arguments.seconds, **how)
-    for number, (total, length) in enumerate(zip(made.returns, made.lengths, strict=True)):
-        print(f"episode {number}: return {total:.2f}, {length} steps")
+    for number, episode in enumerate(made.episodes):
+        print(f"episode {number}: {episode.said()}")
     print(
         f"{made.path}: {made.size[0]}x{made.size[1]}, {made.num_frames} pictures, {made.fps:g} a second, "
         f"{made.num_frames / made.fps:.1f} s"

@@ -25,7 +25,7 @@ from spreeze_zmq.errors import SpreezeError
 from spreeze_zmq.page.pace import Pace
 from spreeze_zmq.page.policies import Policies
 from spreeze_zmq.page.stage import Stage, open_stage
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy import FrameStack, Policy, played, without_noise
 
 if TYPE_CHECKING:
     from spreeze_zmq.page.studio import Studio
@@ -187,9 +187,15 @@ class PolicyPlayer:
 
     def _episode(self, stage: Stage, policy: Policy, policies: Policies, seed: int) -> Policy:
         """Play one episode with the newest policy, version 0 at random as samplers do; returns the policy."""
-        obs, _ = stage.env.reset(seed=seed)
         frames, rng = policy.frame_stack(), np.random.default_rng(seed)
-        frames.begin(obs)
+        frames.begin(stage.env.reset(seed=seed)[0])
+
+        def act(frames: FrameStack) -> NDArray[Any]:
+            if policy.version:
+                return without_noise(policy)(frames)
+            return policy.env_action(policy.act(frames.seen, rng, memory=frames.memory)[0])
+
+        play = played(stage.env, frames, act)
         total, steps, over, looked_s, captioned_s = 0.0, 0, False, time.monotonic(), 0.0
         due_s = time.monotonic()
         while not over and self._is_watched():
@@ -197,22 +203,17 @@ class PolicyPlayer:
             if now_s - looked_s > NEW_POLICY_S:
                 looked_s, policy = now_s, next(policies) or policy
             before = None if stage.qpos is None else stage.qpos()
-            if policy.version == 0:
-                action, _ = policy.act(frames.seen, rng, memory=frames.memory)
-            else:
-                action = policy.mode(frames.seen, frames.memory)
-            given = policy.env_action(action).reshape(stage.env.action_space.shape)
-            obs, reward, terminated, truncated, _ = stage.env.step(given)
-            total, steps = total + float(reward[0]), steps + 1
-            over = bool(terminated[0] | truncated[0])
-            frames.add(obs, terminated | truncated)
-            stage.obs = obs[0]
+            step = next(play)
+            over, broken = bool(step.ended[0]), bool(step.failed[0])
+            total, steps = total + float(step.reward[0]), steps + (not broken)
+            stage.obs = step.obs[0]
             if now_s - captioned_s > CAPTION_S or over:
                 captioned_s = now_s
                 self._say(
                     version=policy.version,
                     env_steps=int(policy.extras.get("env_steps", 0)),
                     steps=steps,
+                    broken=broken,
                     **{"return": total},
                 )
             due_s = max(due_s, now_s - 0.25) + stage.step_s

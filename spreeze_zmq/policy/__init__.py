@@ -8,6 +8,16 @@ from __future__ import annotations
 from spreeze_zmq.policy.classes import register_class_loader
 from spreeze_zmq.policy.file import read_file
 from spreeze_zmq.policy.observations import FrameStack
+from spreeze_zmq.policy.playing import Played, played, without_noise
 from spreeze_zmq.policy.policy import Policy, usable
 
-__all__ = ["FrameStack", "Policy", "read_file", "register_class_loader", "usable"]
+__all__ = [
+    "FrameStack",
+    "Played",
+    "Policy",
+    "played",
+    "read_file",
+    "register_class_loader",
+    "usable",
+    "without_noise",
+]

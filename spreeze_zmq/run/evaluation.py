@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.infos import scalars
-from spreeze_zmq.policy import Policy, read_file
+from spreeze_zmq.policy import Policy, played, read_file, without_noise
 
 #: Most scalars of an environment's info that an evaluation keeps.
 MAX_INFO = 64
@@ -188,30 +188,25 @@ def _play_round(
     returns, lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     cut, playing = np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_)
     infos: list[dict[str, float]] = [{} for _ in range(num_envs)]
-    obs, _ = envs.reset(seed=seed)
     frames = policy.frame_stack()
-    frames.begin(obs)
-    while playing.any():
-        action = policy.env_action(policy.mode(frames.seen, frames.memory)).reshape(envs.action_space.shape)
-        obs, reward, terminated, truncated, info = envs.step(action)
-        returns += np.where(playing, reward, 0.0)
+    frames.begin(envs.reset(seed=seed)[0])
+    for step in played(envs, frames, without_noise(policy)):
+        returns += np.where(playing, step.reward, 0.0)
         lengths += playing
-        over = terminated | truncated
-        frames.add(obs, over)
-        if "failed" in info:  # an episode that ended with a failure of its environment is played again
-            again = playing & info["failed"]
-            returns[again], lengths[again] = 0.0, 0
-            over &= ~info["failed"]
-        ended = playing & over
+        again = playing & step.failed  # an episode that ended with a failure of its environment
+        returns[again], lengths[again] = 0.0, 0
+        ended = playing & step.ended & ~step.failed
         if ended.any():
             if step_cap is not None:
-                cut |= ended & truncated & (lengths >= step_cap)
+                cut |= ended & step.truncated & (lengths >= step_cap)
             for row in ended.nonzero()[0].tolist():
-                infos[row] = scalars(info.get("final_info", {}), row)
+                infos[row] = scalars(step.info.get("final_info", {}), row)
             playing &= ~ended
             envs.step_only(playing)
         on_step()
-        if playing.any() and time.monotonic() >= until_s:
+        if not playing.any():
+            break
+        if time.monotonic() >= until_s:
             return Score(returns, lengths, cut | playing, timed_out=True), infos
     return Score(returns, lengths, cut), infos
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from spreeze_zmq.page.stage import Stage
-from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy import Policy, played, without_noise
 
 
 @dataclass
@@ -18,6 +16,7 @@ class Episode:
     Attributes:
         total: return so far.
         steps: number of steps so far.
+        broken: whether the environment failed before its end; the failure is logged.
     """
 
     stage: Stage
@@ -25,22 +24,26 @@ class Episode:
     seed: int
     total: float = 0.0
     steps: int = 0
+    broken: bool = False
 
     def moments(self) -> Iterator[None]:
         """Play, and yield before each step, when the state can be shown. The final state cannot be shown: the
         last step already begins the next episode.
         """
-        env, policy = self.stage.env, self.policy
-        obs, _ = env.reset(seed=self.seed)
-        frames = policy.frame_stack()
-        frames.begin(obs)
-        over = np.zeros(1, np.bool_)
-        while not over[0]:
+        frames = self.policy.frame_stack()
+        frames.begin(self.stage.env.reset(seed=self.seed)[0])
+        yield
+        for step in played(self.stage.env, frames, without_noise(self.policy)):
+            self.broken = bool(step.failed[0])
+            if self.broken:
+                return
+            self.total, self.steps = self.total + float(step.reward[0]), self.steps + 1
+            if step.ended[0]:
+                return
             yield
-            action = policy.env_action(policy.mode(frames.seen, frames.memory)).reshape(
-                env.action_space.shape
-            )
-            obs, reward, terminated, truncated, _ = env.step(action)
-            over = terminated | truncated
-            frames.add(obs, over)
-            self.total, self.steps = self.total + float(reward[0]), self.steps + 1
+
+    def said(self) -> str:
+        """Its return and length, in words."""
+        if self.broken:
+            return f"broken after {self.steps} steps: the environment failed"
+        return f"return {self.total:.2f}, {self.steps} steps"

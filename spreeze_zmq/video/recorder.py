@@ -39,16 +39,14 @@ class Recording:
         size: width and height.
         fps: pictures per second.
         num_frames: number of pictures.
-        returns: of the episodes, as far as they were played.
-        lengths: of the episodes, in steps.
+        episodes: as far as they were played.
     """
 
     path: Path
     size: tuple[int, int]
     fps: float
     num_frames: int
-    returns: list[float]
-    lengths: list[int]
+    episodes: list[Episode]
 
 
 def record(
@@ -103,8 +101,7 @@ def record(
             for picture in shown:
                 write(picture)
                 num += 1
-    returns, lengths = [one.total for one in played], [one.steps for one in played]
-    return Recording(path, size, fps, num, returns, lengths)
+    return Recording(path, size, fps, num, played)
 
 
 @contextlib.contextmanager

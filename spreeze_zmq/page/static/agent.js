@@ -63,7 +63,7 @@ function caption(about) {
   if (about.version != null) {
     parts.push(about.version ? `policy ${count(about.version)}` : "random actions, before the first policy");
     if (about.env_steps) parts.push(`of ${count(about.env_steps)} env steps`);
-    parts.push(`step ${count(about.steps)}`, `return ${decimal(about.return)}`);
+    parts.push(`step ${count(about.steps)}`, about.broken ? "broken off: the environment failed" : `return ${decimal(about.return)}`);
   }
   at("caption").textContent = parts.join(" · ") || "\u00a0";
 }
