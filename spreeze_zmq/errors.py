@@ -169,6 +169,18 @@ def place_of(error: BaseException) -> str:
     return f"{place.filename}:{place.lineno}"
 
 
+def in_one_line(error: BaseException) -> str:
+    """Type and message of an error, in one line; of one without a message the line of code that raised it."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # its message is somebody else's code too
+        said = ""
+    if not said and (frames := traceback.extract_tb(error.__traceback__)):
+        line = frames[-1].line or ""
+        said = "" if line.startswith("raise") else line
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 def is_users(file: str) -> bool:
     """Whether a source file is in neither Python's library nor an installed package nor this one."""
     packages = {"site-packages", "dist-packages"} & set(Path(file).parts)

@@ -1,5 +1,6 @@
 """What tests share: a cache and keys that are not the user's, and one thread where sums must repeat."""
 
+import importlib
 import os
 import shutil
 import signal
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from spreeze_zmq.envs import probing
 
 ROOT = Path(__file__).parents[1]
 # A shell's background job ignores Ctrl-C, and so would the programs that tests start and interrupt.
@@ -44,6 +47,18 @@ def keys_of_its_own(tmp_path_factory):
     os.environ["SPREEZE_KEYS"] = str(tmp_path_factory.mktemp("keys") / "keys.json")
     yield
     os.environ.pop("SPREEZE_KEYS")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def looks_by_fork():
+    """Environments are looked at in a fork of the tests' process, although that has threads and torch: those
+    here need neither, and a new interpreter for each would take half a second.
+    """
+    importlib.import_module("spreeze_zmq.envs.in_process")  # else each fork would import Gymnasium again
+    importlib.import_module("spreeze_zmq.envs.tasks.classic")
+    before, probing.may_fork = probing.may_fork, lambda: True
+    yield
+    probing.may_fork = before
 
 
 @pytest.fixture(autouse=True)

@@ -81,11 +81,11 @@ def main(arguments: argparse.Namespace) -> int:
     for name in names:
         if name not in SECTIONS:
             raise InputError(f"there is no section {name!r} ({suggestion(name, SECTIONS)})")
-    job = checked_job(arguments)
-    about = machine()
-    print(machine_line(about))
     sections = []
     with ending_on_sigterm():
+        job = checked_job(arguments)
+        about = machine()
+        print(machine_line(about))
         for name in names:
             section = importlib.import_module(f"spreeze_zmq.bench.{name}")
             sections.append(section.measure(job))

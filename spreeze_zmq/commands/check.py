@@ -10,9 +10,9 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 
 
-def report(plan: Plan, advice: Sequence[str] = ()) -> str:
-    """What would be trained, when it ends, the number of processes, the memory of the replays, and lines of
-    advice.
+def report(plan: Plan, advice: Sequence[str] = (), remarks: Sequence[str] = ()) -> str:
+    """What would be trained, when it ends, the number of processes, the memory of the replays, lines of
+    advice, and remarks about the environment.
 
     Raises:
         InputError: the replays of all learners do not fit in the memory.
@@ -26,7 +26,7 @@ def report(plan: Plan, advice: Sequence[str] = ()) -> str:
     }
     if plan.environment.described:
         rows["evaluation"] = "none by the shipped evaluator: no Python program makes this environment"
-    pairs = [*rows.items(), *(("advice", line) for line in advice)]
+    pairs = [*rows.items(), *(("advice", line) for line in advice), *(("remark", line) for line in remarks)]
     return "\n".join(f"  {name:12} {text}" for name, text in pairs)
 
 

@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import __version__, envs, topology
+from spreeze_zmq import __version__, topology
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
+from spreeze_zmq.commands.first_look import FirstLook
 from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError, interrupt
 from spreeze_zmq.launcher.building import build_all
@@ -47,25 +48,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.list:
             table.show(("topology", "environment", "algorithm", "what it is"), topology.shipped())
             return 0
-        plan = _load(arguments)
+        look = FirstLook()
+        plan = _load(arguments, look)
         if arguments.graph:
             print(topology.graph(plan))
             return 0
         if arguments.resume:
             plan = plan.resuming(_checkpoint(plan, Path(arguments.resume)).path)
-        observations = None
-        if not plan.environment.described:
-            observations = envs.try_out(plan.run.env, plan.run.env_kwargs, plan.run.randomize)
-        lines = advice(plan, observations)
+        lines = advice(plan, look.observations())
         if arguments.check:
             from spreeze_zmq.commands import check  # imports torch, which a launcher does not need
 
             lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())
             found = "no mistake, but advice" if lines else "nothing to mend"
-            print(f"{arguments.topology or arguments.env}: {found}\n{check.report(plan, lines)}")
+            print(
+                f"{arguments.topology or arguments.env}: {found}\n{check.report(plan, lines, look.remarks)}"
+            )
             return 0
         run = _launch if arguments.seeds is None else _launch_seeds
-        return run(plan, arguments, lines)
+        notes = [*(f"environment: {each}" for each in look.remarks), *(f"advice: {line}" for line in lines)]
+        return run(plan, arguments, look, notes)
     except SpreezeError as error:
         print(f"spreeze-launch: {error}", file=sys.stderr)
         return error.exit_code
@@ -129,7 +131,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _load(arguments: argparse.Namespace, overrides: Sequence[str] = ()) -> Plan:
+def _load(arguments: argparse.Namespace, look: FirstLook, overrides: Sequence[str] = ()) -> Plan:
     """The plan that the command line asks for.
 
     Raises:
@@ -140,7 +142,8 @@ def _load(arguments: argparse.Namespace, overrides: Sequence[str] = ()) -> Plan:
         raise InputError(f"expected a TOPOLOGY or --env ID, got {got} (--list prints the shipped topologies)")
     source: str | Mapping[str, Any] = arguments.topology or {"run": {"env": arguments.env}}
     chosen = [f"run.algorithm={json.dumps(arguments.algorithm)}"] if arguments.algorithm else []
-    plan = topology.load(source, [*chosen, *arguments.set, *overrides], without=arguments.without)
+    overrides = [*chosen, *arguments.set, *overrides]
+    plan = topology.load(source, overrides, without=arguments.without, look=look)
     for name in arguments.record:
         _check_recorded(plan, name, arguments.record_mb)
     if arguments.inproc:
@@ -174,12 +177,16 @@ def _check_recorded(plan: Plan, name: str, limit_mb: float) -> None:
 
 
 def _launch(
-    plan: Plan, arguments: argparse.Namespace, lines: Sequence[str], chosen: str | None = None
+    plan: Plan,
+    arguments: argparse.Namespace,
+    look: FirstLook,
+    lines: Sequence[str],
+    chosen: str | None = None,
 ) -> int:
-    """Run a plan to its end, with ``lines`` of advice first; returns the exit code."""
+    """Run a plan to its end, with ``lines`` about it first; returns the exit code."""
     view = StatusView(plain=arguments.inproc)
     for line in lines:
-        view.note(f"advice: {line}")
+        view.note(line)
     if plan.run.stop == StopPlan():
         view.note("nothing ends this run but Ctrl-C; --set run.stop.minutes=10 would")
     build_all(plan, view.note)
@@ -221,7 +228,7 @@ def _command_of(run: Path) -> list[str]:
     return list(command)
 
 
-def _launch_seeds(plan: Plan, arguments: argparse.Namespace, lines: Sequence[str]) -> int:
+def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, lines: Sequence[str]) -> int:
     """Launch a run for each of ``--seeds`` seeds, until one is interrupted; returns the highest exit code."""
     if arguments.seeds < 1:
         raise InputError(f"--seeds {arguments.seeds}: at least 1 is expected")
@@ -233,7 +240,8 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, lines: Sequence[str
     codes, outcomes = [0], []
     for seed in range(plan.run.seed, plan.run.seed + arguments.seeds):
         folder = parent / f"seed-{seed}"
-        codes.append(_launch(_load(arguments, [f"run.seed={seed}"]), arguments, lines, str(folder)))
+        seeded = _load(arguments, look, [f"run.seed={seed}"])
+        codes.append(_launch(seeded, arguments, look, lines, str(folder)))
         summary = read_run(folder).summary
         outcomes.append(f"seed {seed}: {_outcome(summary)}; {folder}")
         if str(summary.get("exit_reason", "")).startswith("interrupted"):

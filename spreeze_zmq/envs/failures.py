@@ -102,15 +102,6 @@ def seed_after_failure(seed: int, row: int, num_failures: int) -> int:
     return int(np.random.SeedSequence((seed % 2**63, row, num_failures)).generate_state(1)[0])
 
 
-def in_one_line(error: BaseException) -> str:
-    """Type and message of an error, in one line."""
-    try:
-        said = " ".join(str(error).split())
-    except Exception:  # its message is somebody else's code too
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
 def traceback_of(error: BaseException) -> str:
     """The formatted traceback of an error, at most its last ``TRACEBACK_CHARS`` characters."""
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS:]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from spreeze_zmq.envs.own_spaces import action_start, obs_parts
-from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
+from spreeze_zmq.envs.probing import look
+from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
 
 if TYPE_CHECKING:
@@ -31,39 +30,22 @@ RESERVED = (
 def probe(
     env_id: str, env_kwargs: Mapping[str, Any] | None = None, randomize: Mapping[str, Any] | None = None
 ) -> EnvironmentSpec:
-    """The spec of an environment, read from one that is made and closed.
-
-    Args:
-        env_id: as for ``make``.
-        env_kwargs: arguments of its constructor.
-        randomize: ranges of its model's parameters, to check.
-
-    Raises:
-        InvalidEnvironment: it cannot be made, or no policy can act in its spaces.
-    """
-    kwargs = dict(env_kwargs or {})
-    reserved = [name for name in RESERVED if name in kwargs]
-    if reserved:
-        raise InvalidEnvironment(f"{env_id}: '{reserved[0]}' is set by the system, not by env_kwargs")
-    with closing(make(env_id, 1, randomize=randomize, **kwargs)) as env:
-        spaces = env.single_observation_space, env.single_action_space
-        spec = spec_of(env_id, kwargs, *spaces, env.episode_limit)
-        observed, action = env.own_spaces
-        return replace(spec, action_start=action_start(action), obs_parts=obs_parts(observed))
+    """The spec of an environment; the arguments and errors are those of ``look``."""
+    return look(env_id, env_kwargs, randomize).spec
 
 
 def try_out(
     env_id: str, env_kwargs: Mapping[str, Any] | None = None, randomize: Mapping[str, Any] | None = None
-) -> NDArray[Any]:
-    """Make one environment, reset and step it as samplers do, and return the observations that it gave,
-    ``[3, *obs_shape]``; the arguments are those of ``probe``.
+) -> NDArray[Any] | None:
+    """The observations of an environment's first steps, as of ``look``, whose arguments it takes.
 
     Raises:
         InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.
     """
-    from spreeze_zmq.envs.trial import try_out as run
-
-    return run(env_id, env_kwargs or {}, randomize)
+    found = look(env_id, env_kwargs, randomize)
+    if found.fault:
+        raise InvalidEnvironment(found.fault)
+    return found.observations
 
 
 def make(

@@ -31,6 +31,27 @@ def obs_parts(space: Any) -> tuple[dict[str, Any], ...]:
         return ()
 
 
+def unfit_part(space: Any, path: tuple[str | int, ...] = ()) -> tuple[tuple[str | int, ...], str] | None:
+    """The first part of a Gymnasium space that does not flatten to a vector of fixed size.
+
+    Returns:
+        Its path in the observation and its class; None if the whole space flattens.
+    """
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        found = [unfit_part(part, (*path, key)) for key, part in items]
+        return next((part for part in found if part is not None), None)
+    try:  # of a class of the user's, each method may raise
+        size = (spaces.flatdim(space),)
+        one: Any = spaces.flatten(space, space.sample())
+        flattens = bool(space.is_np_flattenable) and np.shape(one) == size
+    except Exception:
+        flattens = False
+    return None if flattens else (path, type(space).__name__)
+
+
 def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
     """Raises TypeError for another kind of space."""
     from gymnasium import spaces

@@ -16,12 +16,12 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from spreeze_zmq.envs.engines.native_batch import NativeBatch
-from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.envs.task import Task
 from spreeze_zmq.envs.tasks import NATIVE
 from spreeze_zmq.errors import (
     InvalidEnvironment,
     InvalidRandomization,
+    in_one_line,
     is_users,
     let_interrupts_pass,
     place_of,
@@ -161,7 +161,8 @@ class EnvironmentSource:
             known = ", ".join(accepted)
             return f"{self.env_id}: it takes no argument {_listed(unknown)}{guess}; it takes {known}"
         newer = _latest_version(self.registered)
-        at = f" [{place}]" if is_users((place := place_of(error)).rpartition(":")[0]) else ""
+        place = place_of(error)
+        at = f" [{place}]" if not str(error) or is_users(place.rpartition(":")[0]) else ""
         hint = f" (use {newer})" if newer else ""
         return f"{self.env_id}: it could not be made: {in_one_line(error)}{at}{hint}"
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.failures import in_one_line
+from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.closing import close
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.errors import (
     EnvironmentFailure,
     InvalidEnvironment,
     definition_of,
+    in_one_line,
     is_users,
     let_interrupts_pass,
     place_of,
@@ -25,28 +26,36 @@ _RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
 _STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"
 
 
-def try_out(
-    env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, Any] | None = None
-) -> NDArray[Any]:
+def fault_of(
+    env_id: str, env_kwargs: Mapping[str, Any], batch: BatchedEnv
+) -> tuple[NDArray[Any] | None, str]:
     """Reset an environment, step it once with a random action, and reset it again, as samplers do.
 
-    Returns:
-        The three observations, ``[3, *obs_shape]``.
+    Args:
+        env_id: its name in messages.
+        env_kwargs: arguments of its constructor.
+        batch: of one environment; closed if it fails.
 
-    Raises:
-        InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.
+    Returns:
+        The three observations, ``[3, *obs_shape]``, and "", or None and why it cannot be trained in: one
+        line with the user's file and line.
     """
-    engine = choose(env_id, env_kwargs)
     try:
-        with closing(engine.make(1, 0, randomize=randomize)) as batch:
-            seen = [batch.reset()[0].copy()]
-            seen.append(batch.step(batch.action_space.sample())[0].copy())
-            return np.concatenate([*seen, batch.reset()[0]])
+        seen = [batch.reset()[0].copy()]
+        seen.append(batch.step(batch.action_space.sample())[0].copy())
+        return np.concatenate([*seen, batch.reset()[0]]), ""
     except EnvironmentFailure as error:
+        close(batch)
+        engine = choose(env_id, env_kwargs)
         if engine.backend == "gymnasium" and engine.source is not None:
-            with closing(engine.source.make_one(env_kwargs)) as env:
+            env = engine.source.make_one(env_kwargs)
+            try:
                 _Trial(env_id, env.unwrapped).run()
-        raise InvalidEnvironment(str(error).splitlines()[0]) from error
+            except InvalidEnvironment as fault:
+                return None, str(fault)
+            finally:
+                close(env)
+        return None, str(error).splitlines()[0]
 
 
 class _Trial:

@@ -34,6 +34,7 @@ class Plan:
         to_measure: keys whose values are to be measured on this machine; empty in run.json.
         measured: the measured values and their reasons; see ``autoscale.sizing``.
         tried: what was odd about the environment when it was tried out, see ``envs.facts``.
+        timing: what one environment took, as ``envs.Timing.to_plain`` has it; empty for a described one.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
         recording: role or process to record -> largest size of its recording in 10^6 bytes.
         command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if
@@ -54,6 +55,7 @@ class Plan:
     to_measure: tuple[str, ...] = ()
     measured: dict[str, Any] = field(default_factory=dict)
     tried: dict[str, Any] = field(default_factory=dict)
+    timing: dict[str, Any] = field(default_factory=dict, compare=False)
     pinning: dict[str, Any] = field(default_factory=dict)
     recording: dict[str, float] = field(default_factory=dict)
     command: tuple[str, ...] = ()

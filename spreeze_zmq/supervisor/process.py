@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import shlex
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from spreeze_zmq.errors import DiskFull, InputError
+from spreeze_zmq.parent_death import bound_to_parent
 from spreeze_zmq.supervisor.guard import Guard
 
-PR_SET_PDEATHSIG = 1
 #: The variables from which linear algebra libraries read their number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -147,21 +146,6 @@ class GroupSpawner:
                 os.sched_setaffinity(0, spec.cpus)
 
         return prepare
-
-
-def bound_to_parent(number: int) -> Callable[[], None]:
-    """A function for a child to call between fork and exec, after which the kernel sends it the signal
-    ``number`` when this process dies.
-    """
-    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
-    prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
-
-    def bind() -> None:
-        prctl(PR_SET_PDEATHSIG, number)
-        if os.getppid() != parent:  # it died before prctl
-            os._exit(1)
-
-    return bind
 
 
 class GroupProcess:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions, TrainingOptions
-from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs import EnvironmentSpec, Look
+from spreeze_zmq.envs.probing import WAIT_S
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.metrics import available_cores
 from spreeze_zmq.plan.parts import LearningPlan, RunPlan, StopPlan
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF
-from spreeze_zmq.schema import did_you_mean, one_of, options_of, show, suggestion
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF, SAMPLER
+from spreeze_zmq.schema import Unfit, check, did_you_mean, one_of, options_of, show, suggestion
 from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
 from spreeze_zmq.topology.described import check_described, described
 from spreeze_zmq.topology.dial import resolve_balance
-from spreeze_zmq.topology.options import BALANCE, RUN, TABLES
+from spreeze_zmq.topology.options import BALANCE, RUN, START_TIMEOUT, TABLES
 from spreeze_zmq.topology.reference import key_hint, table_hint
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import Mistakes, read_table
@@ -37,6 +38,7 @@ def load(
     *,
     without: Collection[str] = (),
     cores: int | None = None,
+    look: Callable[..., Look] = envs.look,
 ) -> Plan:
     """Read, validate and resolve a topology.
 
@@ -46,6 +48,7 @@ def load(
         overrides: as in ``"run.seed=2"``; the last one for a key counts; values are TOML or bare words.
         without: roles that the launcher does not start, because they are started by hand.
         cores: the number of cores for "auto" counts and threads; by default this machine's.
+        look: ``envs.look``, or a function like it, which makes the environment once.
 
     Raises:
         TopologyError: with every mistake and its place.
@@ -56,7 +59,12 @@ def load(
     run = read_table(RUN, tables["run"], ("run",), mistakes, key_hint)
     written = read_table(BALANCE, tables["balance"], ("balance",), mistakes, key_hint)
     make_importable(read.path.parent)
-    environment = described(run, mistakes) if run["obs_shape"] is not None else _probe(run, mistakes)
+    seen = None
+    if run["obs_shape"] is not None:
+        environment = described(run, mistakes)
+    else:
+        seen = _look(run, tables["components"], look, mistakes)
+        environment = seen.spec if seen else None
     run["algorithm"] = _chosen(run["algorithm"], tables["algorithm"], environment, mistakes)
     algorithm = _find_algorithm(run["algorithm"], mistakes)
     values, options = _read_algorithm(algorithm, tables["algorithm"], run["algorithm"], mistakes)
@@ -88,6 +96,8 @@ def load(
         topology_file=str(read.path),
         run=_run_plan(run),
         environment=environment,
+        tried=dict(seen.facts) if seen else {},
+        timing=seen.timing.to_plain() if seen else {},
         algorithm={"name": run["algorithm"], **values},
         learning=learning,
         balance=balance,
@@ -201,12 +211,15 @@ def _run_name(name: str | None, read: Source) -> str:
     return name or re.sub(r"[^A-Za-z0-9._-]", "_", read.path.stem)
 
 
-def _probe(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | None:
+def _look(
+    run: Mapping[str, Any], components: Any, look: Callable[..., Look], mistakes: Mistakes
+) -> Look | None:
     """Make the environment once, to find its mistakes before any process starts."""
     if run["env"] is None:
         return None
     try:
-        return envs.probe(run["env"], run["env_kwargs"], run["randomize"])
+        wait_s = _start_timeout_s(components)
+        return look(run["env"], run["env_kwargs"], run["randomize"], wait_s=max(WAIT_S, wait_s))
     except InvalidRandomization as error:
         for name, problem, hint in error.mistakes:
             parts = (name,) if name in run["randomize"] else name.split(".")
@@ -214,6 +227,16 @@ def _probe(run: Mapping[str, Any], mistakes: Mistakes) -> EnvironmentSpec | None
     except InvalidEnvironment as error:
         mistakes.add(("run", "env"), str(error))
     return None
+
+
+def _start_timeout_s(components: Any) -> float:
+    """The sampler's ``start_timeout_s`` if it is written and right, else 0: its table has not been read."""
+    table = components.get(SAMPLER) if isinstance(components, Mapping) else None
+    written = table.get(START_TIMEOUT.name) if isinstance(table, Mapping) else None
+    try:
+        return 0.0 if written is None else float(check(START_TIMEOUT, written))
+    except Unfit:
+        return 0.0
 
 
 def _run_plan(run: Mapping[str, Any]) -> RunPlan:

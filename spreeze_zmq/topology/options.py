@@ -24,6 +24,7 @@ STOP = options_of(StopPlan)
 RUN = options_of(RunTable)
 BALANCE = options_of(BalancePlan)
 CHANNEL = options_of(ChannelPlan)
+START_TIMEOUT = next(each for each in options_of(ComponentPlan) if each.name == "start_timeout_s")
 
 
 def component_options(role: str) -> tuple[Option, ...]:

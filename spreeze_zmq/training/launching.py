@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spreeze_zmq.supervisor.process import bound_to_parent
+from spreeze_zmq.parent_death import bound_to_parent
 
 LAUNCHER = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 #: Variables that make programs write escape sequences to a pipe.

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spreeze_zmq.errors import SpreezeError
+from spreeze_zmq.parent_death import bound_to_parent
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.saved import SavedPolicy
-from spreeze_zmq.supervisor.process import bound_to_parent
 from spreeze_zmq.trust import make_importable
 from spreeze_zmq.video.recorder import record
 

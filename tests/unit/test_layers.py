@@ -11,7 +11,7 @@ PACKAGE = ROOT / "spreeze_zmq"
 
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
-    {"charset", "errors", "finite", "frames", "kept_memory", "rollout", "user_cache"},
+    {"charset", "errors", "finite", "frames", "kept_memory", "parent_death", "rollout", "user_cache"},
     {"native", "schema", "trust"},
     {"device", "metrics", "envs", "nn"},
     {"wire", "replay", "policy", "balance"},

@@ -15,8 +15,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
-from spreeze_zmq.envs.failures import in_one_line
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.errors import InvalidEnvironment, in_one_line
 
 #: Pattern of the names of EnvPool's Atari games.
 _ATARI = re.compile(r"[A-Z][A-Za-z]+-v5")

@@ -9,18 +9,19 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.wrappers import TimeLimit, TransformAction
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
 from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
-from spreeze_zmq.envs.failures import in_one_line
 from spreeze_zmq.envs.infos import stacked
+from spreeze_zmq.envs.own_spaces import unfit_part
 from spreeze_zmq.errors import (
     EnvironmentFailure,
     InvalidEnvironment,
     definition_of,
+    in_one_line,
     let_interrupts_pass,
     place_of,
 )
@@ -44,6 +45,7 @@ class GymnasiumLoop(BatchedEnv):
         on_tick: called after each environment that is made, reset or stepped.
 
     Attributes:
+        close_fault: what an environment raised in its ``close()``, in one line; empty for nothing.
         at: ``[1]`` int64: the environment that is being stepped; a worker replaces it by shared memory.
 
     Raises:
@@ -51,6 +53,7 @@ class GymnasiumLoop(BatchedEnv):
     """
 
     backend = "gymnasium"
+    close_fault = ""
 
     def __init__(
         self,
@@ -162,6 +165,7 @@ class GymnasiumLoop(BatchedEnv):
             self.envs[row].close()
         except BaseException as error:
             let_interrupts_pass(error)
+            self.close_fault = f"close() raised {in_one_line(error)} [{place_of(error)}]"
             log.warning("%s", self._said(row, "close", error))
 
     def _said(self, row: int, method: str, error: BaseException) -> str:
@@ -212,21 +216,47 @@ def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     return None
 
 
+def _space(env_id: str, env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Space[Any]:
+    """One of the spaces of an environment.
+
+    Raises:
+        InvalidEnvironment: it has none.
+    """
+    space = getattr(env, name, None)
+    if space is None:
+        raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
+    if not isinstance(space, gymnasium.Space):
+        kind = f"{type(space).__module__}.{type(space).__qualname__}"
+        raise InvalidEnvironment(
+            f"{env_id}: its {name} is a {kind}, not a gymnasium.Space (such as gymnasium.spaces.Box)"
+        )
+    return space
+
+
+def _why_unfit(space: gymnasium.Space[Any], path: tuple[str | int, ...], kind: str) -> str:
+    """Why an observation space does not flatten, from ``unfit_part``, and how to mend that."""
+    if not path:
+        how = "convert them with gymnasium.wrappers.TransformObservation"
+        return f"its observations are a {kind}, which does not flatten to a vector of fixed size ({how})"
+    name = ".".join(map(str, path))
+    how = "leave it out with a wrapper, in a function that is named as 'module:function'"
+    if isinstance(space, Dict):
+        others = [key for key in space.spaces if key != path[0]]
+        how += f": gymnasium.wrappers.FilterObservation(env, {others})"
+        if "image" in others:
+            how += ", or minigrid.wrappers.ImgObsWrapper for the image alone"
+    return f"the part '{name}' of its observations is a {kind}, which does not flatten to numbers ({how})"
+
+
 def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """The environment, wrapped if needed, with discrete actions that count from 0.
 
     Raises:
         InvalidEnvironment: the environment has no spaces, or its observations have no fixed size.
     """
-    for name in ("observation_space", "action_space"):
-        if getattr(env, name, None) is None:
-            raise InvalidEnvironment(f"{env_id}: it has no {name} (set self.{name} in its __init__)")
-    observation, action = env.observation_space, env.action_space
-    if not isinstance(observation, Box) and not observation.is_np_flattenable:
-        raise InvalidEnvironment(
-            f"{env_id}: its observations are a {type(observation).__name__}, which does not flatten to a"
-            " vector of fixed size (convert them with gymnasium.wrappers.TransformObservation)"
-        )
+    observation, action = _space(env_id, env, "observation_space"), _space(env_id, env, "action_space")
+    if not isinstance(observation, Box) and (unfit := unfit_part(observation)):
+        raise InvalidEnvironment(f"{env_id}: {_why_unfit(observation, *unfit)}")
     if isinstance(action, Discrete | MultiDiscrete) and np.any(action.start):
         start, shifted = action.start, copy.deepcopy(action)
         shifted.start = start * 0

@@ -7,7 +7,6 @@ close their environments; the kernel kills the remaining ones when this process 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -23,8 +22,8 @@ from gymnasium.envs.registration import load_env_creator
 from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, UNIT, Slots
 from spreeze_zmq.envs.parallel.worker import work
 from spreeze_zmq.envs.source import find
+from spreeze_zmq.parent_death import die_with_parent
 
-_PR_SET_PDEATHSIG = 1
 #: Time for workers to close their environments, before they are killed.
 GRACE_S = 2.0
 
@@ -120,14 +119,6 @@ class ForkServer:
                 worker = self.workers.pop(pid)
                 self.slots.pids[worker], self.slots.exits[worker] = 0, os.waitstatus_to_exitcode(status)
                 self.done.sendall(UNIT.pack(~worker))
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the parent died before the call
-        os._exit(1)
 
 
 def preload(env_id: str) -> None:

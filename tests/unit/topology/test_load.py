@@ -199,19 +199,21 @@ def test_an_environment_of_ones_own_is_made_once_with_its_arguments(topology, tm
         textwrap.dedent(
             """
             import gymnasium
-            made = []
             def reach(size, scale=1.0):
-                made.append((size, scale))
+                with open("made", "a") as file:
+                    file.write(f"{size} {scale};")
                 env = gymnasium.make("Pendulum-v1")
                 return env
             """
         )
     )
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
     path = topology('run = { env = "own_module_of_load:reach", env_kwargs = { size = 3, scale = 0.5 } }')
     plan = load(path)
     assert plan.run.env_kwargs == {"size": 3, "scale": 0.5}
-    assert sys.modules["own_module_of_load"].made == [(3, 0.5)]
+    assert (tmp_path / "made").read_text() == "3 0.5;"
+    assert "own_module_of_load" not in sys.modules  # a process of its own has imported it
 
 
 def test_checking_is_quick_and_needs_no_torch():

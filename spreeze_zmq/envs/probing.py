@@ -1,0 +1,326 @@
+"""Looks at an environment in a short-lived process of its own, so that nothing it does reaches this one.
+
+The user's code may change the folder, start threads and programs, hang, crash or end its process. The process
+is a fork where that is safe, as at the start of a command, else a new interpreter. It sends plain data back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn, Protocol
+
+import msgpack
+import psutil
+
+from spreeze_zmq.envs.first_look import Look, from_plain
+from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization
+from spreeze_zmq.parent_death import bound_to_parent
+
+#: The longest time that one call of the environment may take, unless the caller allows more.
+WAIT_S = 300.0
+#: Longest time for ``close()``.
+CLOSE_S = 10.0
+#: Times after which a wait is announced.
+SAID_S = (3.0, 30.0, 120.0)
+#: Time for processes that the environment started to end by themselves, and then to end after SIGTERM.
+LEAVE_S = 0.5
+#: The largest message.
+MAX_BYTES = 64 << 20
+#: The length that precedes a message.
+LENGTH = struct.Struct("<I")
+CLOSING = "close()"
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    "from spreeze_zmq.envs.probed import main; main(int(sys.argv[2]))"
+)
+
+
+def look(
+    env_id: str,
+    env_kwargs: Mapping[str, Any] | None = None,
+    randomize: Mapping[str, Any] | None = None,
+    *,
+    wait_s: float = WAIT_S,
+    say: Callable[[str], None] = lambda line: None,
+) -> Look:
+    """Make one environment in another process, reset, step and close it.
+
+    Args:
+        env_id: as for ``envs.make``.
+        env_kwargs: arguments of its constructor.
+        randomize: ranges of its model's parameters, to check.
+        wait_s: the longest time that one call of it may take.
+        say: called with a line about each long wait.
+
+    Raises:
+        InvalidEnvironment: it cannot be made, no policy can act in its spaces, it ends its process or hangs.
+    """
+    kwargs = dict(env_kwargs or {})
+    job = {"env_id": env_id, "env_kwargs": kwargs, "randomize": dict(randomize or {})}
+    visit = _Visit(job, wait_s, say)
+    try:
+        visit.hear_all()
+    finally:
+        left = visit.end()
+    if left:
+        names = ", ".join(sorted(set(left)))
+        visit.remarks.append(f"{len(left)} of the processes that it started ({names}) outlived it: killed")
+    assert visit.look is not None
+    found = from_plain(visit.look, kwargs)
+    timing = replace(found.timing, close_s=visit.close_s)
+    return replace(found, timing=timing, remarks=tuple(visit.remarks))
+
+
+def may_fork() -> bool:
+    """Whether a fork of this process can run any code: it has no other thread, which could hold a lock, and
+    no torch, whose threads a fork would lack.
+    """
+    return threading.active_count() == 1 and "torch" not in sys.modules
+
+
+class _Visit:
+    """The process that looks at one environment, and what has been heard from it.
+
+    Attributes:
+        look: the look as plain data, once it has come.
+        close_s: what ``close()`` took.
+        remarks: lines about what is odd.
+    """
+
+    def __init__(self, job: Mapping[str, Any], wait_s: float, say: Callable[[str], None]) -> None:
+        self._env_id, self._wait_s, self._say = str(job["env_id"]), wait_s, say
+        self.look: Mapping[str, Any] | None = None
+        self.close_s, self.remarks = 0.0, list[str]()
+        self._doing, self._since_s, self._num_said = "making it", time.monotonic(), 0
+        self._left: Sequence[tuple[int, float, str]] = ()
+        self._over = False
+        self._pipe, theirs = os.pipe()
+        try:
+            self._process = _forked(job, theirs) if may_fork() else _interpreter(job, theirs)
+        finally:
+            os.close(theirs)
+        self._buffer = bytearray()
+
+    def hear_all(self) -> None:
+        """Handle the messages of the process until it has closed the environment.
+
+        Raises:
+            InvalidEnvironment: what it says, or that it has ended, or is late.
+        """
+        while not self._over:
+            message = self._next()
+            if message is None:
+                self._ended()
+                return
+            if "doing" in message:
+                self._doing, self._since_s, self._num_said = message["doing"], time.monotonic(), 0
+            elif "mistakes" in message:
+                raise InvalidRandomization(self._env_id, [tuple(each) for each in message["mistakes"]])
+            elif "error" in message:
+                raise InvalidEnvironment(message["error"])
+            elif "look" in message:
+                self.look = message["look"]
+            elif "closed" in message:
+                self.close_s = message["closed"]
+                self.remarks += filter(None, [message["said"]])
+            elif "left" in message:
+                self._left, self._over = message["left"], True
+
+    def _next(self) -> dict[str, Any] | None:
+        """The next message; None if the process has ended or is late in closing."""
+        while (message := self._taken()) is None:
+            ready, _, _ = select.select([self._pipe], [], [], 0.1)
+            received = os.read(self._pipe, 1 << 16) if ready else b""
+            self._buffer += received
+            if not received and self._process.poll() is not None:
+                return None
+            if ready and not received:  # its end is closed, and nothing more will come
+                time.sleep(0.01)
+            if self._is_late():
+                return None
+        return message
+
+    def _taken(self) -> dict[str, Any] | None:
+        """A whole message from the buffer, if there is one."""
+        if len(self._buffer) < LENGTH.size:
+            return None
+        (size,) = LENGTH.unpack_from(self._buffer)
+        if size > MAX_BYTES:
+            self._refuse(f"its description has {size:,} bytes, and at most {MAX_BYTES:,} are taken")
+        if len(self._buffer) < LENGTH.size + size:
+            return None
+        content = bytes(self._buffer[LENGTH.size : LENGTH.size + size])
+        del self._buffer[: LENGTH.size + size]
+        found: dict[str, Any] = msgpack.unpackb(content, unicode_errors="surrogateescape")
+        return found
+
+    def _is_late(self) -> bool:
+        """Whether ``close()`` is late; announces a long wait.
+
+        Raises:
+            InvalidEnvironment: another call is.
+        """
+        waited_s = time.monotonic() - self._since_s
+        if self._num_said < len(SAID_S) and waited_s > SAID_S[self._num_said]:
+            self._num_said += 1
+            what = f"{self._doing} has taken {waited_s:.0f} s so far"
+            self._say(f"{self._env_id}: one environment is tried before the run; {what}")
+        if self._doing == CLOSING:
+            return waited_s > CLOSE_S
+        if waited_s > self._wait_s:
+            hint = "components.sampler.start_timeout_s allows more where it is higher"
+            self._refuse(f"{self._doing} has not returned after {waited_s:.0f} s ({hint})")
+        return False
+
+    def _ended(self) -> None:
+        """Note that the process has ended, or was late, in the middle of a call.
+
+        Raises:
+            InvalidEnvironment: there is no look yet.
+        """
+        code = self._process.poll()
+        if code is None:
+            self.close_s = float("inf")
+            self.remarks.append(f"{CLOSING} had not returned after {CLOSE_S:.0f} s; its process was killed")
+            return
+        how = f"killed it by {signal.Signals(-code).name}" if code < 0 else f"ended it with exit code {code}"
+        if self.look is None:
+            self._refuse(f"{self._doing} was tried in a process of its own, and {how}")
+        self.remarks.append(f"{self._doing} was tried in a process of its own, and {how}")
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise InvalidEnvironment(f"{self._env_id}: {problem}")
+
+    def end(self) -> list[str]:
+        """End the process and all that it has started; returns the names of those that had to be killed."""
+        os.close(self._pipe)
+        others = _living(self._left) if self._over else descendants(self._process.pid)
+        if self._over:  # it is about to end, and gives those that follow it a moment
+            _wait_for(lambda: self._process.poll() is not None and not _living(self._left))
+            others = _living(self._left)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid, _, _ in _living(others):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, number)
+            _wait_for(lambda: self._process.poll() is not None and not _living(others))
+        self._process.wait()
+        return [name for _, _, name in others] if self._over else []
+
+
+def _wait_for(done: Callable[[], bool]) -> None:
+    """Wait for at most ``LEAVE_S``."""
+    until_s = time.monotonic() + LEAVE_S
+    while not done() and time.monotonic() < until_s:
+        time.sleep(0.005)
+
+
+def descendants(pid: int) -> list[tuple[int, float, str]]:
+    """Process id, time of its start and name of each process that a process has started."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                found.append((child.pid, child.create_time(), child.name()))
+    return found
+
+
+def _living(processes: Sequence[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
+    """Those that have not ended; another process may have taken a number since."""
+    found = []
+    for pid, began_s, name in processes:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if process.create_time() == began_s and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((pid, began_s, name))
+    return found
+
+
+# --- the two ways to start the process
+
+
+class _Process(Protocol):
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+
+class _Fork:
+    """A fork of this process, as ``subprocess.Popen`` describes a program."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self._code = pid, None if pid else 0
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it lives."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+    def wait(self) -> int:
+        """Wait for its end; returns its exit code."""
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code
+
+
+def _forked(job: Mapping[str, Any], pipe: int) -> _Process:
+    """Look at the environment in a fork of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # else the fork would write it once more
+    bind = bound_to_parent(signal.SIGKILL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of numpy's library survive a fork
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            bind()
+            from spreeze_zmq.envs.probed import visit
+
+            visit(job, pipe)
+        finally:
+            os._exit(1)
+    return _Fork(pid)
+
+
+def _interpreter(job: Mapping[str, Any], pipe: int) -> _Process:
+    """Look at the environment in a new interpreter.
+
+    Raises:
+        InvalidEnvironment: its arguments are not plain data.
+    """
+    try:
+        text = json.dumps(job)
+    except TypeError as error:
+        raise InvalidEnvironment(
+            f"{job['env_id']}: another process makes it, which gets its arguments as plain data, but: {error}"
+            " (a callable of a module, 'module:callable', can make them there)"
+        ) from None
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(pipe)],
+        stdin=subprocess.PIPE,
+        pass_fds=[pipe],
+        start_new_session=True,
+        preexec_fn=bound_to_parent(signal.SIGKILL),
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(text.encode())
+    return process

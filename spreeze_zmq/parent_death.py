@@ -1,0 +1,33 @@
+"""Asks the kernel to signal a child process when its parent dies."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+
+
+def bound_to_parent(number: int) -> Callable[[], None]:
+    """A function for a child to call between fork and exec, after which the kernel sends it the signal
+    ``number`` when this process dies.
+    """
+    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+    prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
+
+    def bind() -> None:
+        prctl(_PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:  # it died before prctl
+            os._exit(1)
+
+    return bind
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent ends."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # the parent died before the call
+        os._exit(1)

@@ -1,0 +1,201 @@
+"""A look at an environment happens in another process, which nothing that it does outlives."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from spreeze_zmq import envs
+from spreeze_zmq.envs import probing
+from spreeze_zmq.errors import InvalidEnvironment
+
+HERE = "tests.unit.envs.wild_environments"
+
+
+def refusal(env, **kwargs):
+    """The line with which an environment is refused."""
+    with pytest.raises(InvalidEnvironment) as caught:
+        envs.look(f"{HERE}:{env}", kwargs)
+    said = str(caught.value)
+    assert said.startswith(f"{HERE}:{env}: ")
+    assert "\n" not in said
+    return said.removeprefix(f"{HERE}:{env}: ")
+
+
+def sleeping():
+    """Process ids of all living ``sleep``."""
+    found = psutil.process_iter(["name", "status"])
+    return {each.pid for each in found if each.info["name"] == "sleep" and each.info["status"] != "zombie"}
+
+
+@pytest.fixture(params=["fork", "interpreter"])
+def started(request, monkeypatch):
+    """Both ways to start the process."""
+    monkeypatch.setattr(probing, "may_fork", lambda: request.param == "fork")
+
+
+def test_a_look_says_what_an_environment_is_and_takes(started):
+    """Its spec, its first observations and the times."""
+    found = envs.look("tests.unit.envs.mistaken_environments:Right", {"max_episode_steps": 7})
+    assert (found.spec.obs_shape, found.spec.max_episode_steps, found.fault, found.remarks) == (
+        (3,),
+        7,
+        "",
+        (),
+    )
+    assert found.spec.kwargs == {"max_episode_steps": 7}
+    assert np.array_equal(found.observations, np.zeros((3, 3), np.float32))
+    assert found.timing.backend == "gymnasium"
+    assert 0.0 < found.timing.step_s < 0.1
+    assert envs.Timing.from_plain(found.timing.to_plain()) == found.timing
+
+
+def test_nothing_of_this_process_is_changed(started):
+    """Its folder, variables, handlers, error state and modules stay; a thread of the other ends with it."""
+
+    def state():
+        handler, threads = signal.getsignal(signal.SIGTERM), threading.active_count()
+        return os.getcwd(), dict(os.environ), handler, np.geterr(), threads, HERE in sys.modules
+
+    before = state()
+    for name in ("Elsewhere", "Threads"):
+        assert envs.look(f"{HERE}:{name}").remarks == ()
+    assert state() == before
+
+
+def test_programs_that_stay_are_killed_and_named():
+    """Also those of another process group; those that end with the process are no remark."""
+    before = sleeping()
+    (remark,) = envs.look(f"{HERE}:Programs").remarks
+    assert remark == "2 of the processes that it started (sleep) outlived it: killed"
+    assert envs.look(f"{HERE}:Tidy").remarks == ()
+    assert sleeping() <= before
+
+
+def test_a_close_that_raises_or_hangs_is_a_remark(monkeypatch):
+    """The environment can be trained in all the same."""
+    (said,) = envs.look(f"{HERE}:BadClose").remarks
+    assert said.startswith("close() raised RuntimeError: not connected to the physics server [")
+    assert "wild_environments.py:" in said
+    monkeypatch.setattr(probing, "CLOSE_S", 0.2)
+    late = envs.look(f"{HERE}:SlowClose")
+    assert late.remarks == ("close() had not returned after 0 s; its process was killed",)
+    assert late.timing.close_s == np.inf
+    assert envs.Timing.from_plain(late.timing.to_plain()) == late.timing
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Crashes", "its reset() or step() was tried in a process of its own, and killed it by SIGSEGV"),
+        ("Exits", "its reset() or step() raised SystemExit: 3 ["),
+        ("Leaves", "making it was tried in a process of its own, and ended it with exit code 3"),
+        ("Asserts", "it could not be made: AssertionError: assert 1 + 1 == 3 ["),
+    ],
+)
+def test_an_environment_that_ends_its_process_is_refused_in_one_line(name, said):
+    """What was called, and how it ended."""
+    assert refusal(name).startswith(said)
+
+
+def test_an_environment_that_hangs_is_ended_at_a_deadline():
+    """The line names the call and the option that allows more; a long wait is announced before."""
+    lines = []
+    before = probing.SAID_S
+    probing.SAID_S = (0.1,)
+    try:
+        with pytest.raises(InvalidEnvironment, match="start_timeout_s") as caught:
+            envs.look(f"{HERE}:Hangs", wait_s=0.4, say=lines.append)
+    finally:
+        probing.SAID_S = before
+    assert "its reset() or step() has not returned after 0 s" in str(caught.value)
+    assert "one environment is tried before the run; its reset() or step() has taken 0 s" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ("mission", "the part 'mission' of its observations is a Mission, which does not flatten"),
+        ("nested", "the part 'a.1.b' of its observations is a Graph, which does not flatten"),
+        ("broken", "the part 'b' of its observations is a Broken, which does not flatten"),
+        ("sequence", "its observations are a Sequence, which does not flatten"),
+        ("number", "its observation_space is a builtins.int, not a gymnasium.Space"),
+        ("none", "it has no observation_space (set self.observation_space in its __init__)"),
+        ("old", "its observation_space is a tests.unit.envs.wild_environments.Box, not a gymnasium.Space"),
+        ("scalar", "its observations have the shape ()"),
+        ("empty", "its observations have the shape (0,)"),
+    ],
+)
+def test_an_observation_space_that_no_policy_takes_is_refused_in_one_line(space, said):
+    """Of any class; the part is named, and a wrapper."""
+    assert refusal("Spaced", name=space).startswith(said)
+
+
+@pytest.mark.parametrize("space", ["mission", "broken", "number", "none", "scalar", "empty"])
+def test_an_action_space_in_which_no_policy_acts_is_refused_in_one_line(space):
+    """Likewise."""
+    assert "action" in refusal("Spaced", name=space, of="action")
+
+
+def test_a_part_that_flattens_is_taken():
+    """A text has numbers of its own."""
+    assert envs.look(f"{HERE}:Spaced", {"name": "text"}).spec.obs_shape[0] > 3
+
+
+def test_what_it_prints_is_shown(capfd):
+    """Where it was shown before."""
+    envs.look(f"{HERE}:Loud")
+    assert capfd.readouterr().out == "starting the simulator\n"
+
+
+def test_arguments_that_are_no_plain_data_need_a_fork(monkeypatch):
+    """A new interpreter cannot have them."""
+    monkeypatch.setattr(probing, "may_fork", lambda: False)
+    with pytest.raises(InvalidEnvironment, match="plain data"):
+        envs.look(f"{HERE}:Spaced", {"name": object()})
+
+
+SHADOWS = {
+    "torch.py": "",
+    "needy.py": "import torch\nfrom tests.unit.envs.mistaken_environments import Right\nRight.x = torch.nn\n",
+    "plain.py": "from tests.unit.envs.mistaken_environments import Right\n",
+}
+
+
+@pytest.mark.parametrize("module", ["needy", "plain"])
+def test_a_file_that_hides_an_installed_package_is_named(module, tmp_path):
+    """Whether the environment needs the package or only the rest of the run."""
+    for name, text in SHADOWS.items():
+        (tmp_path / name).write_text(text)
+    code = f"from spreeze_zmq import envs; envs.look('{module}:Right')"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"{tmp_path}/torch.py hides the" in done.stderr.splitlines()[-1]
+    assert "rename it" in done.stderr
+
+
+def test_the_death_of_the_process_that_looks_ends_the_other(tmp_path):
+    """A launcher that is killed meanwhile leaves no simulator."""
+    code = f"from spreeze_zmq import envs; envs.look('{HERE}:Hangs')"
+    looking = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        until_s = time.monotonic() + 20
+        while not (children := psutil.Process(looking.pid).children()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+        assert children
+    finally:
+        looking.kill()
+        looking.wait()
+    assert psutil.wait_procs(children, 5)[1] == []
