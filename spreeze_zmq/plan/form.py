@@ -11,7 +11,13 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 
 #: Fields that were added to this format, which older files lack, and the functions that make their values.
-_ADDED: dict[str, Callable[[], Any]] = {"recording": dict, "curve": bool, "command": tuple, "timing": dict}
+_ADDED: dict[str, Callable[[], Any]] = {
+    "recording": dict,
+    "curve": bool,
+    "command": tuple,
+    "tried": dict,
+    "timing": dict,
+}
 
 
 def to_plain(value: Any) -> Any:
