@@ -21,7 +21,7 @@ HERE = "tests.unit.envs.wild_environments"
 def refusal(env, **kwargs):
     """The line with which an environment is refused."""
     with pytest.raises(InvalidEnvironment) as caught:
-        envs.look(f"{HERE}:{env}", kwargs)
+        envs.try_out(f"{HERE}:{env}", kwargs)
     said = str(caught.value)
     assert said.startswith(f"{HERE}:{env}: ")
     assert "\n" not in said
@@ -94,7 +94,6 @@ def test_a_close_that_raises_or_hangs_is_a_remark(monkeypatch):
     ("name", "said"),
     [
         ("Crashes", "its reset() or step() was tried in a process of its own, and killed it by SIGSEGV"),
-        ("Exits", "its reset() or step() raised SystemExit: 3 ["),
         ("Leaves", "making it was tried in a process of its own, and ended it with exit code 3"),
         ("Asserts", "it could not be made: AssertionError: assert 1 + 1 == 3 ["),
     ],
@@ -102,6 +101,11 @@ def test_a_close_that_raises_or_hangs_is_a_remark(monkeypatch):
 def test_an_environment_that_ends_its_process_is_refused_in_one_line(name, said):
     """What was called, and how it ended."""
     assert refusal(name).startswith(said)
+
+
+def test_an_environment_that_exits_is_refused_with_its_line():
+    """As any other mistake in ``step``."""
+    assert refusal("Exits").endswith("step raised SystemExit: 3")
 
 
 def test_an_environment_that_hangs_is_ended_at_a_deadline():
