@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Steps of random actions that are looked at, and the longest time for them.
+#: Steps of random actions that are looked at, and the longest time for them; and those without a time limit,
+#: to see whether an episode ends: half more than the longest usual limit.
 STEPS, STEPS_S = 20, 0.02
+UNLIMITED_STEPS, UNLIMITED_S = 1_500, 2.0
 #: Most names of an info that are kept.
 MOST_NAMES = 64
 #: An observation may exceed its bounds by this share of them, as float32 rounds.
@@ -27,31 +29,53 @@ def facts_of(batch: Any) -> dict[str, Any]:
 
     Returns:
         ``wrappers``, the names of Gymnasium's around it; ``info``, the names of its info's entries;
-        ``same_seed_differs``; ``outside``, the first number beyond the bounds of its space, in words. What is
-        not the case is left out.
+        ``same_seed_differs``; ``outside``, the first number beyond the bounds of its space, in words;
+        ``unended_steps``, without a time limit, if no episode has ended. What is not the case is left out.
     """
     wrappers = list(_wrappers(batch))
-    first, info = batch.reset(seed=0)
-    first, names = first.copy(), set(info)
-    outside = beyond(first, batch.single_observation_space)
-    until_s = time.monotonic() + STEPS_S
-    for _ in range(STEPS):
-        obs, _, _, _, info = batch.step(batch.action_space.sample())
-        names |= set(info)
-        outside = outside or beyond(obs, batch.single_observation_space)
-        if time.monotonic() >= until_s:
-            break
+    obs, info = batch.reset(seed=0)
+    first, walk = obs.copy(), _Walk(batch, obs, info)
+    walk.go(STEPS, STEPS_S)
+    if not batch.episode_limit and not walk.ended:
+        began_s = time.monotonic()
+        walk.go(STEPS, 5 * STEPS_S)
+        if time.monotonic() - began_s < 5 * STEPS_S:  # slower ones would take too long
+            walk.go(UNLIMITED_STEPS - walk.num_steps, UNLIMITED_S)
     again, _ = batch.reset(seed=0)
     seeded = batch.backend == "gymnasium" and not _CHANGING & set(wrappers)
     found = {
         "wrappers": wrappers,
-        "info": sorted(name for name in names if isinstance(name, str) and not name.startswith("_"))[
-            :MOST_NAMES
-        ],
+        "info": sorted(name for name in walk.names if name[:1] != "_")[:MOST_NAMES],
         "same_seed_differs": seeded and not np.array_equal(first, again),
-        "outside": outside,
+        "outside": walk.outside,
+        "unended_steps": 0 if walk.ended or walk.num_steps < UNLIMITED_STEPS else walk.num_steps,
     }
     return {name: value for name, value in found.items() if value}
+
+
+class _Walk:
+    """What random actions show, from the first observation and info of a reset on."""
+
+    def __init__(self, batch: Any, obs: NDArray[Any], info: dict[str, Any]) -> None:
+        self.batch, self.num_steps, self.ended = batch, 0, False
+        self.names: set[str] = set()
+        self.outside = ""
+        self._see(obs, info)
+
+    def go(self, most: int, seconds: float) -> None:
+        """Take some steps, at most until an episode ends."""
+        until_s = time.monotonic() + seconds
+        for _ in range(most):
+            obs, _, terminated, truncated, info = self.batch.step(self.batch.action_space.sample())
+            self.num_steps += 1
+            self._see(obs, info)
+            self.ended = bool(terminated[0] or truncated[0])
+            if self.ended or time.monotonic() >= until_s:
+                return
+
+    def _see(self, obs: NDArray[Any], info: dict[str, Any]) -> None:
+        self.names |= {name for name in info if isinstance(name, str)}
+        self.outside = self.outside or beyond(obs, self.batch.single_observation_space)
 
 
 def beyond(obs: NDArray[Any], space: Any) -> str:

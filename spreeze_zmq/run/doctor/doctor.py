@@ -36,9 +36,10 @@ class Doctor:
         self.held: dict[str, tuple[Finding, float]] = {
             finding.name: (finding, 0.0) for finding in findings_at_start(plan)
         }
-        self._lasting = frozenset(self.held)
+        # What the plan shows lasts, unless a rule of the same name judges it by what is seen later.
+        self._lasting = frozenset(self.held) - {rule.__name__ for rule in RULES}
         self._since_s: dict[str, float] = {}
-        self._last_s: dict[str, float] = {}
+        self._last_s: dict[str, float] = dict.fromkeys(self.held, 0.0)
         self._news = [{**finding.row(0.0), "holds": True} for finding, _ in self.held.values()]
 
     def take(self, kind: str, t_s: float, about: Mapping[str, Any]) -> None:

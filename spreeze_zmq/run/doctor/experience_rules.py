@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spreeze_zmq.run.doctor.finding import Finding
-from spreeze_zmq.run.doctor.vitals import Vitals
+from spreeze_zmq.run.doctor.vitals import Vitals, numbers
 
 #: Rewards beyond this as a root mean square make errors and gradients of its square; the largest of the
 #: shipped tasks have 10.
@@ -169,7 +169,10 @@ def saturated_actions(vitals: Vitals) -> Finding | None:
 def never_ending(vitals: Vitals) -> Finding | None:
     """No episode has ended."""
     each, limit = vitals.env_steps / vitals.num_envs, vitals.environment.get("max_episode_steps")
-    if vitals.num_episodes or each < max(UNENDED_STEPS, 2 * (limit or 0)):
+    least = max(UNENDED_STEPS, 2 * (limit or 0))
+    if not limit and numbers(vitals.plan.get("tried")).get("unended_steps"):
+        least = 0  # none had ended before the run
+    if vitals.num_episodes or each < least:
         return None
     return Finding(
         "never_ending",

@@ -176,7 +176,7 @@ def outside_box(plan: Plan) -> Finding | None:
 
 def never_ending(plan: Plan) -> Finding | None:
     """No episode of random actions ended when the environment was tried out, and nothing limits them."""
-    steps = numbers(plan.get("tried")).get("unended_steps", 0)
+    steps = int(numbers(plan.get("tried")).get("unended_steps", 0))
     if not steps or plan["environment"].get("max_episode_steps"):
         return None
     return Finding(

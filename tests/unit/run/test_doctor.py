@@ -168,6 +168,15 @@ def test_episodes_that_never_end_are_named(overrides, found):
     assert run.live(45 if found else 6, episodes=0) == found
 
 
+def test_episodes_that_end_after_all_are_no_longer_said_to_be_endless():
+    """What the plan shows is judged again by what is seen."""
+    run = Lived("run.env_kwargs={max_episode_steps=-1}")
+    plan = {**json.loads(run.record.plan.to_json()), "tried": {"unended_steps": 1500}}
+    run.record.doctor = Doctor(plan)
+    assert run.live(20, steps=10, episodes=0) == ["never_ending"]
+    assert run.live(20, steps=10) == []
+
+
 def test_a_limit_that_is_reported_as_terminated_is_named():
     """All episodes of one length, terminated; not where they are truncated, or of different lengths."""
     for lengths, terminated, found in (
@@ -278,6 +287,7 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
         ("wrapper_statistics", "own_statistics"),
         ("ignored_seed", "IgnoresSeed"),
         ("outside_box", "Outside"),
+        ("never_ending", "NeverEnding"),
         (None, "Healthy"),
     ],
 )
