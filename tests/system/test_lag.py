@@ -25,9 +25,9 @@ def bounded(lag):
 
 
 @contextmanager
-def slowed(run, name):
+def slowed(run, name, period_s=0.1):
     """A tenth of the time is left to one process."""
-    one = Slowed(lambda: run.processes().get(name))
+    one = Slowed(lambda: run.processes().get(name), period_s)
     try:
         yield
     finally:
@@ -35,7 +35,7 @@ def slowed(run, name):
 
 
 def goes_on(run, updates=50):
-    """Both learners train so many updates more."""
+    """Both learners train this many updates more."""
     before = run.summary()
     for counter in ("critic_updates", "actor_updates"):
         run.until(lambda name=counter: run.summary()[name] >= before[name] + updates, f"more {counter}")
@@ -73,9 +73,9 @@ def test_older_samples_are_trained_on_where_nothing_bounds_them(launch):
     """
     run = launch(*TWO_SAMPLERS)
     run.until_training()
-    bound, one = max(bound for _, bound in BOUNDS), Slowed(lambda: run.processes().get("sampler-0"), 2.0)
-    run.until(lambda: run.summary()["policy_lag"]["max"] > bound, f"samples of over {bound} versions ago")
-    one.end()
+    bound = max(bound for _, bound in BOUNDS)
+    with slowed(run, "sampler-0", 2.0):
+        run.until(lambda: run.summary()["policy_lag"]["max"] > bound, f"samples of over {bound} versions ago")
     run.interrupt()
     assert run.end() == 0, run.said()
     assert run.summary()["policy_lag"]["stale"] == 0
@@ -88,12 +88,15 @@ def test_the_lag_is_bounded_whoever_is_stopped(launch):
     """
     run = launch(*TWO_SAMPLERS, *bounded(1))
     run.until_training()
-    for name in ("critic_learner-0", "actor_learner-0", "critic_learner-0", "sampler-0"):
+    for name in ("critic_learner-0", "actor_learner-0", "critic_learner-0"):
         process, before = run.processes()[name], run.summary()["critic_updates"]
         process.send_signal(signal.SIGSTOP)
         time.sleep(0.4)
         process.send_signal(signal.SIGCONT)
         run.until(lambda before=before: run.summary()["critic_updates"] > before + 50, "more updates")
+    with slowed(run, "sampler-0"):  # until it was stopped within a rollout
+        run.until(lambda: run.summary()["policy_lag"]["stale"] > 0, "samples that are too old")
+    goes_on(run)
     run.interrupt()
     assert run.end() == 0, run.said()
     summary = run.summary()

@@ -24,8 +24,12 @@ from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
-#: Seconds of silence after which a process counts as lost, in the test that suspends the launcher.
-HEARTBEAT_S = 3.0
+#: Seconds of silence after which a process counts as lost, in the test that suspends the launcher; a busy
+#: machine keeps none waiting for so long.
+HEARTBEAT_S = 8.0
+#: What never comes is given up after this time, however busy the machine is.
+DEADLINE_S = 200.0
+pytestmark = pytest.mark.timeout(400)
 ROLES = ("critic learner", "actor learner", "sampler", "evaluator", "broker")
 
 
@@ -63,9 +67,9 @@ class Terminal:
         """As a person types."""
         os.write(self.master, text.encode())
 
-    def until(self, condition, what, deadline_s=60):
+    def until(self, condition, what):
         """Read until a condition of the screen's lines holds; returns them."""
-        until_s = time.monotonic() + deadline_s
+        until_s = time.monotonic() + DEADLINE_S
         while time.monotonic() < until_s:
             if not self._read():
                 break
@@ -73,14 +77,14 @@ class Terminal:
                 return self.screens[-1]
         raise AssertionError(f"no {what}:\n{self.text()}")
 
-    def run(self, deadline_s):
+    def run(self):
         """Read until the command ends; returns its exit code."""
-        until_s = time.monotonic() + deadline_s
+        until_s = time.monotonic() + DEADLINE_S
         while time.monotonic() < until_s and self._read():
             pass
         self._keep()
         os.close(self.master)
-        return self.process.wait(5)
+        return self.process.wait(DEADLINE_S)
 
     def _read(self):
         """Feed the screen; False once the last process that held the terminal has left."""
@@ -169,7 +173,7 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
     for screen in (training, wide, low):
         assert frames(screen) == 1, "\n".join(screen)
     os.close(terminal.master)  # the kernel sends SIGHUP
-    assert terminal.process.wait(60) == 0
+    assert terminal.process.wait(DEADLINE_S) == 0
     summary = json.loads((run / "summary.json").read_text())
     assert summary["exit_reason"] == "interrupted by the end of its terminal"
     assert latest(run / "checkpoints") is not None
@@ -177,13 +181,12 @@ def test_a_run_is_readable_at_every_size_while_it_is_resized_and_outlives_its_te
     assert b"cannot be shown" not in terminal.written
 
 
-@pytest.mark.timeout(240)
 def test_a_killed_broker_is_shown_at_work_again(keep, tmp_path):
     """Its row waits while it starts again, and then has figures; so has the status that its page reads."""
     run = tmp_path / "run"
     command = [*LAUNCH, "pendulum", "--run-dir", str(run), "--set", "run.stop.return=0"]
     terminal = Terminal(command)
-    terminal.until(shows("critic loss", "busy", *ROLES), "training", deadline_s=120)
+    terminal.until(shows("critic loss", "busy", *ROLES), "training")
     journal = list(read_journal(run / "metrics.jsonl"))
     [hello] = [line for line in journal if line["kind"] == "hello" and line["role"] == BROKER]
     os.kill(hello["pid"], signal.SIGKILL)
@@ -200,13 +203,12 @@ def test_a_killed_broker_is_shown_at_work_again(keep, tmp_path):
         known = bool(statuses) and "broker-0" in statuses[-1]["processes"]
         return known and any("busy" in found for found in row.findall("\n".join(lines)))
 
-    back = terminal.until(is_back, "broker at work", deadline_s=20)
+    back = terminal.until(is_back, "broker at work")
     keep(back, "after the broker was killed")
     terminal.process.send_signal(signal.SIGINT)
-    assert terminal.run(60) == 0, terminal.text()
+    assert terminal.run() == 0, terminal.text()
 
 
-@pytest.mark.timeout(240)
 def test_ctrl_z_gives_the_terminal_back_and_fg_returns_to_the_run(keep, tmp_path):
     """A shell's job: its prompt has a cursor, the run goes on, and no process is taken for a silent one."""
     run = tmp_path / "run"
@@ -214,21 +216,22 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_returns_to_the_run(keep, tmp_path
     command += ["--set", f"components.broker.heartbeat_timeout_s={HEARTBEAT_S}"]
     terminal = Terminal(["bash", "--norc", "-i"], rows=30, columns=100)
     terminal.type(" ".join(command) + "\n")
-    terminal.until(shows("critic loss", "busy", *ROLES), "training", deadline_s=120)
+    terminal.until(shows("critic loss", "busy", *ROLES), "training")
     terminal.type("\x1a")
     suspended = terminal.until(shows("suspended: the run goes on", "Stopped"), "prompt of the shell")
     keep(suspended, "suspended")
     assert terminal.written.rfind(b"\x1b[?25h") > terminal.written.rfind(b"\x1b[?25l"), "no cursor"
-    trained = statuses(run)[-1]["trained_transitions"]
-    time.sleep(2 * HEARTBEAT_S)
-    assert statuses(run)[-1]["trained_transitions"] > trained
+    before = statuses(run)[-1]
+    time.sleep(1.25 * HEARTBEAT_S)
+    assert statuses(run)[-1]["trained_transitions"] > before["trained_transitions"]
     terminal.type("clear; fg\n")
     keep(terminal.until(shows("critic loss", "busy", *ROLES), "frame"), "after fg")
-    time.sleep(2 * HEARTBEAT_S)
+    num = len(statuses(run))
+    terminal.until(lambda _: len(statuses(run)) > num + 4, "more statuses")
     terminal.type("\x03")
     terminal.until(shows("ended after"), "last words")
     terminal.type("exit\n")
-    terminal.run(20)
+    terminal.run()
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["exit_reason"], summary["failures"]) == ("interrupted by the user", [])
 
@@ -239,7 +242,7 @@ def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_do
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # an activated environment
     command = [*LAUNCH, "pendulum", "--run-dir", str(run)]
     terminal = Terminal(command, rows=12, columns=60, NO_COLOR="1", PATH=path)
-    code = terminal.run(deadline_s=100)
+    code = terminal.run()
     text = terminal.text()
     keep(terminal.screens[len(terminal.screens) // 2], "60x12 without colour, half-way")
     keep(terminal.screens[-1], "60x12 without colour, at the end")
@@ -257,7 +260,10 @@ def test_the_readmes_first_command_ends_with_what_was_reached_and_what_can_be_do
     python = f'from spreeze_zmq import Policy; policy = Policy.load("{run}")'
     assert python in whole
     play = [sys.executable, "-c", python + "; print(abs(float(policy([1, 0, 0])[0])) <= 2)"]
-    assert subprocess.run(play, capture_output=True, text=True, check=True, timeout=60).stdout == "True\n"
+    assert (
+        subprocess.run(play, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
+        == "True\n"
+    )
     for command in ("play", "eval", "view"):
         assert f"spreeze {command} {run}" in whole
         with pytest.raises(SystemExit, match="0"):  # not 2: there is such a command
@@ -270,7 +276,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(tmp_path):
     launch = " ".join((*LAUNCH, "pendulum", "--run-dir", str(run), "--set run.stop.env_steps=3000"))
     command = f"{launch} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path
+        ["bash", "-c", command], capture_output=True, text=True, check=True, timeout=DEADLINE_S, cwd=tmp_path
     )
     line, code = done.stdout.splitlines()
     assert line.startswith(("note run: Pendulum-v1  sac  seed 1", "note compiling the native layers"))

@@ -8,6 +8,7 @@ import torch
 from spreeze_zmq.device.elementwise import CODES, Elementwise, _named
 from spreeze_zmq.device.tape import Tape
 from spreeze_zmq.native.library import compiled, library, loaded, runnable
+from tests.pairwise import pairwise
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -73,16 +74,12 @@ def bits(tensor):
     return torch.where(tensor.isnan(), 0x7FC00000, tensor.contiguous().view(torch.int32))
 
 
-@pytest.fixture(params=ABLE, scope="module")
-def code(request):
-    """For every instruction set that this processor has."""
-    return loaded(compiled(request.param))
-
-
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
-@pytest.mark.parametrize("name", CODES)
-def test_each_operation_is_torchs_to_the_bit(code, name, shapes):
-    """On every kind of number, and on memory that is not in one piece."""
+@pytest.mark.parametrize(("name", "instructions", "shapes"), pairwise(CODES, ABLE, SHAPES), ids=str)
+def test_each_operation_is_torchs_to_the_bit(name, instructions, shapes):
+    """For every instruction set that this processor has, on every kind of number, and on memory that is not
+    in one piece.
+    """
+    code = loaded(compiled(instructions))
     x, y, z = (values(shape, seed) for seed, shape in enumerate(shapes))
     if x.dim() == 2:
         x = x.t().contiguous().t()

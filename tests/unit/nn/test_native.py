@@ -12,6 +12,7 @@ from spreeze_zmq.native.library import Library, compiled, loaded, runnable
 from spreeze_zmq.nn import native_calls, native_layers
 from spreeze_zmq.nn.native_choice import distance, native_parts
 from spreeze_zmq.nn.native_layers import NativeConv, NativeSequential, Run
+from tests.pairwise import pairwise
 
 BOTH = frozenset({torch.float32, torch.bfloat16})
 ABLE = runnable()
@@ -21,18 +22,17 @@ ABLE = runnable()
 IN_BF16 = {"here": (), "emulated tiles": ("-DSPREEZE_EMULATED_TILES",)} if "AVX512-BF16" in ABLE else {}
 
 
-@pytest.fixture(params=ABLE)
-def instructions(request, monkeypatch):
-    """Every kind of code that this processor can run, one after the other."""
-    path = compiled(request.param)
-    use(monkeypatch, Library(loaded(path), path.stem, request.param))
-    return request.param
+@pytest.fixture
+def use(monkeypatch):
+    """Has the layers computed by code for these instructions, compiled with further flags."""
 
+    def use_code(instructions, extra=()):
+        path = compiled(instructions, extra)
+        library = Library(loaded(path), path.stem, instructions)
+        for module in (native_calls, native_layers):
+            monkeypatch.setattr(module, "library", lambda: library)
 
-def use(monkeypatch, library):
-    """Have the layers computed by this library."""
-    for module in (native_calls, native_layers):
-        monkeypatch.setattr(module, "library", lambda: library)
+    return use_code
 
 
 def made_native(module):
@@ -71,12 +71,16 @@ def assert_close(ours, exact, dtype=torch.float32):
 SIZES = [(17, 256, 256, 1), (1, 3, 1), (5, 7), (23, 64, 101, 12), (40, 33, 33, 33, 37)]
 
 
-@pytest.mark.parametrize("layer_norm", [False, True], ids=["", "norm"])
-@pytest.mark.parametrize("activation", nn.ACTIVATIONS)
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize("num", [0, 1, 3])
-def test_every_layer_agrees_with_float64_autograd(instructions, num, sizes, activation, layer_norm):
-    """Outputs, input gradients and parameter gradients, for one row, some and several blocks of them."""
+@pytest.mark.parametrize(
+    ("instructions", "num", "sizes", "activation", "layer_norm"),
+    pairwise(ABLE, [0, 1, 3], SIZES, nn.ACTIVATIONS, [False, True]),
+    ids=str,
+)
+def test_every_layer_agrees_with_float64_autograd(use, instructions, num, sizes, activation, layer_norm):
+    """Outputs, input gradients and parameter gradients, for one row, some and several blocks of them, by
+    every kind of code that this processor can run.
+    """
+    use(instructions)
 
     def make():
         network = nn.mlp(sizes, activation, layer_norm)
@@ -89,19 +93,16 @@ def test_every_layer_agrees_with_float64_autograd(instructions, num, sizes, acti
         assert_close(results(ours, x), exact)
 
 
-@pytest.fixture(params=IN_BF16)
-def in_bf16(request, monkeypatch):
-    """Code in bf16, of each kind that this processor can run."""
-    extra = IN_BF16[request.param]
-    path = compiled("AVX512-BF16" if extra else ABLE[0], extra)
-    use(monkeypatch, Library(loaded(path), path.stem, request.param))
-
-
-@pytest.mark.parametrize("layer_norm", [False, True], ids=["", "norm"])
-@pytest.mark.parametrize("activation", nn.ACTIVATIONS)
-@pytest.mark.parametrize("sizes", [*SIZES[2:], (24, 256, 256, 1)], ids=str)
-def test_bf16_is_as_near_as_its_rounding_allows(in_bf16, sizes, activation, layer_norm):
-    """Under autocast; no farther from float64 than twice what torch's own bf16 is."""
+@pytest.mark.parametrize(
+    ("kind", "sizes", "activation", "layer_norm"),
+    pairwise(IN_BF16, [*SIZES[2:], (24, 256, 256, 1)], nn.ACTIVATIONS, [False, True]),
+    ids=str,
+)
+def test_bf16_is_as_near_as_its_rounding_allows(use, kind, sizes, activation, layer_norm):
+    """Under autocast, by each kind of code in bf16 that this processor can run; no farther from float64 than
+    twice what torch's own bf16 is.
+    """
+    use("AVX512-BF16" if IN_BF16[kind] else ABLE[0], IN_BF16[kind])
     network, ours = pair(lambda: nn.ensemble(2, lambda: nn.mlp(sizes, activation, layer_norm)))
     for rows in (1, 31, 300):
         x = torch.randn(rows, sizes[0], generator=torch.Generator().manual_seed(rows))
@@ -127,23 +128,37 @@ IMAGES = {
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_convolutions_agree_with_float64_autograd(instructions, name):
-    """Outputs, gradients of images and of parameters; also for gradients that are views, and again."""
-    (make, size), again = IMAGES[name], []
-    network, ours = pair(make)
-    exactly = copy.deepcopy(network).double()
-    assert any(isinstance(step, NativeConv) for step in ours.steps())
+def test_convolutions_agree_with_float64_autograd(use, name):
+    """Outputs, gradients of images and of parameters; also for gradients that are views, and again; by every
+    kind of code that this processor can run.
+    """
+    make, size = IMAGES[name]
+    network, _ = pair(make)
+    exact = convolved(copy.deepcopy(network).double(), size, torch.float64)
+    for instructions in ABLE:
+        use(instructions)
+        ours = made_native(copy.deepcopy(network))
+        assert any(isinstance(step, NativeConv) for step in ours.steps())
+        for found, right in zip(convolved(ours, size, torch.float32), exact, strict=True):
+            assert_close(found, right)
+
+
+def convolved(network, size, dtype):
+    """Results for several rows, for views, and gradients of a gradient."""
+    found, width = [], network(torch.zeros(1, size, dtype=dtype)).shape[1]
     for rows in (1, 7, 33):
         x = torch.randn(rows, size, generator=torch.Generator().manual_seed(rows))
-        assert_close(results(ours, x), results(exactly, x.double()))
+        found.append(
+            results(
+                network, x.to(dtype), torch.randn(rows, width, generator=torch.Generator().manual_seed(5))
+            )
+        )
     for kind in AWKWARD:
-        x, of_output = awkward(kind, 5, size), awkward(kind, 5, ours(x).shape[1])
-        assert_close(results(ours, x, of_output), results(exactly, x.double(), of_output.double()))
-    for each, one in ((ours, x), (exactly, x.double())):
-        one = one.T.contiguous().T.requires_grad_(True)
-        (slope,) = torch.autograd.grad(each(one).square().sum(), each[0].weight, create_graph=True)
-        again.append(torch.autograd.grad(slope.square().sum(), [one, each[0].weight]))
-    assert_close(*again)
+        x = awkward(kind, 5, size).to(dtype)
+        found.append(results(network, x, awkward(kind, 5, width).to(dtype)))
+    x = x.T.contiguous().T.requires_grad_(True)
+    (slope,) = torch.autograd.grad(network(x).square().sum(), network[0].weight, create_graph=True)
+    return [*found, torch.autograd.grad(slope.square().sum(), [x, network[0].weight])]
 
 
 def awkward(kind, rows, size):
