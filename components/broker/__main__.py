@@ -18,7 +18,7 @@ from spreeze_zmq.errors import WireError
 from spreeze_zmq.metrics import read_journal, write_json
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.run.checkpoint_request import CheckpointRequest
-from spreeze_zmq.run.notes import Notes
+from spreeze_zmq.run.notes import RESUMED, Notes
 from spreeze_zmq.run.record import RunRecord
 from spreeze_zmq.run.refusals import Refused
 from spreeze_zmq.run.validation import validated
@@ -65,6 +65,8 @@ class Broker:
         self.state_file = component.folder.broker_state
         if self.state_file.exists():
             self.restore(json.loads(self.state_file.read_text()))
+        elif component.folder.metrics.exists():
+            self.inherit()
         component.hear_own = self.hear
 
     def restore(self, earlier: Mapping[str, Any]) -> None:
@@ -80,9 +82,24 @@ class Broker:
             for role in self.plan.learning.learners:
                 self.say("set", role=role, option="batch_size", value=size)
 
+    def inherit(self) -> None:
+        """Go on where the run stood from which the launcher has copied the journal."""
+        for entry in read_journal(self.component.folder.metrics):
+            kind = entry.pop("kind")
+            if kind == "evaluation":
+                self.record.evaluations.take(entry, entry["t_s"])
+                self.notes.tensorboard.evaluation(entry)
+            elif kind == "status":
+                self.notes.tensorboard.status(entry, entry["gauges"])
+            elif kind == RESUMED:
+                self.record.resumed = entry
+        self.began_s -= self.record.before_s
+        self.checkpoints.next_s += self.record.before_s
+        self.balancer.disturb(self.now_s)
+
     @property
     def now_s(self) -> float:
-        """Seconds since the run began."""
+        """Seconds since the run began, or the first of those that it goes on from."""
         return time.monotonic() - self.began_s
 
     def say(self, kind: str, **fields: Any) -> None:

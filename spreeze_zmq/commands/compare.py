@@ -19,7 +19,7 @@ from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
-from spreeze_zmq.run.history import PastRun, find_runs
+from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def evaluated_runs(places: Sequence[str]) -> list[tuple[PastRun, Curve]]:
-    """The runs in these folders that were evaluated, each once, with their curves; prints which were not.
+    """The runs in these folders that were evaluated, each once, with their curves; prints which are left out:
+    those without an evaluation, and those whose curve is the beginning of another's.
 
     Raises:
         InputError: a folder holds no run, or no run was evaluated.
@@ -79,7 +80,27 @@ def evaluated_runs(places: Sequence[str]) -> list[tuple[PastRun, Curve]]:
             print(f"left out: {error}", file=sys.stderr)
     if not evaluated:
         raise InputError("none of these runs has an evaluation: there is nothing to compare")
-    return evaluated
+    return _once(evaluated)
+
+
+def _once(runs: Sequence[tuple[PastRun, Curve]]) -> list[tuple[PastRun, Curve]]:
+    """The runs without those that others go on from and, of several that go on from one run with one setting,
+    without all but the one that came furthest: they are no independent seeds. Prints which are left out.
+    """
+    furthest_last = sorted(runs, key=lambda run: float(run[1].x["env_steps"][-1]))
+    continued = {parent: run.folder for run, _ in furthest_last for parent in ancestors_of(run)}
+    kept: dict[tuple[str, str], Path] = {}
+    for run, _ in furthest_last:
+        own = run_id(run.folder)
+        if own in continued:
+            print(f"left out: {run.folder}: {continued[own]} goes on from it", file=sys.stderr)
+            continue
+        first = (*ancestors_of(run), own)[0]
+        key = first, json.dumps(setting_of(run), sort_keys=True)
+        if key in kept:
+            print(f"left out: {kept[key]}: {run.folder} has the same first run", file=sys.stderr)
+        kept[key] = run.folder
+    return [pair for pair in runs if pair[0].folder in kept.values()]
 
 
 def grouped(runs: Sequence[tuple[PastRun, Curve]]) -> list[Group]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import __version__, topology
 from spreeze_zmq.autoscale import sizing
@@ -18,14 +18,14 @@ from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
 from spreeze_zmq.commands.first_look import FirstLook
 from spreeze_zmq.commands.runs import duration
-from spreeze_zmq.errors import CheckpointError, InputError, SpreezeError, interrupt
+from spreeze_zmq.errors import InputError, SpreezeError, interrupt
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
+from spreeze_zmq.launcher.texts import further
 from spreeze_zmq.native import library as native
 from spreeze_zmq.plan.parts import Count, StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
-from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.doctor import Doctor
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
@@ -33,6 +33,9 @@ from spreeze_zmq.schema import suggestion
 from spreeze_zmq.status import StatusView, ended_by, finding_line
 from spreeze_zmq.topology.source import shipped_topologies
 from spreeze_zmq.trust import grant_of
+
+if TYPE_CHECKING:
+    from spreeze_zmq.run.lineage import Origin
 
 
 @for_readers
@@ -54,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(topology.graph(plan))
             return 0
         if arguments.resume:
-            plan = plan.resuming(_checkpoint(plan, Path(arguments.resume)).path)
+            plan, arguments.origin = _resumed(plan, Path(arguments.resume))
         lines = advice(plan, look.observations())
         if arguments.check:
             from spreeze_zmq.commands import check  # imports torch, which a launcher does not need
@@ -193,6 +196,9 @@ def _launch(
     native.prepare(view.note)
     plan = sizing.settle(plan, say=view.note)
     folder = RunFolder.create(plan.name, chosen or arguments.run_dir)
+    if arguments.resume:
+        for line in arguments.origin.inherit(folder, plan):
+            view.note(line)
     launch = Launch(plan, folder, view, threads=arguments.inproc)
     try:
         return launch.run()
@@ -260,20 +266,25 @@ def _outcome(summary: Mapping[str, Any]) -> str:
     return f"{reached} in {took} ({ended_by(summary.get('exit_reason') or 'failed', best)})"
 
 
-def _checkpoint(plan: Plan, run: Path) -> Checkpoint:
-    """The last complete checkpoint of a run's folder.
+def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
+    """A plan that goes on from a run, and what that hands on.
 
     Raises:
-        InputError: it is no run's folder.
-        CheckpointError: there is none, or it does not fit the plan.
+        InputError: it is no run's folder, or a limit of the plan is reached there already.
+        CheckpointError: there is no complete checkpoint, or it does not fit the plan.
     """
+    from spreeze_zmq.run import lineage  # a new run needs none
+
     check_fit(plan, run)
-    found = latest(RunFolder(run).checkpoints)
-    if found is None:
-        raise CheckpointError(f"--resume {run}: no complete checkpoint in {RunFolder(run).checkpoints}")
-    for passed_over in found.skipped:
+    origin = lineage.Origin.of(run)
+    for passed_over in origin.checkpoint.skipped:
         print(f"passed over: {passed_over}", file=sys.stderr)
-    return found
+    if reached := lineage.reached(plan, origin):
+        raise InputError(
+            f"--resume {run}: it is over already: {reached}, counted from the first run's beginning; "
+            f"go on with{further(plan.run.stop, reached)}"
+        )
+    return plan.resuming(origin.checkpoint.path, origin.ancestors), origin
 
 
 if __name__ == "__main__":

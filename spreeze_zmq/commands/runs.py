@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.commands import table
-from spreeze_zmq.run.history import PastRun, find_runs
+from spreeze_zmq.run.history import PastRun, find_runs, parent_of
 from spreeze_zmq.status import ended_by
 
 HEADINGS = ("run", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
@@ -25,21 +25,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print the runs of a folder."""
     place = Path(arguments.folder)
-    figures = [figures_of(run, place) for run in find_runs(place)]
+    runs = find_runs(place)
+    figures = [figures_of(run, place, parent_of(run, runs)) for run in runs]
     if arguments.json:
         print(json.dumps(figures, indent=1))
     elif figures:
-        table.show(HEADINGS, [row(run) for run in figures])
+        resumed = any(run["parent"] for run in figures)
+        headings = (*HEADINGS, "goes on from") if resumed else HEADINGS
+        table.show(headings, [row(run)[: len(headings)] for run in figures])
     else:
         print(f"no runs in {place}")
     return 0
 
 
-def figures_of(run: PastRun, place: Path) -> dict[str, Any]:
-    """The figures of one run in the table, as plain data."""
+def figures_of(run: PastRun, place: Path, parent: Path | None) -> dict[str, Any]:
+    """The figures of one run in the table, as plain data; those of a resumed one count from its first run."""
     about = run.plan["run"]
     return {
-        "run": str(run.folder.relative_to(place)) if run.folder != place else str(place),
+        "run": _shown(run.folder, place),
         "env": about.get("env"),
         "algorithm": about.get("algorithm"),
         "seed": about.get("seed"),
@@ -48,7 +51,14 @@ def figures_of(run: PastRun, place: Path) -> dict[str, Any]:
         "wall_s": run.summary.get("wall_s"),
         "env_steps": run.summary.get("env_steps"),
         "exit_reason": run.exit_reason,
+        "parent": None if parent is None else _shown(parent, place),
     }
+
+
+def _shown(folder: Path, place: Path) -> str:
+    """A run's folder as the table names it: from ``place``, if it is below that."""
+    below = folder != place and folder.is_relative_to(place)
+    return str(folder.relative_to(place) if below else folder)
 
 
 def row(figures: dict[str, Any]) -> list[str]:
@@ -62,6 +72,7 @@ def row(figures: dict[str, Any]) -> list[str]:
         duration(figures["wall_s"]),
         "" if steps is None else f"{steps:,}",
         ended_by(figures["exit_reason"], best),
+        figures["parent"] or "",
     ]
 
 

@@ -62,6 +62,7 @@ class Component:
         self.name = f"{role}-{self.index}"
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        self.lacks: Callable[[], str] = lambda: ""
         self.hear_own: Callable[[Message], None] = lambda message: None
         self.reports_dropped = 0
         self.stop_reason = ""
@@ -279,4 +280,4 @@ class Component:
         """What this process waits for, in words; empty if for nothing."""
         if self._preparations and not self._is_ready:
             return f"its own start, of which {self._preparations} steps are done"
-        return self.waits.owed
+        return self.waits.owed or self.lacks()

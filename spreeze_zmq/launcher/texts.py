@@ -11,6 +11,7 @@ from typing import Any
 from spreeze_zmq.channels import SocketFolder
 from spreeze_zmq.errors import DiskFull
 from spreeze_zmq.metrics import available_cores
+from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
@@ -207,6 +208,7 @@ def last_words(
     marked = not grant_of(folder.path).why_not  # else the commands must be told what the mark would
     command = [] if marked else plan.command
     resume = f"{program('spreeze-launch')} {shlex.join([*command, '--resume', folder.shown])}"
+    resume += further(plan.run.stop, reason)
     topology = Path(plan.topology_file).parent
     lines = [
         "",
@@ -238,6 +240,17 @@ def _prints(folder: RunFolder, printed: Sequence[str]) -> str:
     first = min(printed, key=lambda name: not name.startswith(f"{SAMPLER}-"))
     more = len(set(printed)) - 1
     return f"{folder.shown}/logs/{first}.log" + (f" (and {more} more)" if more else "")
+
+
+def further(stop: StopPlan, reached: str) -> str:
+    """The option that lets a run go on which ended at a limit: twice as far, or without a return. Empty where
+    another reason ended it.
+    """
+    name = reached.partition(" ")[0]
+    if name == "return":
+        return " --set run.stop.return=none"
+    limit = getattr(stop, name, None) if name in ("env_steps", "trained_transitions", "minutes") else None
+    return "" if limit is None else f" --set run.stop.{name}={2 * limit}"
 
 
 def why_silent(name: str, process: Mapping[str, Any], status: Mapping[str, Any]) -> str:

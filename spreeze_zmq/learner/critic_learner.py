@@ -50,6 +50,8 @@ class CriticLearner(Learner):
         self.batch = LiveBatch(component, self.half)
         self.version = self.updates_before = self.updates_published = 0
         component.figures["policy_lag"] = self.policy_lag
+        self.refills = False
+        component.lacks = self.lacks
 
     # --- what it may do
 
@@ -113,6 +115,11 @@ class CriticLearner(Learner):
     def owed(self) -> str:
         """A policy or rollouts."""
         return f"a policy from {ACTOR_LEARNER}" if self.lacks_policy else f"rollouts from {SAMPLER}"
+
+    def lacks(self) -> str:
+        """What it waits for although samples come: those that replace a replay that was not saved."""
+        missing = self.gate.learning_starts - self.gate.received if self.refills else 0
+        return f"{missing:,} more transitions, as its replay was not saved" if missing > 0 else ""
 
     # --- what it does
 
@@ -235,6 +242,7 @@ class CriticLearner(Learner):
             lost = min(self.env_steps, self.options.replay_capacity)
             self.gate.learning_starts = max(self.gate.learning_starts, int(REFILL_SHARE * lost))
             log.warning("without its replay: updates go on after %d transitions", self.gate.learning_starts)
+            self.refills = True
         if self.policy is not None:
             self.policy.versions.restore(counters["policy_version"])
         self.updates_before = self.half.num_updates

@@ -84,7 +84,7 @@ class TensorBoard:
         points = [
             Summary.Value(tag=tag, simple_value=value)
             for tag, value in values.items()
-            if value is not None and math.isfinite(value)
+            if isinstance(value, int | float) and math.isfinite(value)
         ]
         if points:
             event = Event(wall_time=time.time(), step=int(env_steps), summary=Summary(value=points))

@@ -39,6 +39,7 @@ class Plan:
         recording: role or process to record -> largest size of its recording in 10^6 bytes.
         command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if
             another program made it.
+        ancestors: ids of the runs that this one goes on from, the oldest first; see ``run.lineage``.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """
@@ -59,6 +60,7 @@ class Plan:
     pinning: dict[str, Any] = field(default_factory=dict)
     recording: dict[str, float] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    ancestors: tuple[str, ...] = ()
     run_dir: str = ""
     socket_dir: str = ""
 
@@ -75,9 +77,10 @@ class Plan:
         }
         return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)
 
-    def resuming(self, checkpoint: Path) -> Plan:
-        """This plan, resumed from a run's folder or checkpoint."""
-        return replace(self, run=replace(self.run, resume_from=str(checkpoint.absolute())))
+    def resuming(self, checkpoint: Path, ancestors: tuple[str, ...] = ()) -> Plan:
+        """This plan, resumed from a run's folder or checkpoint, by the ids of the runs before it."""
+        run = replace(self.run, resume_from=str(checkpoint.absolute()))
+        return replace(self, run=run, ancestors=ancestors)
 
     def to_json(self) -> str:
         """The text of run.json."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -82,6 +83,29 @@ def check_fit(plan: Plan, run: Path) -> None:
     ]
     if problems:
         raise CheckpointError(f"--resume {run} does not fit: {'; '.join(problems)}")
+
+
+def run_id(folder: Path) -> str:
+    """What identifies a run wherever its folder is: a digest of its run.json."""
+    return hashlib.sha256(RunFolder(folder).run_file.read_bytes()).hexdigest()[:16]
+
+
+def ancestors_of(run: PastRun) -> tuple[str, ...]:
+    """The ids of the runs that a run goes on from, the oldest first."""
+    found = run.plan.get("ancestors")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def parent_of(run: PastRun, runs: Collection[PastRun]) -> Path | None:
+    """The folder of the run that a run goes on from: where it is now if it is one of ``runs``, else where it
+    was when the run began; None for a run that goes on from none.
+    """
+    given = run.plan["run"].get("resume_from")
+    if not given:
+        return None
+    parent = ancestors_of(run)[-1:]
+    now = (other.folder for other in runs if other is not run and (run_id(other.folder),) == parent)
+    return next(now, Path(str(given)).parent.parent)
 
 
 def _must_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -16,6 +16,8 @@ from spreeze_zmq.metrics import Journal, TensorBoard
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message
 
+#: Kind of the entry where a run goes on from another, and the field of the entries from before it.
+RESUMED, INHERITED = "resumed", "inherited"
 #: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.
 MOST_NOTES, NOTES_PER_S = 10_000, 4
 

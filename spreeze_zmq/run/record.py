@@ -32,7 +32,7 @@ MOST_PROCESSES, CHANGES_KEPT = 200, 1000
 #: A process is named after this time without a report.
 SILENT_S = 3.0
 #: Attributes that the summary contains and a restarted broker restores as they are.
-_HISTORY = ("workers", "moves", "went_back", "restarts")
+_HISTORY = ("workers", "moves", "went_back", "restarts", "resumed")
 
 
 class RunRecord:
@@ -62,8 +62,14 @@ class RunRecord:
         self.went_back: list[WentBack] = []
         self.refusals = RefusalRecord()
         self.restarts = 0
+        self.resumed: dict[str, Any] | None = None
         self.doctor = Doctor(json.loads(plan.to_json()))
         self.others = OtherPrograms()
+
+    @property
+    def before_s(self) -> float:
+        """Time of the runs that this one goes on from; times count from the beginning of the first."""
+        return 0.0 if self.resumed is None else float(self.resumed["t_s"])
 
     # --- messages
 
@@ -253,7 +259,7 @@ class RunRecord:
         """The contents of summary.json; ``final`` once the learners have drained their channels."""
         alive = self.instances(living=True) if final else None
         totals = {role: account.totals(alive) for role, account in self.accounts.items()}
-        means = self.learning.mean_rates(now_s)
+        means = self.learning.mean_rates(now_s - self.before_s)
         return {
             "exit_reason": exit_reason,
             "wall_s": now_s,

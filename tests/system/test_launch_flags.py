@@ -183,12 +183,16 @@ def test_a_topologys_folder_is_where_its_modules_are(tmp_path, monkeypatch, caps
 
 def test_a_resume_needs_no_other_word(seeds, tmp_path, monkeypatch, capsys):
     """The run says what began it, the seed of a later one of several too; what is written beside it counts
-    more. From any folder.
+    more, as it must where the run has reached its limit. From any folder.
     """
     folder, _ = seeds
     [_, run] = sorted(run.folder for run in find_runs(folder / "runs"))
     monkeypatch.chdir(tmp_path)
-    assert main(["--resume", str(run), "--set", "run.stop.minutes=3", "--check"]) == 0
+    assert main(["--resume", str(run), "--check"]) == 2
+    further = "go on with --set run.stop.env_steps=3000"
+    assert capsys.readouterr().err.rstrip().endswith(f"counted from the first run's beginning; {further}")
+    more = ("--set", "run.stop.minutes=3", "--set", "run.stop.env_steps=3000")
+    assert main(["--resume", str(run), *more, "--check"]) == 0
     said = capsys.readouterr().out
     assert "Pendulum-v1" in said
     assert "minutes 3" in said

@@ -60,7 +60,7 @@ def test_the_main_job_solves_pendulum(launch):
 
 def test_resume_goes_on_from_the_last_checkpoint(launch):
     """Networks, optimisers and counters: the second run begins where the first one ended, and does not train
-    on its first few transitions alone.
+    on its first few transitions alone. Its clock and its curve go on, and it begins with the best policy.
     """
     one = ("--set", "run.stop.return=0", "--set", "components.sampler.count=1")  # little is under way
     one += ("--set", "algorithm.learning_starts=300")
@@ -77,6 +77,17 @@ def test_resume_goes_on_from_the_last_checkpoint(launch):
     assert "going on from" in second.said()
     [refill] = re.findall(r"updates go on after (\d+) transitions", second.said())
     assert 600 <= int(refill) < 1000
+    resumed, curve, looks = after["resumed"], before["evaluations"], after["evaluations"]
+    assert resumed["run"] == str(first.folder)
+    assert resumed["t_s"] < min(after["wall_s"], before["wall_s"])
+    assert after["best_return"] >= before["best_return"]
+    assert [look[1:] for look in looks[: len(curve)]] == [look[1:] for look in curve]
+    assert [look[0] for look in looks] == sorted(look[0] for look in looks)
+    assert looks[-1][0] > resumed["t_s"]
+    accumulator = EventAccumulator(str(second.folder))
+    accumulator.Reload()
+    steps = [event.step for event in accumulator.Scalars("rollout/ep_rew_mean")]
+    assert steps[0] < 6000 < steps[-1]
 
 
 @pytest.mark.thorough

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, pstdev
 from typing import Any
 
+from spreeze_zmq.run.notes import INHERITED
+
 #: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
 WINDOW_S, LEAST_VALUES = 8.0, 4
 #: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
@@ -85,7 +87,11 @@ class Vitals:
     # --- what comes in
 
     def take(self, kind: str, t_s: float, about: Mapping[str, Any]) -> None:
-        """Take one entry of the journal; kinds without figures are passed over."""
+        """Take one entry of the journal; kinds without figures are passed over, and what is of the run that
+        this one goes on from.
+        """
+        if about.get(INHERITED):
+            return
         if kind == "status":
             self._take_status(t_s, about)
         elif kind == "evaluation" and not about.get("confirmed"):
