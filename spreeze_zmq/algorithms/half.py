@@ -72,7 +72,6 @@ class AutogradHalf:
         log.info("%s", line)
         in_dtype = partial(torch.autocast, self._device.type, dtype)
         self._autocast = contextlib.nullcontext if dtype == torch.float32 else in_dtype
-        self._recorded_state: list[object] = []
         self._plain = False
         self._priorities: torch.Tensor | None = None
         self._loss_of: Callable[[Any], Loss | torch.Tensor] = getattr(self.algorithm, f"{part}_loss")
@@ -80,16 +79,7 @@ class AutogradHalf:
         self.num_updates = 0
         self.env_steps = 0
         torch.manual_seed(seed_of(seed, NOISE[part]))
-
-    def _python_state(self) -> list[object]:
-        """What a recording assumes to stay the same: the algorithm's numbers and texts, and the identity of
-        its other attributes.
-        """
-        plain = (bool, int, float, str)
-        kept = vars(self.algorithm).items()
-        return [
-            value if isinstance(value, plain) else id(value) for name, value in kept if name != "_env_steps"
-        ]
+        self._forget_recordings()
 
     def leave_to_torch(self) -> None:
         """From now on run all layers in torch and record nothing, for comparisons."""
@@ -99,9 +89,10 @@ class AutogradHalf:
         self._forget_recordings()
 
     def _forget_recordings(self) -> None:
-        """Record updates again, without and with measured metrics, because Python's state has changed."""
+        """Record updates again, without and with measured metrics: the optimiser's rate is another."""
         learn = [partial(self._learn, measured) for measured in (False, True)]
-        self._launch = learn if self._plain else [captured(each, self._device) for each in learn]
+        kept, name = self._networks.written(), f"{self._part}_loss"
+        self._launch = learn if self._plain else [captured(each, self._device, kept, name) for each in learn]
 
     # --- an update
 
@@ -116,9 +107,6 @@ class AutogradHalf:
             AlgorithmError: the loss is not a finite scalar, or does not depend on a trained network.
         """
         self.algorithm.env_steps = self.env_steps
-        if (state := self._python_state()) != self._recorded_state:
-            self._recorded_state = state
-            self._forget_recordings()
         if isinstance(batch, Batch):
             fields = vars(batch)
         else:

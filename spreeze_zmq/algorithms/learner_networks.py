@@ -176,6 +176,11 @@ class LearnerNetworks:
             network.load_state_dict(other.state_dict())
             setattr(self.algorithm, name, network)
 
+    def written(self) -> dict[str, torch.Tensor]:
+        """The memory that an update writes to, by name."""
+        groups = {f"{name} weights": networks.flat for name, networks in self._groups()}
+        return {**groups, "the gradient": self.own.gradient, **self.adam.moments}
+
     def state_dict(self) -> dict[str, Any]:
         """Copies of the flat buffers, by group, and of the optimiser's state."""
         groups = {name: networks.flat.clone() for name, networks in self._groups()}

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from spreeze_zmq.device.elementwise import Elementwise
 from spreeze_zmq.native import recording
 from spreeze_zmq.native.library import library
+from spreeze_zmq.native.places import place
 
 ResultT = TypeVar("ResultT")
 
@@ -45,12 +46,14 @@ class Operation(NamedTuple):
         inputs: its arguments and keyword arguments.
         output: its result.
         step: what to call instead; None for an operation of torch.
+        place: the line of the author's code that does it, for messages.
     """
 
     function: Any
     inputs: tuple[Any, Any]
     output: Any
     step: Callable[[], object] | None
+    place: str = ""
 
 
 class Tape(TorchDispatchMode, recording.Recording):  # type: ignore[no-untyped-call]
@@ -78,7 +81,7 @@ class Tape(TorchDispatchMode, recording.Recording):  # type: ignore[no-untyped-c
                 self.refuse("indexes by a mask: torch.where keeps the shape")
         elif TAGS & set(func.tags):
             self.refuse(f"reads {packet.__name__} of a tensor, whose value Python may act on")
-        self.operations.append(Operation(func, (args, kwargs or {}), output, None))
+        self.operations.append(Operation(func, (args, kwargs or {}), output, None, place()))
         return output
 
     def each_time(self, step: Callable[[], object]) -> None:
@@ -91,17 +94,20 @@ class Tape(TorchDispatchMode, recording.Recording):  # type: ignore[no-untyped-c
         """Call ``function``, which computes as usual, and record it."""
         with recording.into(self), self:
             result = function()
-        constants = (op.inputs for op in self.operations if op.function is aten.lift_fresh.default)
-        if any(memory_of(inputs) & self._written() for inputs in constants):
-            self.refuse("writes to what torch.tensor made of a number; torch.full makes it anew each time")
+        written = self.written()
+        for operation in self.operations:
+            if operation.function is aten.lift_fresh.default and memory_of(operation.inputs) & written:
+                hint = "torch.full makes it anew each time"
+                self.refuse(f"writes to what torch.tensor made of a number; {hint}", operation.place)
         return result
 
-    def _written(self) -> set[int]:
-        return {place for operation in self.operations for place in memory_of(list(_written(operation)))}
+    def written(self) -> set[int]:
+        """The addresses of all storages that its operations of torch write to."""
+        return {each for operation in self.operations for each in memory_of(list(_written(operation)))}
 
     def steps(self) -> list[Callable[[], object]]:
         """What a replay calls in turn. The steps use the tape's memory: keep the tape as long as them."""
-        written = self._written()
+        written = self.written()
         steps: list[Callable[[], object]] = []
         elementwise = Elementwise(library().code)
         for operation in self.operations:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
+from spreeze_zmq.device.beside import COMPARED, beside, next_due
 from spreeze_zmq.device.tape import Operation, Tape, aten, memory_of, tensors_in
+from spreeze_zmq.device.watched import REST, Watch
 
 log = logging.getLogger("spreeze")
 
@@ -26,71 +28,136 @@ class Taped(Generic[ResultT]):
 
     Both must do the same operations with the same numbers from Python, on tensors that existed before or that
     the recording itself made. A function that does not, that gives Python a tensor's number, or that calls
-    :func:`spreeze_zmq.native.recording.refuse`, is called directly from then on, and the log says why.
+    :func:`spreeze_zmq.native.recording.refuse`, is called directly from then on, and the log says why. So is
+    one whose Python values cannot be compared before each replay (:class:`Watch`), or whose replay proves to
+    differ from the call (:func:`beside`).
 
     Args:
         function: takes tensors, or None, as positional arguments.
+        kept: tensors that native code may write to, by name; other tensors that the function writes to are
+            found.
+        name: of the function, for the log.
     """
 
-    def __init__(self, function: Callable[..., ResultT]) -> None:
-        self._function = function
+    def __init__(
+        self,
+        function: Callable[..., ResultT],
+        kept: Mapping[str, torch.Tensor] | None = None,
+        name: str = "the loss",
+    ) -> None:
+        self._function, self._kept, self._name = function, kept or {}, name
         self._courses: dict[tuple[object, ...], _Course[ResultT]] = {}
-        self._refused = False
+        self._refused, self._rest, self._told = False, 0, ""
 
     def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
         """The function's result; the next call may overwrite it."""
         modes: Any = torch._C
         if self._refused or modes._len_torch_dispatch_stack():
             return self._function(*tensors)
+        if self._rest:
+            self._rest -= 1
+            return self._function(*tensors)
         key = tuple(None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors)
         course = self._courses.get(key)
         if course is None:
             if len(self._courses) >= MOST_COURSES:
                 del self._courses[next(iter(self._courses))]
-            course = self._courses[key] = _Course(self._function)
+            course = self._courses[key] = _Course(self._function, self._kept)
         result = course.call(tensors)
         if course.refusal:
-            self._refused = True
             self._courses.clear()
-            log.info("updates are not recorded: the loss %s", course.refusal)
+            if course.rests:
+                self._rest = REST
+            else:
+                self._refused = True
+            if course.refusal != self._told:  # after a rest it is often the same
+                log.info("updates are not recorded: %s %s", self._name, course.refusal)
+            self._told = course.refusal
         return result
 
 
 class _Course(Generic[ResultT]):
     """The calls with tensors of the same shapes."""
 
-    def __init__(self, function: Callable[..., ResultT]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., ResultT], kept: Mapping[str, torch.Tensor]) -> None:
+        self._function, self._kept = function, kept
         self._tensors: tuple[torch.Tensor | None, ...] | None = None
         self._first: _Trace | None = None
+        self._watch = Watch()
         self._tape: Tape | None = None
         self._steps: list[Callable[[], object]] | None = None
+        self._replays, self._due = 0, COMPARED[0]
         self._result: ResultT
         self.refusal = ""
+
+    @property
+    def rests(self) -> bool:
+        """Whether the refusal is one for some time."""
+        return self._watch.resting
 
     def call(self, tensors: tuple[torch.Tensor | None, ...]) -> ResultT:
         """Call the function, record it, or replay it."""
         if self._tensors is None:
             self._tensors = tuple(None if t is None else t.clone() for t in tensors)
             return self._function(*tensors)
+        if self._steps is not None and not self._watch.holds():
+            self._steps = self._tape = self._first = None
+            self._replays, self._due = 0, COMPARED[0]
+            if self._watch.refusal:
+                self.refusal = self._watch.refusal
+                return self._function(*tensors)
         with torch.no_grad():
             for mine, new in zip(self._tensors, tensors, strict=True):
                 if mine is not None and new is not None:
                     mine.copy_(new)
             if self._steps is not None:
+                self._replays += 1
+                if self._replays == self._due:
+                    return self._beside()
                 for step in self._steps:
                     step()
+                if self._watch.assigned:
+                    self._watch.assign()
                 return self._result
         return self._record()
+
+    def _replay(self) -> ResultT:
+        for step in self._steps or ():
+            step()
+        self._watch.assign()
+        return self._result
+
+    def _beside(self) -> ResultT:
+        """A plain call, and a comparison of the replay with it."""
+        self._due = next_due(self._replays)
+        assert self._first is not None
+        assert self._tape is not None
+        tensors = self._tensors or ()
+        found = [*self._watch.tensors, *self._first.existing(self._tape.written())]
+        inputs = {id(each) for each in tensors}
+        kept = {f"tensor {index}": each for index, each in enumerate(found) if id(each) not in inputs}
+        device = next((each.device for each in tensors if each is not None), torch.device("cpu"))
+
+        def plain() -> ResultT:
+            with torch.enable_grad():
+                return self._function(*tensors)
+
+        result, difference = beside(self._replay, plain, {**self._kept, **kept}, device)
+        if difference:
+            self.refusal = f"is replayed wrongly, as replay {self._replays:,} shows: {difference}"
+        return result
 
     def _record(self) -> ResultT:
         assert self._tensors is not None
         tape, tensors = Tape(), self._tensors
-        result = tape.record(lambda: self._function(*tensors))
-        trace = _Trace(tape)
-        self.refusal = tape.refusal or (self._first.differs(trace) if self._first is not None else "")
-        if not self.refusal and self._first is not None:
-            self._tape, self._steps, self._result = tape, tape.steps(), result
+        result = self._watch.call(lambda: tape.record(lambda: self._function(*tensors)))
+        trace, watch = _Trace(tape), self._watch
+        self.refusal = tape.refusal or watch.refusal
+        if watch.ready and self._first is not None and not self.refusal:
+            self.refusal = self._first.differs(trace)
+            if not self.refusal:
+                self._tape, self._steps, self._result = tape, tape.steps(), result
+                watch.assign()
         self._first = trace
         return result
 
@@ -103,18 +170,23 @@ class _Trace:
     """
 
     def __init__(self, tape: Tape) -> None:
+        self._places = [operation.place for operation in tape.operations]
         self._allocated: dict[int, tuple[int, int]] = {}
         self._kept: list[torch.Tensor] = []
         with _disable_current_modes():
             self._signatures = [self._signature(*each) for each in enumerate(tape.operations)]
 
+    def existing(self, memory: set[int]) -> list[torch.Tensor]:
+        """The tensors that existed before the recording, of those in ``memory``."""
+        return [tensor for tensor in self._kept if tensor.untyped_storage().data_ptr() in memory]
+
     def differs(self, other: _Trace) -> str:
         """The first difference in words; empty if only the numbers in tensors differ."""
         if len(self._signatures) != len(other._signatures):
             return f"does {len(self._signatures)} operations, and {len(other._signatures)} at another call"
-        for mine, others in zip(self._signatures, other._signatures, strict=True):
+        for mine, others, place in zip(self._signatures, other._signatures, other._places, strict=True):
             if mine != others:
-                return f"gives {getattr(mine[0], '__name__', 'a step')} other arguments at each call"
+                return f"gives {getattr(mine[0], '__name__', 'a step')} other arguments at each call{place}"
         return ""
 
     def _signature(self, count: int, operation: Operation) -> tuple[Any, ...]:

@@ -8,6 +8,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
+from spreeze_zmq.native.places import place
+
 
 class Recording:
     """A recording in progress. This one records nothing, as a CUDA graph has no use for steps on the host.
@@ -22,9 +24,14 @@ class Recording:
         """Call ``step``, which torch cannot see, now and at the same place of each replay."""
         step()
 
-    def refuse(self, why: str) -> None:
-        """Declare that a replay would not do what the call does."""
-        self.refusal = self.refusal or why
+    def refuse(self, why: str, where: str | None = None) -> None:
+        """Declare that a replay would not do what the call does.
+
+        Args:
+            why: what it does, as a part of a sentence.
+            where: ``" (file:line)"``; the author's line that runs now by default.
+        """
+        self.refusal = self.refusal or f"{why}{place() if where is None else where}"
 
 
 _thread = threading.local()

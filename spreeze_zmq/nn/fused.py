@@ -104,14 +104,18 @@ class Adam:
         )
         gradient.zero_()
 
+    @property
+    def moments(self) -> dict[str, Tensor]:
+        """Both moments ``[P]`` and the number of steps, 0-d, by name; the memory that steps write to."""
+        return {**self._moments, "steps": self._steps}
+
     def state_dict(self) -> dict[str, Any]:
-        """Copies of both moments ``[P]`` and the number of steps, 0-d."""
-        state = {**self._moments, "steps": self._steps}
-        return {name: tensor.clone() for name, tensor in state.items()}
+        """Copies of :attr:`moments`."""
+        return {name: tensor.clone() for name, tensor in self.moments.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore ``state_dict()``."""
-        for name, tensor in {**self._moments, "steps": self._steps}.items():
+        for name, tensor in self.moments.items():
             tensor.copy_(state[name])
 
 

@@ -4,6 +4,7 @@ do it, shown on a CPU by a recorder that makes tapes.
 
 import copy
 import logging
+import sys
 
 import numpy as np
 import pytest
@@ -232,15 +233,23 @@ def numbers_of(function, calls=8):
 
 
 class Counting:
-    """Something that changes by itself."""
+    """Something that changes by itself, where Python cannot see it."""
 
     def __init__(self):
-        self.calls = 0
+        self.start = sys.getrecursionlimit()
 
     def number(self):
         """Another one at each call."""
-        self.calls += 1
-        return self.calls
+        sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+        return sys.getrecursionlimit() - self.start
+
+
+@pytest.fixture
+def limit():
+    """The recursion limit is put back."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize(
@@ -262,14 +271,17 @@ class Counting:
     ],
     ids=["number", "tensor", "numpy", "item", "mask", "branch", "constant"],
 )
+@pytest.mark.usefixtures("limit")
 def test_what_a_replay_would_change_is_called_plainly(caplog, function, why):
-    """Its results are the plain ones, and the log says once why it is not recorded."""
-    ours, theirs = Counting(), Counting()
+    """Its results are the plain ones, and the log says once why it is not recorded, with the line."""
+    ours = Counting()
     with caplog.at_level(logging.INFO):
         values, replayed = numbers_of(lambda x: function(ours, x))
+    theirs = Counting()
     assert values == [float(function(theirs, torch.ones(()))) for _ in range(8)]
     assert not replayed
     assert caplog.text.count("updates are not recorded: the loss " + why) == 1, caplog.text
+    assert f"({__file__}:" in caplog.text or "operations, and" in why
 
 
 @pytest.mark.parametrize(
