@@ -48,7 +48,8 @@ class Given:
         if actions.__class__ is np.ndarray and actions.dtype is self.dtype:
             given = actions.copy()
         else:
-            given = np.array(actions, self.dtype)
+            with np.errstate(over="ignore"):  # what becomes infinite is clipped
+                given = np.array(actions, self.dtype)
             if self.dtype.kind in "iu" and np.asarray(actions).dtype.kind not in "iub":
                 raise ValueError(f"integer actions expected, got {np.asarray(actions).dtype}")
         if given.shape[0] != num or given.shape[1:] != self.shape:

@@ -112,7 +112,8 @@ class EnvironmentSource:
             raise InvalidRandomization(self.env_id, error.mistakes) from None
         except InvalidEnvironment as error:
             raise InvalidEnvironment(f"{self.env_id}: {error}") from error
-        except Exception as error:
+        except BaseException as error:
+            let_interrupts_pass(error)
             raise InvalidEnvironment(self._cannot_make(task, own, error)) from error
         env.spec = self.registered
         return env

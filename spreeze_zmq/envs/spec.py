@@ -152,7 +152,7 @@ def _action(env_id: str, space: Any) -> dict[str, Any]:
 
 def loose_bounds(low: NDArray[Any], high: NDArray[Any]) -> str:
     """The first bounds of a box that are infinite or beyond ``LARGEST``, in words; empty if none are."""
-    loose = np.flatnonzero(~((np.abs(low) <= LARGEST) & (np.abs(high) <= LARGEST)))
+    loose = np.flatnonzero(~(np.maximum(np.abs(low), np.abs(high)).astype(np.float64) <= LARGEST))
     if not loose.size:
         return ""
     first = loose[0]

@@ -156,7 +156,12 @@ class GymnasiumLoop(BatchedEnv):
 
     def _replace(self, row: int) -> None:
         self._close_one(row)
-        self.envs[row] = fitted(self.env_id, without_limit(self._make_one()))
+        while True:
+            try:
+                self.envs[row] = fitted(self.env_id, without_limit(self._make_one()))
+                break
+            except InvalidEnvironment as error:  # it could be made before: perhaps it can again
+                self._fail(row, f"could not be replaced: {error}", error)
         self._steps[row] = self.envs[row].step
 
     def _close_one(self, row: int) -> None:

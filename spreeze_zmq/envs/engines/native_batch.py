@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -10,9 +11,12 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.closing import close
 from spreeze_zmq.envs.door import WrongReturn, fitting
 from spreeze_zmq.envs.task import Task
 from spreeze_zmq.errors import EnvironmentFailure, definition_of
+
+log = logging.getLogger("spreeze.envs")
 
 _ALL = slice(None)
 
@@ -123,8 +127,10 @@ class NativeBatch(BatchedEnv):
         return definition_of(type(self.task))
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Free the task's state."""
-        self.task.close()
+        """Free the task's state; what its ``close`` raises is only logged."""
+        if fault := close(self.task):
+            self.close_fault = fault
+            log.warning("%s: %s", self.env_id, fault)
 
 
 def _owned(array: NDArray[Any]) -> NDArray[Any]:

@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from spreeze_zmq.envs.task import Task
+
 #: What an environment may raise, by name.
 RAISED = {
     "exit": lambda: sys.exit(),
@@ -104,3 +106,92 @@ class Flips(Line):
         action *= -1.0
         obs, _, *others = super().step(action)
         return obs, float(action[0]), *others
+
+
+RETURNED = [
+    lambda s: None,
+    lambda s: s[:4],
+    lambda s: (s[0][:1], *s[1:]),
+    lambda s: (None, *s[1:]),
+    lambda s: (np.array([1, None, 3], object), *s[1:]),
+    lambda s: (np.ma.masked_all(3), *s[1:]),
+    lambda s: (s[0], "\udc80" * 10**5, *s[2:]),
+    lambda s: (s[0], None, *s[2:]),
+    lambda s: (*s[:2], "no", *s[3:]),
+    lambda s: (*s[:3], [True, False], s[4]),
+    lambda s: _raise(OSError("\x00\udc80" * 10**5)),
+]
+TABLE = [*RETURNED, *(lambda s, raised=raised: raised() for raised in RAISED.values())]
+
+
+class Table(Line):
+    """Each one that a process makes goes wrong in its third step, in the next way of ``TABLE``."""
+
+    made = 0
+
+    def __init__(self):
+        super().__init__()
+        self.wrong = TABLE[Table.made % len(TABLE)]
+        Table.made += 1
+
+    def step(self, action):
+        """As the table says; its infos are as bad."""
+        *step, _ = super().step(action)
+        info = {1: 2, "\udc80" * 999: 1.0, "many": [self], **dict.fromkeys(map(str, range(999)), 1.0)}
+        return self.wrong((*step[:4], info)) if self.steps == 3 else (*step[:4], info)
+
+
+class Lines(Task):
+    """A native task whose step goes wrong as it is told, once.
+
+    Args:
+        wrong: the method that goes wrong: ``advance``, ``begin``, ``observe``, ``reward``, ``terminated`` or
+            ``close``.
+        raises: a key of ``RAISED``; without one the method returns a single number.
+    """
+
+    max_episode_steps = 5
+
+    def __init__(self, wrong="", raises=""):
+        self.wrong, self.raises = wrong, raises
+
+    def _goes_wrong(self, method, value=None):
+        if self.wrong != method or self.steps.max() < 2:
+            return value
+        self.wrong = ""
+        if self.raises:
+            RAISED[self.raises]()
+        return np.ones(1, np.float32)
+
+    def allocate(self, num_envs):
+        """Make room."""
+        self.observation_space, self.action_space = (
+            Box(-10, 10, (2,), np.float32),
+            Box(-1, 1, (1,), np.float32),
+        )
+        self.steps = np.zeros(num_envs, np.int64)
+
+    def begin(self, rows, rngs, options):
+        """Begin."""
+        self._goes_wrong("begin")
+        self.steps[rows] = 0
+
+    def advance(self, action):
+        """Go on, and write to the actions."""
+        self.steps += 1
+        self._goes_wrong("advance")
+        action *= 0
+
+    def outcome(self, action):
+        """A reward of 1."""
+        one = np.ones(len(self.steps))
+        info = {"steps": self.steps, "odd": 3, "short": np.zeros(1)}
+        return self._goes_wrong("reward", one), self._goes_wrong("terminated", one < 0), info
+
+    def observe(self, rows):
+        """The number of steps."""
+        return self._goes_wrong("observe", np.stack([self.steps[rows]] * 2, 1).astype(np.float32))
+
+    def close(self):
+        """End."""
+        self._goes_wrong("close")

@@ -208,6 +208,30 @@ def test_what_close_and_render_raise_is_told(raises, caplog):
         env.render()
 
 
+@pytest.mark.parametrize("raises", ["", "exit", "own", "keyboard"])
+@pytest.mark.parametrize("wrong", ["advance", "begin", "observe", "reward", "terminated"])
+@pytest.mark.usefixtures("handled")
+def test_a_native_task_that_goes_wrong_costs_its_episodes(wrong, raises):
+    """Nothing says which environment it was, so all of them begin anew; it is one failure."""
+    if not raises and wrong in ("advance", "begin"):
+        return  # they return nothing
+    noted = []
+    env = envs.make(f"{HERE}:Lines", 3, wrong=wrong, raises=raises, max_failures=9, on_failure=noted.append)
+    env.reset()
+    for _ in range(12):
+        action = np.full((3, 1), 0.5, np.float32)
+        obs, reward, _, _, info = env.step(action)
+        assert (action == 0.5).all()
+        assert (obs.shape, reward.shape) == ((3, 2), (3,))
+        assert np.isin(reward, (0.0, 1.0)).all()
+        assert not {"odd", "short"} & set(info)
+    assert len(noted) == 1
+    assert "environments 0 to 2 of 3 " in noted[0].summary
+    assert "doors.py:" in noted[0].summary
+    env.task.wrong, env.task.raises = "close", raises or "exit"
+    env.close()
+
+
 def test_ctrl_c_passes():
     """The programs' own handler raises Interrupted; Python's raises what cannot be told from it."""
     with pytest.raises(Interrupted):
