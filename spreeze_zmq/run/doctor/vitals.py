@@ -13,6 +13,8 @@ from spreeze_zmq.run.notes import INHERITED
 
 #: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
 WINDOW_S, LEAST_VALUES = 8.0, 4
+#: The longest such time that a rule may ask for.
+LONGEST_WINDOW_S = 24.0
 #: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
 #: has played; with fewer the mean of a task with very different returns is no guide.
 FIRST_EPISODES = 32
@@ -132,7 +134,7 @@ class Vitals:
         rates = {name: status[name] for name in ("critic_updates_per_s",) if name in status}
         figures = {**status["gauges"], **status["experience"], **status["machine"], **rates}
         self._recent.append((t_s, figures))
-        while self._recent[0][0] < t_s - WINDOW_S:
+        while self._recent[0][0] < t_s - LONGEST_WINDOW_S:
             self._recent.popleft()
 
     def _widen(self, figures: Mapping[str, float]) -> None:
@@ -189,11 +191,11 @@ class Vitals:
         """Seconds since the first update."""
         return 0.0 if self.first_update_s is None else self.t_s - self.first_update_s
 
-    def steady(self, name: str) -> list[float]:
-        """The values of a figure in the last ``WINDOW_S``; none where they are too few to be believed."""
-        values = [row[name] for _, row in self._recent if name in row]
-        covered = len(self._recent) > 1 and self._recent[-1][0] - self._recent[0][0] >= 0.6 * WINDOW_S
-        return values if covered and len(values) >= LEAST_VALUES else []
+    def steady(self, name: str, window_s: float = WINDOW_S) -> list[float]:
+        """The values of a figure in the last seconds; none where they are too few to be believed."""
+        rows = [(t_s, row[name]) for t_s, row in self._recent if name in row and t_s >= self.t_s - window_s]
+        covered = bool(rows) and rows[-1][0] - rows[0][0] >= 0.6 * window_s
+        return [value for _, value in rows] if covered and len(rows) >= LEAST_VALUES else []
 
     def typical(self, name: str) -> float | None:
         """The median of these; None where they are too few."""

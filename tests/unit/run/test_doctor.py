@@ -116,7 +116,6 @@ SHAPE = (16, 16)
         ("large_observations", lambda run: {"obs": 1e6 + run.rollout.obs}),
         ("constant_observations", lambda run: {"obs": constant(run.rollout.obs.shape, 0.5)}),
         ("saturated_actions", lambda run: {"action": constant((*SHAPE, 1), 2.0)}),
-        ("saturated_actions", lambda run: {"action": constant((*SHAPE, 1), -1.9)}),
     ],
 )
 def test_what_a_sampler_sees_is_named_within_seconds(name, seen):
@@ -125,6 +124,17 @@ def test_what_a_sampler_sees_is_named_within_seconds(name, seen):
     run.see(**seen(run))
     assert run.live(12) == [name]
     assert 3.0 <= run.heard[0]["t_s"] <= 12.0
+
+
+def test_actions_beside_one_bound_are_named_later():
+    """Noise moves them off it; policies that learn begin there for some seconds, too."""
+    run = Lived()
+    run.see(action=constant((*SHAPE, 1), -1.9))
+    assert run.live(12) == []
+    assert run.live(18) == ["saturated_actions"]
+    run = Lived()
+    run.see(action=np.linspace(-2.0, 2.0, 256, dtype=np.float32).reshape(*SHAPE, 1))
+    assert run.live(30) == []
 
 
 def test_an_option_against_it_silences_a_finding():
