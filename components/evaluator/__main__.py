@@ -15,7 +15,7 @@ from spreeze_zmq.component.life import run
 from spreeze_zmq.metrics import available_cores
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.policy import Policy, usable
-from spreeze_zmq.run.arena import Arena
+from spreeze_zmq.run.arena import Arena, timing_of
 from spreeze_zmq.run.budget import EvaluationBudget
 from spreeze_zmq.run.evaluation import Best, Score, play
 from spreeze_zmq.run.saved import own_modules
@@ -249,6 +249,7 @@ def open_arena(component: Component) -> Arena:
     return Arena(
         component.environment,
         options["episodes"],
+        timing_of(plan),
         max_episode_steps=None if options["episode_steps"] == "auto" else options["episode_steps"],
         num_workers=None if options["workers"] == "auto" else options["workers"],
         options={"randomize": plan.run.randomize if options["randomize"] else None, **limits},
@@ -276,6 +277,7 @@ def main(component: Component) -> None:
         keep_newest(component)
         return
     evaluator = Evaluator(component)
+    component.at_end.append(evaluator.arena.close)
     prepare_to_act(component)
     component.ready()
     while component.running:
@@ -290,7 +292,6 @@ def main(component: Component) -> None:
         else:
             component.poll([evaluator.policies], timeout_s=1.0)
     evaluator.finish()
-    evaluator.arena.close()
     evaluator.videos.close()
 
 

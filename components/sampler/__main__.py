@@ -5,7 +5,6 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from spreeze_zmq.errors import WireError
 from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Played, Policy, played, usable
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.run.arena import SLOW_TOGETHER_S, workers_for
+from spreeze_zmq.run.arena import SLOW_TOGETHER_S, timing_of, workers_for
 from spreeze_zmq.run.experience import Experience
 from spreeze_zmq.wire import rollout_message
 
@@ -69,9 +68,8 @@ class Collector:
         wanted: int | str = self.component.options["workers"]
         if not isinstance(wanted, str):
             return min(wanted, self.num_envs)
-        with closing(self.make_envs(0, 1, 0)) as one:
-            each_s = SLOW_TOGETHER_S / self.num_envs
-            found = workers_for(one, self.num_envs, each_s, each_s) if one.backend == "gymnasium" else 0
+        timing, each_s = timing_of(self.component.plan), SLOW_TOGETHER_S / self.num_envs
+        found = workers_for(timing, self.num_envs, each_s, each_s) if timing.backend == "gymnasium" else 0
         if found:
             log.info("%d workers step the environments, whose steps wait or are slow", found)
         return found
@@ -279,6 +277,7 @@ def main(component: Component) -> None:
     component.figures["pushed"] = lambda: {outlet.learner: outlet.produced for outlet in outlets}
     acting = Acting(component, outlets)
     collector = Collector(component, log_prob=any("log_prob" in outlet.fields for outlet in outlets))
+    component.at_end.append(collector.envs.close)
     prepare_to_act(component)
     component.ready()
     while component.running:
@@ -295,7 +294,6 @@ def main(component: Component) -> None:
             collector.report_episodes()
     collector.report_episodes()
     component.poll(timeout_s=SETTLE_S, draining=True)
-    collector.envs.close()
 
 
 if __name__ == "__main__":

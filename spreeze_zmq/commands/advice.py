@@ -9,16 +9,31 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 
 #: Observations beyond this are far from the numbers around 1 that fresh networks are made for.
 LARGE = 1_000.0
+#: A process has too little time to start if one environment took this share of it.
+NEARLY = 0.7
 
 
 def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
     """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
     stepped.
     """
-    return tuple(filter(None, (_about_pixels(plan), _about_scale(plan, observations))))
+    lines = _about_pixels(plan), _about_scale(plan, observations), _about_start(plan)
+    return tuple(filter(None, lines))
+
+
+def _about_start(plan: Plan) -> str:
+    """That a process may be given up while it makes an environment, as a written deadline is kept."""
+    make_s = plan.timing.get("make_s", 0.0)
+    for role in (SAMPLER, EVALUATOR):
+        allowed_s = plan.components[role].start_timeout_s
+        if make_s >= NEARLY * allowed_s:
+            took = f"making one environment took {make_s:.0f} s"
+            return f"components.{role}.start_timeout_s: {took}, and {allowed_s:g} s are allowed: raise it"
+    return ""
 
 
 def _about_pixels(plan: Plan) -> str:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from spreeze_zmq import envs
 from spreeze_zmq.errors import InvalidEnvironment
 
+#: An environment that takes as long to make is one to tell of.
+SLOW_S = 5.0
+
 
 class FirstLook:
     """``envs.look`` that says what takes long, and looks once at what is asked for again.
@@ -46,7 +49,11 @@ class FirstLook:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is odd about the environment, one line each."""
-        return self.last.remarks if self.last else ()
+        if self.last is None:
+            return ()
+        make_s = self.last.timing.make_s
+        slow = (f"making one took {make_s:.0f} s; a sampler makes components.sampler.envs of them",)
+        return (*self.last.remarks, *slow * (make_s >= SLOW_S))
 
 
 def _say(line: str) -> None:

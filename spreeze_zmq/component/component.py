@@ -50,6 +50,7 @@ class Component:
         waits: the clocks of its time, and its current wait.
         stop_reason: why it should stop; empty while it should not.
         stopping_roles: roles that the broker has stopped.
+        at_end: called after the last message has been sent, as to close environments; may hang or raise.
     """
 
     def __init__(self, role: str, plan: Plan, index: int | None = None) -> None:
@@ -67,6 +68,7 @@ class Component:
         self.reports_dropped = 0
         self.stop_reason = ""
         self.stopping_roles: set[str] = set()
+        self.at_end: list[Callable[[], object]] = []
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {"stop": self._on_stop}
         self._channels: dict[str, Any] = {}
         limit_mb = limit_of(plan, role, self.index)

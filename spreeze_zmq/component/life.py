@@ -7,16 +7,17 @@ import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from spreeze_zmq import channels, topology
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.errors import DiskFull, InputError, SpreezeError
+from spreeze_zmq.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
 from spreeze_zmq.plan.parts import python
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
@@ -24,6 +25,9 @@ from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, settle
 
 log = logging.getLogger("spreeze")
+
+#: Time for environments to close, within the least ``stop_grace_s``.
+CLOSE_S = 2.0
 
 
 def run(role: str, main: Callable[[Component], None]) -> int:
@@ -33,7 +37,11 @@ def run(role: str, main: Callable[[Component], None]) -> int:
     process creates the run's folder and endpoints itself and waits for peers.
     """
     log_to(sys.stderr)
-    code = live(role, main, sys.argv[1:], _heed_signals)
+    _leave(live(role, main, sys.argv[1:], _heed_signals, leave=_leave))
+
+
+def _leave(code: int) -> NoReturn:
+    """End this process, whatever threads environments have left behind."""
     logging.shutdown()
     sys.stdout.flush()
     # A regular exit of an interpreter with torch takes 0.3 s.
@@ -50,7 +58,11 @@ def log_to(stream: TextIO) -> None:
 
 
 def live(
-    role: str, main: Callable[[Component], None], arguments: list[str], joined: Callable[[Component], None]
+    role: str,
+    main: Callable[[Component], None],
+    arguments: list[str],
+    joined: Callable[[Component], None],
+    leave: Callable[[int], object] = lambda code: None,
 ) -> int:
     """Run one component in this thread: join the run, call ``main``, leave; returns the exit code.
 
@@ -59,6 +71,7 @@ def live(
         main: its work.
         arguments: the command line, ``RUN [INDEX]``.
         joined: called with the component before ``main``.
+        leave: ends the process, if it may be ended while an environment is being closed.
     """
     component: Component | None = None
     try:
@@ -70,6 +83,7 @@ def live(
         component.close(component.stop_reason or "done")
         if sockets is not None:
             sockets.remove()
+        _close_environments(component, leave)
     except Exception as problem:
         error: Exception = problem
         if component is not None and DiskFull.caused(problem):
@@ -88,6 +102,24 @@ def live(
                     print(f"{role}: {error if is_input else str(error).splitlines()[0]}", file=sys.stderr)
         return error.exit_code if isinstance(error, SpreezeError) else 1
     return 0
+
+
+def _close_environments(component: Component, leave: Callable[[int], object]) -> None:
+    """Call what is to be called at the end; if that takes longer than ``CLOSE_S``, the process leaves."""
+
+    def give_up() -> None:
+        log.warning("close() of an environment has not returned after %.0f s: it is left", CLOSE_S)
+        leave(0)
+
+    watch = threading.Timer(CLOSE_S, give_up)
+    watch.daemon = True
+    watch.start()
+    for close in component.at_end:
+        try:
+            close()
+        except BaseException as error:  # the run is over, and nothing depends on it any more
+            log.warning("close() raised %s [%s]", in_one_line(error), place_of(error))
+    watch.cancel()
 
 
 def _heed_signals(component: Component) -> None:

@@ -36,6 +36,7 @@ class Timing:
     Attributes:
         backend: the engine that stepped it.
         make_s: to make it.
+        make_computes: CPU seconds of that.
         reset_s: for its first reset.
         step_s: for a step, the median of three.
         step_computes: CPU seconds of such a step; a step that waits for another program has few.
@@ -45,6 +46,7 @@ class Timing:
 
     backend: str
     make_s: float = 0.0
+    make_computes: float = 0.0
     reset_s: float = 0.0
     step_s: float = 0.0
     step_computes: float = 0.0
@@ -110,9 +112,10 @@ def look_at(
     if reserved := [name for name in RESERVED if name in env_kwargs]:
         raise InvalidEnvironment(f"{env_id}: '{reserved[0]}' is set by the system, not by env_kwargs")
     doing("making it")
-    began_s = served_s()
+    began_s, began_cpu_s = served_s(), time.process_time()
     batch = make(env_id, 1, max_failures=0, randomize=randomize, **env_kwargs)
-    made_s = served_s() - began_s
+    making: dict[str, Any] = {"make_s": served_s() - began_s}
+    making["make_computes"] = time.process_time() - began_cpu_s
     doing("reading its spaces")
     spaces = batch.single_observation_space, batch.single_action_space
     spec = spec_of(env_id, env_kwargs, *spaces, batch.episode_limit)
@@ -121,8 +124,8 @@ def look_at(
     doing("its reset() or step()")
     observations, fault = fault_of(env_id, env_kwargs, batch)
     if fault:
-        return Look(spec, Timing(batch.backend, made_s), fault), None
-    timing = replace(timed(batch), make_s=made_s)
+        return Look(spec, Timing(batch.backend, **making), fault), None
+    timing = replace(timed(batch), **making)
     facts = {}
     if timing.reset_s < SLOW_RESET_S:
         with contextlib.suppress(EnvironmentFailure):  # a later step fails: a run tolerates some
@@ -144,7 +147,7 @@ def timed(one: Any) -> Timing:
         steps.append((served_s() - step_began_s, time.process_time() - cpu_s))
     step_s, step_computes = statistics.median_low(steps)
     computes = (time.process_time() - began_cpu_s) / max(served_s() - began_s, 1e-9)
-    return Timing(one.backend, 0.0, reset_s, step_s, step_computes, computes)
+    return Timing(one.backend, reset_s=reset_s, step_s=step_s, step_computes=step_computes, computes=computes)
 
 
 def served_s() -> float:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
+from spreeze_zmq.envs.closing import close
 from spreeze_zmq.envs.probing import look
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 #: What ``make`` takes as ``backend``.
 BACKENDS = ("auto", "mujoco", "numpy", "envpool", "gymnasium")
+#: Longest time for workers to make their environments, and how much longer each may take than one did here.
+START_TIMEOUT_S, LONGER = 60.0, 10.0
 #: Arguments of ``make`` that env_kwargs may not contain.
 RESERVED = (
     *("env_id", "num_envs", "seed", "batch_size", "num_workers", "step_info"),
@@ -138,8 +143,15 @@ def _in_workers(
             f"{engine.env_id}: with num_workers its arguments are sent to other processes as plain data, but:"
             f" {error} (a callable of a module, 'module:callable', can make them there)"
         ) from None
-    with closing(engine.make(1, seed, **options)) as like:
-        env = WorkerBatch(like, num_envs, num_workers, size, seed, settings, step_timeout_s, on_tick)
+    folder, began_s = os.getcwd(), time.monotonic()
+    like = engine.make(1, seed, **options)
+    make_s = (time.monotonic() - began_s) * math.ceil(num_envs / num_workers)
+    try:
+        start_s = max(START_TIMEOUT_S, LONGER * make_s)
+        env = WorkerBatch(like, num_envs, num_workers, size, seed, settings, step_timeout_s, on_tick, start_s)
+    finally:
+        close(like)
+        os.chdir(folder)  # what the one environment changed is not what the workers begin with
     env.backend_reason = f"{engine.reason}; in {num_workers} workers"
     return env
 

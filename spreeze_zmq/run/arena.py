@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import statistics
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from spreeze_zmq import envs
-from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs import EnvironmentSpec, Timing
 from spreeze_zmq.envs.failures import Failure
 from spreeze_zmq.errors import InvalidEnvironment
 from spreeze_zmq.metrics import available_cores
+from spreeze_zmq.plan.plan import Plan
 
 log = logging.getLogger("spreeze")
 
@@ -23,10 +21,10 @@ ENDLESS_STEPS = 1000
 #: An environment with a slower step is stepped by workers: five in turn would take a second for 20 steps.
 SLOW_STEP_S = 0.01
 SLOW_RESET_S = 1.0
-#: Number of steps that are timed.
-TIMED_STEPS = 3
 #: A sampler's environments get workers if one step or reset of all of them, in turn, takes longer than this.
 SLOW_TOGETHER_S = 5.0
+#: Environments that would take longer to make in turn are made in workers, at once.
+SLOW_TO_MAKE_S = 60.0
 #: A step that computes for a smaller share of its time mostly waits: it needs no core of its own.
 COMPUTES = 0.2
 #: Environments whose steps wait this long, as for another program, do so together in workers.
@@ -39,6 +37,7 @@ class Arena:
     Args:
         spec: the run's environment.
         width: episodes played at once.
+        timing: what one environment took; by default one is looked at.
         max_episode_steps: time limit; by default the environment's own, or ``ENDLESS_STEPS`` if it has none.
         num_workers: worker processes; None to decide by the time of a step.
         options: further arguments of ``envs.make``.
@@ -58,6 +57,7 @@ class Arena:
         self,
         spec: EnvironmentSpec,
         width: int,
+        timing: Timing | None = None,
         *,
         max_episode_steps: int | None = None,
         num_workers: int | None = None,
@@ -74,15 +74,13 @@ class Arena:
         self.width = width
         calls = {"on_failure": on_failure, "on_tick": on_tick}
         self._options = {**(options or {}), "step_info": "final", **calls}
-        one = self._make(1, 0)
-        self.native = one.backend in ("mujoco", "numpy")
-        self.num_workers = 0 if self.native or one.backend == "envpool" else num_workers
+        timing = timing or envs.look(spec.id, spec.kwargs).timing
+        self.native = timing.backend in ("mujoco", "numpy")
+        self.num_workers = 0 if self.native or timing.backend == "envpool" else num_workers
         if self.num_workers is None:
-            self.num_workers = workers_for(one, width)
-        self._batches = {1: one} if self.native or (width == 1 and not self.num_workers) else {}
-        if not self._batches:
-            one.close()
-            self._batches = {width: self._make(width, min(self.num_workers, width))}
+            self.num_workers = workers_for(timing, width)
+        first = 1 if self.native else width
+        self._batches = {first: self._make(first, min(self.num_workers, width))}
         if self.step_cap is not None:
             log.info("evaluation cuts episodes after %d steps", self.step_cap)
         if self.num_workers:
@@ -116,36 +114,26 @@ class Arena:
             return envs.make(self.spec.id, num_envs, **options)
 
 
+def timing_of(plan: Plan) -> Timing:
+    """What one environment of a run took before it began, or takes now if its plan does not say."""
+    if plan.timing:
+        return Timing.from_plain(plan.timing)
+    return envs.look(plan.environment.id, plan.environment.kwargs).timing
+
+
 def workers_for(
-    one: Any, width: int, slow_step_s: float = SLOW_STEP_S, slow_reset_s: float = SLOW_RESET_S
+    timing: Timing, width: int, slow_step_s: float = SLOW_STEP_S, slow_reset_s: float = SLOW_RESET_S
 ) -> int:
-    """The number of worker processes that ``width`` environments like ``one`` need.
+    """The number of worker processes that ``width`` environments need, from what one of them took.
 
-    Resets and steps ``one`` to find out: one for each environment if a step waits ``WAITS_S`` or longer, else
-    0 for fast steps and resets; for slow ones one for each core if they compute, else for each environment.
+    One for each environment if a step waits ``WAITS_S`` or longer, else 0 for fast ones; for slow ones, also
+    those that are slow to make, one for each core if they compute, else for each environment.
     """
-    began_s, began_cpu_s = served_s(), time.process_time()
-    one.reset(seed=0)
-    reset_s = served_s() - began_s
-    steps: list[tuple[float, float]] = []
-    until_s = time.monotonic() + 1.0
-    while len(steps) < TIMED_STEPS and time.monotonic() < until_s:
-        step_began_s, cpu_s = served_s(), time.process_time()
-        one.step(one.action_space.sample())
-        steps.append((served_s() - step_began_s, time.process_time() - cpu_s))
-    step_s, computes_s = statistics.median_low(steps)
-    if step_s >= WAITS_S and computes_s < COMPUTES * step_s and width > 1:
+    step_s = timing.step_s
+    if step_s >= WAITS_S and timing.step_computes < COMPUTES * step_s and width > 1:
         return width
-    if step_s < slow_step_s and reset_s < slow_reset_s:
+    if timing.make_s > SLOW_TOGETHER_S or timing.make_s * width > SLOW_TO_MAKE_S:
+        return min(width, available_cores()) if timing.make_computes >= COMPUTES * timing.make_s else width
+    if step_s < slow_step_s and timing.reset_s < slow_reset_s:
         return 0
-    computes = (time.process_time() - began_cpu_s) / (served_s() - began_s) >= COMPUTES
-    return min(width, available_cores()) if computes else width
-
-
-def served_s() -> float:
-    """Seconds on a clock that stops while this thread waits for a core, where the system counts that wait."""
-    now_s = time.monotonic()
-    try:  # nanoseconds that it ran, nanoseconds that it could have run, time slices
-        return now_s - 1e-9 * int(Path("/proc/thread-self/schedstat").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return now_s
+    return min(width, available_cores()) if timing.computes >= COMPUTES else width

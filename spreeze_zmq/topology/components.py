@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.envs import Timing
 from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.plan.parts import ComponentPlan, LearningPlan
 from spreeze_zmq.plan.roles import (
     CRITIC_LEARNER,
+    EVALUATOR,
     LEARNERS,
     ROLES,
     SAMPLER,
@@ -26,9 +29,14 @@ from spreeze_zmq.topology.component_file import (
     read_component_file,
     shipped_components,
 )
-from spreeze_zmq.topology.options import component_options
+from spreeze_zmq.topology.options import START_TIMEOUT, component_options
 from spreeze_zmq.topology.reference import key_hint
 from spreeze_zmq.topology.tables import Key, Mistakes, read_table
+
+#: Roles whose processes make environments before they are ready.
+MAKE_ENVIRONMENTS = frozenset({SAMPLER, EVALUATOR})
+#: From this time for one environment on, a process gets this many times as much to make it.
+WORTH_S, LONGER = 3.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,23 @@ def component_plans(
             options=options,
             **common,
         )
+    return plans
+
+
+def with_time_to_start(
+    components: Mapping[str, ComponentPlan], written: Any, timing: Timing
+) -> dict[str, ComponentPlan]:
+    """The components, those that make environments with a ``start_timeout_s`` within which one can be made.
+
+    Each environment that is made or reset begins the deadline again. One that is written stays.
+    """
+    longest_s = timing.make_s + timing.reset_s
+    plans = dict(components)
+    for role in MAKE_ENVIRONMENTS & plans.keys():
+        table = written.get(role, {})
+        if longest_s > WORTH_S and START_TIMEOUT.name not in table:
+            enough_s = plans[role].start_timeout_s + math.ceil(LONGER * longest_s)
+            plans[role] = replace(plans[role], start_timeout_s=enough_s)
     return plans
 
 

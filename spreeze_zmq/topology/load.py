@@ -18,7 +18,13 @@ from spreeze_zmq.plan.parts import LearningPlan, RunPlan, StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF, SAMPLER
 from spreeze_zmq.schema import Unfit, check, did_you_mean, one_of, options_of, show, suggestion
-from spreeze_zmq.topology.components import check_without, component_plans, left_open, read_components
+from spreeze_zmq.topology.components import (
+    check_without,
+    component_plans,
+    left_open,
+    read_components,
+    with_time_to_start,
+)
 from spreeze_zmq.topology.described import check_described, described
 from spreeze_zmq.topology.dial import resolve_balance
 from spreeze_zmq.topology.options import BALANCE, RUN, START_TIMEOUT, TABLES
@@ -88,6 +94,8 @@ def load(
         raise TopologyError(read.shown, mistakes.found) from None
     learning = _learning(algorithm, options)
     components = component_plans(declared, learners, without, cores or available_cores())
+    if seen is not None:
+        components = with_time_to_start(components, tables["components"], seen.timing)
     balance, components = resolve_balance(written, components, learning, mistakes)
     if mistakes.found:
         raise TopologyError(read.shown, mistakes.found)

@@ -16,9 +16,6 @@ from spreeze_zmq.envs.parallel.slots import Slots, arrays_for, divide
 from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool, check_options
 from spreeze_zmq.errors import EnvironmentFailure
 
-#: Longest time that workers may take to make their environments.
-START_TIMEOUT_S = 60.0
-
 
 class WorkerBatch(BatchedEnv):
     """``num_envs`` environments in ``num_workers`` processes.
@@ -40,6 +37,7 @@ class WorkerBatch(BatchedEnv):
         settings: plain data, see ``Worker``; seed and units are added here.
         step_timeout_s: seconds after which a step counts as hanging; ``None`` for never.
         on_tick: called a few times a second while the batch waits for workers.
+        start_timeout_s: seconds within which a worker makes its environments.
 
     Raises:
         InvalidEnvironment: the spaces do not fit into shared memory.
@@ -56,13 +54,14 @@ class WorkerBatch(BatchedEnv):
         settings: dict[str, Any],
         step_timeout_s: float | None,
         on_tick: Callable[[], None] = lambda: None,
+        start_timeout_s: float = 60.0,
     ):
         spaces = like.single_observation_space, like.single_action_space
         super().__init__(like.env_id, num_envs, *spaces, like.max_episode_steps, seed, like.episode_limit)
         self.spec, self.render_mode, self.backend = like.spec, None, like.backend
         self.metadata = {**like.metadata, "render_modes": []}
         self.batch_size, self.num_workers, self.on_tick = batch_size, num_workers, on_tick
-        self._timeout_s = max(START_TIMEOUT_S, step_timeout_s or math.inf)
+        self._timeout_s = max(start_timeout_s, step_timeout_s or math.inf)
         units = divide(num_envs, num_workers, batch_size, single=like.backend == "gymnasium")
         self.slots = slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
         # For each unit: its rows, its worker, whether it is under way.

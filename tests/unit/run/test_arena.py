@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
+from spreeze_zmq.envs.first_look import timed
 from spreeze_zmq.run import arena
 from spreeze_zmq.run.arena import ENDLESS_STEPS, Arena
 
@@ -98,7 +99,17 @@ def test_a_slow_step_is_taken_in_workers(make):
 def test_steps_that_wait_for_others_wait_together(step_s, busy, width, expected):
     """With a sampler's limits, by which a step of 8 ms that computes is not slow."""
     with closing(envs.make(f"{HERE}:Endless", 1, step_s=step_s, busy=busy)) as one:
-        assert arena.workers_for(one, width, 1.0, 1.0) == expected
+        assert arena.workers_for(timed(one), width, 1.0, 1.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("make_s", "make_computes", "width", "expected"),
+    [(33.0, 0.1, 4, 4), (33.0, 30.0, 1, 1), (4.0, 0.1, 4, 0), (4.0, 0.1, 16, 16)],
+)
+def test_what_is_slow_to_make_is_made_at_once_in_workers(make_s, make_computes, width, expected):
+    """A process that makes a scene for 33 s is silent for as long, and 16 in turn take nine minutes."""
+    timing = envs.Timing("gymnasium", make_s, make_computes)
+    assert arena.workers_for(timing, width) == expected
 
 
 @pytest.fixture
@@ -118,7 +129,7 @@ def crowded():
 def test_a_wait_for_a_core_is_not_one_for_another_program(crowded, busy, expected):
     """Where a computing step has a ninth of the time."""
     with closing(envs.make(f"{HERE}:Endless", 1, step_s=0.02, busy=busy)) as one:
-        assert arena.workers_for(one, 4, 1.0, 1.0) == expected
+        assert arena.workers_for(timed(one), 4, 1.0, 1.0) == expected
 
 
 def test_workers_let_others_be_heard_during_a_long_step(make):

@@ -5,10 +5,13 @@ import resource
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from spreeze_zmq import envs
+from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.parts import Count
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
@@ -251,3 +254,29 @@ def test_a_batch_beyond_the_replay_is_refused():
         load(tables)
     assert load(tables, ["algorithm.batch_size=auto"])
     assert load(tables, ["algorithm.batch_size=1000"])
+
+
+@pytest.mark.parametrize(
+    ("make_s", "overrides", "expected"),
+    [
+        (0.1, [], 30.0),
+        (33.0, [], 129.0),
+        (33.0, ["components.sampler.start_timeout_s=40"], 40.0),
+        (33.0, ["components.sampler.start_timeout_s=7 min"], 420.0),
+    ],
+)
+def test_a_process_has_the_time_that_making_its_environments_takes(make_s, overrides, expected):
+    """From what one took before the run, unless the topology says; a look waits as long too."""
+    waits = []
+
+    def look(env_id, env_kwargs, randomize, *, wait_s):
+        waits.append(wait_s)
+        found = envs.look(env_id, env_kwargs, randomize)
+        return replace(found, timing=replace(found.timing, make_s=make_s, reset_s=0.0))
+
+    plan = load("pendulum", overrides, look=look)
+    assert plan.components["sampler"].start_timeout_s == expected
+    assert plan.components["evaluator"].start_timeout_s == (129.0 if make_s > 1 else 30.0)
+    assert waits == [max(300.0, expected if overrides else 0.0)]
+    assert plan.timing["make_s"] == make_s
+    assert ("start_timeout_s" in " ".join(advice(plan, None))) == (expected == 40.0)
