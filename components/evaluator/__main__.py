@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import logging
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component import prepare_to_act
@@ -17,14 +20,20 @@ from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.policy import Policy, usable
 from spreeze_zmq.run.arena import Arena, timing_of
 from spreeze_zmq.run.budget import EvaluationBudget
-from spreeze_zmq.run.evaluation import Best, Score, play
+from spreeze_zmq.run.contestant import Contestant
+from spreeze_zmq.run.evaluation import play
+from spreeze_zmq.run.race import Race
 from spreeze_zmq.run.saved import own_modules
 from spreeze_zmq.video.schedule import VideoSchedule
 from spreeze_zmq.wire import Message
 
+log = logging.getLogger("spreeze")
+
 #: The last policy is played until this long before the end of ``stop_grace_s``.
 LEAVE_S = 2.0
-#: With a goal, a policy is replayed only if it makes up for this share of what the best one lacks.
+#: Seeds from one look to the next, many more than all races between them take.
+STRIDE = 1_000_000
+#: With a goal, a policy races only if its look makes up for this share of what the best one lacks.
 GAIN = 0.1
 
 
@@ -35,9 +44,9 @@ class RunEndsError(Exception):
 class Evaluator:
     """Evaluates the newest policy as often as its share of the machine allows.
 
-    The first episodes of a policy are a look. If they beat the best policy so far, fresh episodes of the same
-    policy follow, and only these count: a score that was chosen for being high is too high. If the run has a
-    goal, a look that is hardly nearer to it is not followed up, to save CPU time for the goal itself.
+    The first episodes of a policy are a look. If they beat the best policy so far, the two race by the rule
+    of ``spreeze_zmq.run.race``. If the run has a goal, a look that is hardly nearer to it is not followed up,
+    to save CPU time for the goal itself; one that reaches it is followed by the episodes that confirm it.
     """
 
     def __init__(self, component: Component) -> None:
@@ -52,11 +61,13 @@ class Evaluator:
         self.videos = VideoSchedule(
             component.folder, options["videos"], Path(plan.topology_file).parent, own_modules(plan)
         )
-        self.seed = int(component.seed_sequence().generate_state(1)[0])
-        self.best: Best | None = None
-        if component.folder.best_policy.exists():  # saved by an earlier process of this run
-            self.best, earlier_seed = Best.read(component.folder.best_policy, self.num_fresh)
-            self.seed = earlier_seed + 1_000_000  # beyond the episodes that it has played
+        self.seed, self.final_seed = (int(word) for word in component.seed_sequence().generate_state(2))
+        self.best: Contestant | None = None
+        if component.folder.best_policy.exists():  # of an earlier process of this run, or of its parent
+            self.best = Contestant.read(component.folder.best_policy)
+        self.has_to_take_up = self.best is not None
+        if self.best is not None:
+            self.seed = self.best.next_seed
         self.newest: Message | None = None
         self.evaluated_version = -1
         self.began_s = time.monotonic()
@@ -94,149 +105,185 @@ class Evaluator:
 
     # --- episodes
 
-    def play(
-        self, policy: Policy, num_episodes: int, *, until_s: float | None = None, repeat: bool = False
-    ) -> tuple[Score, dict[str, Any]]:
-        """Play episodes; returns their score and the fields of its report.
+    def play(self, one: Contestant, num_episodes: int, until_s: float | None = None) -> bool:
+        """Play further episodes, which count for the policy; False if they were cut by time.
 
         Args:
-            policy: acts.
+            one: the policy.
             num_episodes: how many.
             until_s: when they are cut. By default they are abandoned if the run ends, and cut after ``max_s``
                 or, if they are more than those of a look, in proportion later.
-            repeat: with the seeds of the last call, to compare two policies.
 
         Raises:
             RunEndsError: the run ends, and ``until_s`` is not given.
         """
         began_s = time.monotonic()
         longest_s = self.component.options["max_s"] * max(1.0, num_episodes / self.num_episodes)
-        cut_s = began_s + longest_s if until_s is None else until_s
-        batch = self.arena.batch(num_episodes)
-        if not repeat:
-            self.seed += 2 * self.num_fresh  # more than any call plays
 
         def on_step() -> None:
             self.component.breathe()
             if until_s is None and (self.ending or not self.component.running):
                 raise RunEndsError
 
-        with usable(policy.version):
+        with usable(one.policy.version):
             score = play(
-                batch,
-                policy,
-                self.seed,
+                self.arena.batch(num_episodes),
+                one.policy,
+                one.next_seed,
                 num_episodes,
                 step_cap=self.arena.step_cap,
-                until_s=cut_s,
+                until_s=began_s + longest_s if until_s is None else until_s,
                 on_step=on_step,
             )
-        return score, {
-            "version": policy.version,
-            "env_steps": int(policy.extras.get("env_steps", 0)),
-            **score.fields(),
-            "seed": self.seed,
-            "wall_s": time.monotonic() - began_s,
-        }
+        return one.take(score, time.monotonic() - began_s)
 
     def look(self) -> None:
-        """Evaluate the newest policy; replay it if it may be better than the best or end the run.
+        """Evaluate the newest policy; it challenges the best one if it may be better, or end the run.
 
         The first policy is kept at once, as it was not chosen for its score.
         """
-        policy, cpu_s = self.newest_policy(), self.component.cpu_s
-        score, fields = self.play(policy, self.num_episodes)
-        worth_replaying = self.is_worth_replaying(score)
-        self.conclude(policy, score, fields, keep=self.best is None and not worth_replaying, fresh=False)
+        cpu_s = self.component.cpu_s
+        self.take_up()
+        self.seed += STRIDE
+        look = Contestant(self.newest_policy(), self.seed, fresh=False)
+        self.play(look, self.num_episodes)
+        challenges = self.challenges(look)
+        self.conclude(look, keep=self.best is None and not challenges)
         look_s = self.component.cpu_s - cpu_s
-        self.budget.look(self.elapsed_s, look_s, score.mean_return, self.training_return)
-        if worth_replaying:
-            self.replay(policy, score)
+        self.budget.look(self.elapsed_s, look_s, look.mean_return, self.training_return)
+        if challenges:
+            seed = look.next_seed if self.best is None else self.best.next_seed
+            challenger = Contestant(look.policy, seed)
+            won = self.race(challenger, to_goal=self.at_goal(look))
+            self.conclude(challenger, keep=won)
             self.budget.pay(self.component.cpu_s - cpu_s - look_s)
 
-    def is_worth_replaying(self, look: Score) -> bool:
+    def challenges(self, look: Contestant) -> bool:
         """Whether a look reaches the goal, or beats the best policy by ``GAIN`` of what that lacks."""
         if self.best is None or self.at_goal(look):
             return self.at_goal(look)
+        if self.best.timed_out != look.timed_out:
+            return self.best.timed_out
         lacks = 0.0 if self.goal is None else max(0.0, self.goal - self.best.mean_return)
-        return self.best.is_beaten_by(look, GAIN * lacks)
+        return look.mean_return > self.best.mean_return + GAIN * lacks
 
-    def replay(self, policy: Policy, look: Score) -> None:
-        """Play fresh episodes of a policy, and keep it if they also beat the best one.
+    def race(self, challenger: Contestant, *, to_goal: bool = False, until_s: float | None = None) -> bool:
+        """Whether a challenger beats the best policy, or reaches the goal in fresh episodes.
 
-        If they do not, either score may have been luck: the best policy plays the same episodes again.
+        Args:
+            challenger: has no episodes yet, and begins with the seed at which the best policy goes on.
+            to_goal: play as many as confirm the goal at once; so it is also once the first ones reach it.
+            until_s: as in ``play``; the best policy stays where time cuts the race.
         """
-        at_goal = self.at_goal(look)
-        score, fields = self.play(policy, self.num_fresh if at_goal else self.num_episodes)
-        if not at_goal and self.at_goal(score):
-            at_goal = True
-            score, fields = self.play(policy, self.num_fresh)
-        keep = self.beats_best(score) or (at_goal and self.at_goal(score))
-        if self.best is not None and not (keep or at_goal or self.best.confirmed):
-            best = self.best.policy
-            self.conclude(best, *self.play(best, self.num_episodes, repeat=True), keep=True)
-            keep = self.beats_best(score)
-        self.conclude(policy, score, fields, keep=keep)
+        best = self.best
+        race = Race(np.zeros(0) if best is None else best.returns, self.num_episodes, self.num_fresh)
+        num_earlier = len(race.earlier)
+        won: bool | None = None
+        while won is None:
+            due = self.num_fresh if to_goal else race.num_due
+            whole = self.play_up_to(challenger, due, until_s)
+            if best is None or self.confirms_goal(challenger):
+                won = True
+            elif not whole or best.timed_out:
+                won = best.timed_out and (
+                    not challenger.timed_out or challenger.mean_return > best.mean_return
+                )
+            elif self.at_goal(challenger) and not to_goal:
+                to_goal = True
+            elif not self.play_up_to(best, num_earlier + race.num_due, until_s):
+                won = False
+            else:
+                race.best, race.challenger = best.returns[num_earlier:], challenger.returns
+                won = race.won
+        if best is not None and best.num_episodes > num_earlier:
+            self.rescore(best.num_episodes - num_earlier)
+        return won
 
-    def at_goal(self, score: Score | Best) -> bool:
-        """Whether a score would end the run."""
-        return self.goal is not None and not score.timed_out and score.mean_return >= self.goal
+    def play_up_to(self, one: Contestant, num_episodes: int, until_s: float | None) -> bool:
+        """Play until a policy has this number of episodes; False if time cut them."""
+        missing = num_episodes - one.num_episodes
+        return missing <= 0 or self.play(one, missing, until_s)
 
-    def beats_best(self, score: Score) -> bool:
-        """Whether a score is better than the best policy's."""
-        return self.best is None or self.best.is_beaten_by(score)
+    def at_goal(self, one: Contestant) -> bool:
+        """Whether a policy's score would end the run."""
+        return self.goal is not None and not one.timed_out and one.mean_return >= self.goal
 
-    def conclude(
-        self, policy: Policy, score: Score, fields: dict[str, Any], *, keep: bool, fresh: bool = True
-    ) -> None:
-        """Report episodes of a policy and ``keep`` it as the best; ``fresh`` if it was chosen before them."""
-        fields = {**fields, "confirmed": fresh, "best": keep}
+    def confirms_goal(self, one: Contestant) -> bool:
+        """Whether enough fresh episodes of a policy reach the goal."""
+        return self.at_goal(one) and one.fresh and one.num_episodes >= self.num_fresh
+
+    # --- the best policy
+
+    def take_up(self, until_s: float | None = None) -> None:
+        """Report, once, the best policy that was there when the evaluator began."""
+        if self.has_to_take_up and self.best is not None:
+            self.play_up_to(self.best, self.best.num_unread, until_s)
+            self.has_to_take_up = False
+            self.rescore(0)
+
+    def conclude(self, one: Contestant, *, keep: bool) -> None:
+        """Report the episodes of a policy and, if it is to be kept, save it as the best."""
         if keep:
-            confirmed = fresh and len(score.returns) >= self.num_fresh
-            self.best = Best(policy, score.mean_return, score.timed_out, confirmed)
-            self.best.save(self.component.folder.best_policy, fields, self.arena.spec, self.arena.step_cap)
-        self.component.report("evaluation", fields)
+            self.best = one
+            self.save()
+            log.info("new best policy: version %d, %s", one.policy.version, one.said)
+        self.component.report("evaluation", one.fields(best=keep))
+
+    def rescore(self, num_more: int) -> None:
+        """Report and save the best policy's score after further episodes of its own."""
+        assert self.best is not None
+        self.save()
+        if num_more:
+            log.info("best re-scored: %s, %d of them new", self.best.said, num_more)
+        self.component.report("evaluation", {**self.best.fields(best=True), "rescored": num_more})
+
+    def save(self) -> None:
+        """Write the best policy's file."""
+        assert self.best is not None
+        self.best.save(self.component.folder.best_policy, self.arena.spec, self.arena.step_cap)
 
     # --- the end
 
     def finish(self) -> None:
-        """Compare the last policy with the best one, then confirm the better one by fresh episodes.
+        """Race the last policy against the best one, then play fresh episodes of the one that is delivered.
 
-        All within ``stop_grace_s``. A best policy that is confirmed at the run's goal needs neither.
+        All within ``stop_grace_s``, of which the race has half. A goal that was confirmed needs no race.
         """
         self.receive()
-        if self.newest is None or (self.best and self.best.confirmed and self.at_goal(self.best)):
+        if self.newest is None:
             return
         grace_s = self.component.plan.components[self.component.role].stop_grace_s
-        until_s = time.monotonic() + max(grace_s / 2, grace_s - LEAVE_S)
-        challenger = self.play_last(until_s)
-        assert self.best is not None
-        chosen = challenger or (None if self.best.confirmed else self.best.policy)
-        if chosen is None or time.monotonic() >= until_s:
+        left_s = max(grace_s / 2, grace_s - LEAVE_S)
+        now_s = time.monotonic()
+        self.take_up(now_s + left_s / 2)
+        if self.best is None or not self.confirms_goal(self.best):
+            self.play_last(now_s + left_s / 2)
+        self.play_final(now_s + left_s)
+
+    def play_last(self, until_s: float) -> None:
+        """Keep the last policy if it beats the best one."""
+        last, best = Contestant(self.newest_policy(), self.seed + STRIDE, fresh=False), self.best
+        if best is not None and last.policy.version == best.policy.version:
             return
-        score, fields = self.play(chosen, self.num_fresh, until_s=until_s)
-        keep = self.beats_best(score) if challenger else self.best.timed_out or not score.timed_out
-        self.conclude(chosen, score, fields, keep=keep)
+        if best is None:
+            self.play(last, self.num_episodes, until_s)
+            self.conclude(last, keep=True)
+            return
+        last.seed = best.next_seed
+        won = self.race(last, until_s=until_s)
+        self.conclude(last, keep=won)
 
-    def play_last(self, until_s: float) -> Policy | None:
-        """Play the last policy and, on the same episodes, the best one; keep the last one if it is better.
-
-        Returns:
-            The last policy if it is better than a confirmed best one, and so must be confirmed before it
-            replaces that; else None.
-        """
-        last, best = self.newest_policy(), self.best
-        if best is not None and last.version == best.policy.version:
-            return None
-        score, fields = self.play(last, 2 * self.num_episodes, until_s=until_s)
-        better = self.beats_best(score)
-        if best is not None and best.timed_out == score.timed_out:
-            rival, _ = self.play(best.policy, 2 * self.num_episodes, until_s=until_s, repeat=True)
-            if not rival.timed_out:
-                better = score.mean_return > rival.mean_return
-        must_confirm = better and best is not None and best.confirmed
-        self.conclude(last, score, fields, keep=better and not must_confirm, fresh=False)
-        return last if must_confirm else None
+    def play_final(self, until_s: float) -> None:
+        """Score the best policy by fresh episodes alone, of seeds that have chosen nothing."""
+        best = self.best
+        if best is None or time.monotonic() >= until_s:
+            return
+        self.best = Contestant(best.policy, self.final_seed, final=True)
+        self.play(self.best, self.num_fresh, until_s)
+        if self.best.timed_out and not best.timed_out:
+            self.best = best
+        else:
+            self.rescore(self.best.num_episodes)
 
 
 def open_arena(component: Component) -> Arena:

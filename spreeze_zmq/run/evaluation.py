@@ -1,21 +1,18 @@
-"""Plays whole deterministic episodes with a policy, scores it, and keeps the best one."""
+"""Plays whole deterministic episodes with a policy, and scores it."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.infos import scalars
-from spreeze_zmq.policy import Policy, played, read_file, without_noise
+from spreeze_zmq.policy import Policy, played, without_noise
 
 #: Most scalars of an environment's info that an evaluation keeps.
 MAX_INFO = 64
@@ -55,6 +52,24 @@ class Score:
         """The 95 % interval of the mean return by Student's t; None for a single episode."""
         return t_interval(self.returns)
 
+    def followed_by(self, later: Score) -> Score:
+        """The score of these episodes and later ones of the same policy."""
+        both = (self, later)
+        infos = {
+            name: [(one.info[name], len(one.returns)) for one in both if name in one.info]
+            for name in [*self.info, *later.info]
+        }
+        return Score(
+            np.concatenate([one.returns for one in both]),
+            np.concatenate([one.lengths for one in both]),
+            np.concatenate([one.cut for one in both]),
+            self.timed_out or later.timed_out,
+            {
+                name: sum(value * num for value, num in rows) / sum(num for _, num in rows)
+                for name, rows in infos.items()
+            },
+        )
+
     def fields(self) -> dict[str, Any]:
         """The part of an ``evaluation`` message that describes the episodes."""
         interval = self.interval
@@ -82,56 +97,6 @@ def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     t = _T_975[freedom - 1] if freedom <= len(_T_975) else 1.96 + 2.37 / freedom
     half = t * float(values.std(ddof=1)) / math.sqrt(len(values))
     return float(values.mean()) - half, float(values.mean()) + half
-
-
-@dataclass
-class Best:
-    """The best policy so far, which the evaluator keeps in the run's policy file.
-
-    Attributes:
-        policy: the policy.
-        mean_return: of the episodes for which it was kept.
-        timed_out: whether the time limit cut them.
-        confirmed: whether they were enough fresh ones.
-    """
-
-    policy: Policy
-    mean_return: float
-    timed_out: bool
-    confirmed: bool
-
-    @classmethod
-    def read(cls, path: Path, num_fresh: int) -> tuple[Best, int]:
-        """Read the file and its episodes' seed; ``num_fresh`` fresh episodes make it confirmed."""
-        fields, arrays, about = read_file(path)
-        timed_out, fresh = (about[name] == "True" for name in ("timed_out", "confirmed"))
-        confirmed = fresh and int(about["num_episodes"]) >= num_fresh
-        best = cls(Policy(fields, arrays), float(about["mean_return"]), timed_out, confirmed)
-        return best, int(about["evaluation_seed"])
-
-    def save(
-        self, path: Path, fields: Mapping[str, Any], spec: EnvironmentSpec, step_cap: int | None
-    ) -> None:
-        """Write the file.
-
-        Args:
-            path: of the file.
-            fields: of the evaluation's message.
-            spec: of the environment in which the policy was evaluated.
-            step_cap: the time limit that the evaluation has set for it, if any.
-        """
-        about = {name: str(value) for name, value in fields.items() if name not in ("version", "seed")}
-        about["info"] = json.dumps(fields["info"])
-        about["environment"] = json.dumps(spec.to_dict())
-        about["evaluation_seed"] = str(fields["seed"])
-        about["step_cap"] = str(step_cap or 0)
-        self.policy.save(path, about)
-
-    def is_beaten_by(self, score: Score, margin: float = 0.0) -> bool:
-        """Whether a score is better by more than ``margin``; whole episodes beat those cut by time."""
-        if self.timed_out != score.timed_out:
-            return self.timed_out
-        return score.mean_return > self.mean_return + margin
 
 
 def play(

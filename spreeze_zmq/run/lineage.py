@@ -18,7 +18,7 @@ from spreeze_zmq.metrics import Journal, read_journal
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import EVALUATOR
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
-from spreeze_zmq.run.evaluation import Best
+from spreeze_zmq.run.contestant import Contestant
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import SPACES, PastRun, ancestors_of, read_run, run_id
 from spreeze_zmq.run.notes import INHERITED, RESUMED
@@ -122,7 +122,7 @@ def why_not_best(plan: Plan, origin: Origin) -> str:
     options = origin.run.plan.get("components", {}).get(EVALUATOR, {}).get("options", {})
     try:
         saved = SavedPolicy.load(path, own_modules(plan))
-        Best.read(path, 1)
+        Contestant.read(path)
     except (InputError, WireError, KeyError, ValueError) as error:
         return f"{path} cannot be used: {error}"
     there, here = saved.environment.to_dict(), plan.environment.to_dict()

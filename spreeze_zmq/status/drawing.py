@@ -199,7 +199,7 @@ def _score(score: Mapping[str, Any] | None, style: str) -> Line:
     return [
         (decimal(score["mean_return"]), style),
         (f" ± {decimal(score['std_return'])}", ""),
-        (f"   at {shown} env steps, {clock(score['t_s'])}", "dim"),
+        (f" n={score['num_episodes']}, at {shown} steps, {clock(score['t_s'])}", "dim"),
     ]
 
 

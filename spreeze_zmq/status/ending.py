@@ -38,7 +38,8 @@ def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
         return [*lines, "nothing evaluated"]
     mean, std = decimal(best["mean_return"]), decimal(best["std_return"])
     at = f"at {best['env_steps']:,} env steps"
-    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} episodes, {at}")
+    fresh = "fresh episodes" if best.get("final") else "episodes, which also chose it"
+    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} {fresh}, {at}")
     if "interval_low" in best:
         low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
         lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")

@@ -101,6 +101,8 @@ KINDS: dict[str, KindSpec] = {
             wall_s="number",
             confirmed="flag?",
             best="flag",
+            rescored="count?",
+            final="flag?",
         )
     ),
     "failure": KindSpec(

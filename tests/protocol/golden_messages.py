@@ -76,6 +76,8 @@ _FIELDS = {
         "wall_s": 0.75,
         "confirmed": True,
         "best": True,
+        "rescored": 5,
+        "final": False,
     },
     "failure": {
         "name": "sampler-0",

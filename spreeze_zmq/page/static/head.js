@@ -55,7 +55,7 @@ export function showFigures(run) {
   const { episodes } = status;
   at("scores").replaceChildren(
     score("evaluation", last, last && `at ${short(last.env_steps)} env steps`, "evaluation"),
-    score("best", best, best && `at ${short(best.env_steps)} env steps`, "best"),
+    score("best", best, best && `in ${best.num_episodes} episodes, at ${short(best.env_steps)} env steps`, "best"),
     score("training", episodes.mean_return == null ? null : episodes, `${short(episodes.count)} episodes of ${short(episodes.mean_length)} steps`, "training"),
   );
 }

@@ -64,7 +64,7 @@ export class Run {
     } else if (topic === "failure") [line, kind] = [`${about.name}: ${about.summary}`, "bad"];
     else if (topic === "refused") [line, kind] = [about.line, "bad"];
     else if (topic === "evaluation" && about.best)
-      [line, kind] = [`best policy so far: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)}`, "good"];
+      [line, kind] = [`${named(about)}: ${about.mean_return.toFixed(1)} ± ${about.std_return.toFixed(1)} in ${about.num_episodes} episodes`, about.rescored == null ? "good" : "note"];
     else if (topic === "scale" || topic === "set") [line, kind] = [about.reason, "why"];
     else if (topic === "workers" && this.isChange(about)) [line, kind] = [`${about.role}: ${about.count}, ${about.reason}`, "why"];
     else if (topic === "finding")
@@ -96,4 +96,11 @@ export class Run {
     }
     return points[low].env_steps;
   }
+}
+
+/** What an evaluation of the best policy is: at the end, after further episodes of it, or of a new one. */
+function named({ final, rescored }) {
+  if (final) return "the delivered policy, in fresh episodes that chose nothing";
+  if (rescored == null) return "new best policy";
+  return rescored ? `best policy re-scored after ${rescored} more episodes` : "best policy so far";
 }

@@ -133,7 +133,7 @@ def test_the_returns_are_the_last_to_go(height):
     """However low the terminal is."""
     text = shown(LARGE, 60, height)
     assert len(text.splitlines()) <= height
-    assert "evaluation      5792.8 ± 88.2   at 1.1G env steps, 10:00:00" in text
+    assert "evaluation      5792.8 ± 88.2 n=30, at 1.1G steps, 10:00:00" in text
     assert "best            5792.8 ± 88.2" in text
     assert "in training     -1234.6" in text
 
@@ -145,8 +145,8 @@ def test_a_large_run_reads_as_it_should():
         "HalfCheetah-v5  sac  seed 1" + " " * 35 + "training  10:01:23",
         rows[1],
         "until return 10000 or 2G env steps or 1000G trained or 1000 min",
-        "evaluation      5792.8 ± 88.2   at 1.1G env steps, 10:00:00",
-        "best            5792.8 ± 88.2   at 1.1G env steps, 10:00:00",
+        "evaluation      5792.8 ± 88.2 n=30, at 1.1G steps, 10:00:00",
+        "best            5792.8 ± 88.2 n=30, at 1.1G steps, 10:00:00",
         "in training     -1234.6   1,123,456 episodes of 1,000 steps",
         "return of the evaluations",
         "        30:00" + " " * 59 + "10:00:00",
@@ -552,9 +552,11 @@ def test_the_last_words_are_of_the_runs_own_summary():
     summary = run.record.summary("", 9.31, final=True)
     assert outcome(summary, "return -176.0 >= -200") == [
         "ended after 9.3 s and 28,672 env steps: return -200 reached",
-        "best return -152.3 ± 70.0 in 30 episodes, at 27,000 env steps",
+        "best return -152.3 ± 70.0 in 30 episodes, which also chose it, at 27,000 env steps",
         "its mean lies between -187.3 and -117.3 (95 % by Student's t)",
     ]
+    summary["best"]["final"] = True
+    assert " in 30 fresh episodes, at " in outcome(summary, "return -176.0 >= -200")[1]
 
 
 def test_the_last_words_state_one_return():
