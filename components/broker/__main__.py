@@ -92,7 +92,7 @@ class Broker:
             elif kind == "status":
                 self.notes.tensorboard.status(entry, entry["gauges"])
             elif kind == RESUMED:
-                self.record.resumed = entry
+                self.record.resume(entry)
         self.began_s -= self.record.before_s
         self.checkpoints.next_s += self.record.before_s
         self.balancer.disturb(self.now_s)
@@ -210,9 +210,10 @@ class Broker:
                 roles = ["launcher"] if self.record.workers else ["*"]
                 self.say("stop", roles=roles, reason=self.exit_reason)
             return
-        if self.record.learning.counts["critic_updates"] > 0:
+        learning = self.record.learning
+        if learning.counts["critic_updates"] > 0 and self.record.learners_are_ready:
             self.state = "training"
-        elif self.record.learning.counts["env_steps"] > 0:
+        elif learning.counts["env_steps"] > learning.before.get("env_steps", 0):
             self.state = "warming up"
         if self.state == "training" and self.now_s >= self.checkpoints.next_s:
             self.checkpoint()

@@ -16,11 +16,9 @@ from spreeze_zmq.metrics import busy_cpu_s
 if TYPE_CHECKING:
     from spreeze_zmq.plan.status import Efficiency, LiveProcess, PolicyLag, ReplayRatio, Workers
 
-#: The counters that status and summary show, with their rates.
-COUNTS = (
-    *("env_steps", "critic_updates", "actor_updates", "sampled_transitions", "trained_transitions"),
-    *("critic_flops", "actor_flops"),
-)
+#: The counters that status and summary show, with their rates; the first ones go on in a resumed run.
+RESTORED = ("env_steps", "critic_updates", "actor_updates", "sampled_transitions", "trained_transitions")
+COUNTS = (*RESTORED, "critic_flops", "actor_flops")
 #: Upper bounds of what is kept, so that no peer fills the memory or makes the status too large to send.
 LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
 #: Time over which the CPUs of other programs are counted: reports come twice a second.
@@ -170,6 +168,8 @@ class LearningFigures:
     Attributes:
         counts: by name in ``COUNTS``; a restarted learner continues from its checkpoint.
         first_counts: the first reported values of ``counts``; a resumed run starts above 0.
+        before: the counts that a resumed run starts from, which no report of a learner that has not been
+            restored yet undercuts.
         rates: present increase of the counts per second.
         gauges: losses and other momentary figures.
         publication: by role.
@@ -180,6 +180,7 @@ class LearningFigures:
     def __init__(self) -> None:
         self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
         self.first_counts: dict[str, float] = {}
+        self.before: Mapping[str, float] = {}
         self.gauges: dict[str, float] = {}
         self.publication: dict[str, dict[str, float]] = {}
         self.devices: dict[str, dict[str, float]] = {}
@@ -204,13 +205,18 @@ class LearningFigures:
                 self.gauges[name] = value
         for name in COUNTS:
             if name in fields["counters"]:
-                self.counts[name] = fields["counters"][name]
+                self.counts[name] = max(fields["counters"][name], self.before.get(name, 0))
                 self.first_counts.setdefault(name, self.counts[name])
                 self.rates.add(name, self.counts[name], now_s)
 
+    def resume(self, counts: Mapping[str, float]) -> None:
+        """Start from the counts at a checkpoint of another run."""
+        self.before = {name: counts[name] for name in RESTORED if name in counts}
+        self.counts |= self.before
+
     def mean_rates(self, wall_s: float) -> dict[str, float]:
         """``NAME_per_s`` over the whole run, without the counts that a resumed run started from."""
-        gains = {name: count - self.first_counts.get(name, 0) for name, count in self.counts.items()}
+        gains = {name: count - self.first_counts.get(name, count) for name, count in self.counts.items()}
         return {f"{name}_per_s": gain / wall_s if wall_s > 0 else 0.0 for name, gain in gains.items()}
 
     def sampled_transitions(self) -> int:

@@ -85,7 +85,7 @@ class Origin:
         for t_s, kind, entry in sorted(entries, key=lambda entry: entry[0]):
             journal.write(kind, t_s, {**entry, INHERITED: True})
         about = {"run": str(self.run.folder.absolute()), "checkpoint": self.checkpoint.path.name}
-        journal.write(RESUMED, self.t_s, {**about, "env_steps": self.env_steps, INHERITED: True})
+        journal.write(RESUMED, self.t_s, {**about, "counts": self.counts, INHERITED: True})
         journal.close()
         return [_counted(plan, self), *_left_behind(plan, self, why_not)]
 

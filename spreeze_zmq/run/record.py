@@ -66,6 +66,17 @@ class RunRecord:
         self.doctor = Doctor(json.loads(plan.to_json()))
         self.others = OtherPrograms()
 
+    def resume(self, about: Mapping[str, Any]) -> None:
+        """Go on from another run: the journal's ``resumed`` entry, with its ``t_s``."""
+        self.resumed = dict(about)
+        self.learning.resume(about["counts"])
+
+    @property
+    def learners_are_ready(self) -> bool:
+        """Whether every learner has been set up, from a checkpoint where there is one."""
+        ready = {one.role for one in self.processes.values() if one.ready_s is not None and not one.gone}
+        return ready.issuperset(self.plan.learning.learners)
+
     @property
     def before_s(self) -> float:
         """Time of the runs that this one goes on from; times count from the beginning of the first."""
@@ -307,6 +318,8 @@ class RunRecord:
         """Inverse of :meth:`to_dict`."""
         for name in _HISTORY:
             setattr(self, name, state[name])
+        if self.resumed is not None:
+            self.learning.resume(self.resumed["counts"])
         self.failures = FailureRecord.from_dict(state["failures"])
         self.accounts = {
             role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()

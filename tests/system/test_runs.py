@@ -86,8 +86,9 @@ def test_resume_goes_on_from_the_last_checkpoint(launch):
     assert looks[-1][0] > resumed["t_s"]
     accumulator = EventAccumulator(str(second.folder))
     accumulator.Reload()
-    steps = [event.step for event in accumulator.Scalars("rollout/ep_rew_mean")]
-    assert steps[0] < 6000 < steps[-1]
+    steps = [event.step for event in accumulator.Scalars("eval/mean_reward")]
+    assert steps[: len(curve)] == [look[1] for look in curve]
+    assert steps[-1] > 6000
 
 
 @pytest.mark.thorough

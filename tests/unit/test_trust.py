@@ -74,7 +74,7 @@ def own(place):
     trust.leave_mark(folder.path, own_modules(plan), place)
     save(folder.best_policy, "payload_own:make")
     sys.path.remove(str(place))
-    del sys.modules["payload_own"]
+    sys.modules.pop("payload_own", None)
     return folder.path
 
 

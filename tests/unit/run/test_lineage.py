@@ -171,7 +171,7 @@ def test_a_chain_of_three_is_one_curve_though_its_parents_are_gone(parent, tmp_p
     parents = {folder.name: parent_of(run, runs.values()) for folder, run in runs.items()}
     assert parents == {"moved": parent.path, "grandchild": moved.path}
     resumed = [e for e in read_journal(grandchild.metrics) if e["kind"] == "resumed"]
-    assert [(e["t_s"], e["env_steps"]) for e in resumed] == [(60.0, 600), (90.0, 900)]
+    assert [(e["t_s"], e["counts"]["env_steps"]) for e in resumed] == [(60.0, 600), (90.0, 900)]
     assert main(["runs", str(tmp_path)]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.endswith("goes on from")
@@ -244,12 +244,17 @@ def test_a_strangers_journal_is_taken_over_as_far_as_it_is_whole(parent, tmp_pat
 def test_rates_and_findings_are_of_the_run_alone():
     """Though its clock has run before."""
     record = RunRecord(plan_of())
-    record.resumed = {"t_s": 100.0}
-    record.learning.counts["env_steps"], record.learning.first_counts["env_steps"] = 1500.0, 1000.0
+    record.resume({"t_s": 100.0, "counts": {"env_steps": 1000, "critic_flops": 7e9}})
+    assert record.summary("", 101.0, final=False)["env_steps_per_s"] == 0.0
+    for reported in (0, 1000, 1500):  # first before it is restored
+        report = {"role": "critic_learner", "gauges": {}, "counters": {"env_steps": reported}}
+        record.learning.take("critic_learner-0/1", report, 110.0)
+        assert record.figures()["env_steps"] == max(1000, reported)
     assert record.summary("", 150.0, final=False)["env_steps_per_s"] == 10.0
     restarted = RunRecord(plan_of())
     restarted.restore(json.loads(json.dumps(record.to_dict())), 150.0)
-    assert restarted.before_s == 100.0
+    assert (restarted.before_s, restarted.figures()["env_steps"]) == (100.0, 1500)
+    assert not restarted.learners_are_ready
     doctor = Doctor({})
     doctor.take("evaluation", 1.0, {"mean_return": 5.0, "inherited": True})
     assert doctor.vitals.num_looks == 0
