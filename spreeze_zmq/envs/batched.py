@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -122,18 +123,20 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             Observations ``[N, *obs]``, zeros outside ``reset_mask``, and the info.
 
         Raises:
-            EnvironmentFailure: an environment raised, or gave a number that is not finite.
+            EnvironmentFailure: an environment failed in the first reset, or more of them in a later one than
+                ``failures`` tolerates.
         """
         options = dict(options or {})
         mask = options.pop("reset_mask", None)
         rows = self._all_rows if mask is None else np.flatnonzero(mask)
         first_seed = self._seed if seed is None and not self._started else seed
         seeds = seeds_of(self.env_id, self.num_envs, first_seed)
+        tolerance = nullcontext() if self._started else self.failures.none_tolerated()
         self._started = True
         self._stepped = self._stepping = None
         self._length[rows] = 0
         self._return[rows] = 0.0
-        with self.failures.none_tolerated():
+        with tolerance:
             first, info = self._begin(rows, [seeds[i] for i in rows.tolist()], options or None)
         obs = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
         obs[rows] = first

@@ -80,7 +80,7 @@ class Failures:
 
     @contextmanager
     def none_tolerated(self) -> Iterator[None]:
-        """Raise the first failure within the block, such as a reset: there is no episode to truncate."""
+        """Raise the first failure within the block: an environment that cannot begin at all."""
         allowed, self.max_failures = self.max_failures, 0
         try:
             yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -103,10 +104,11 @@ class WorkerBatch(BatchedEnv):
         slots.seed[:] = [-1 if seed is None else seed for seed in seeds]
         chosen = slots.chosen.nonzero()[0]
         units = np.unique(self._unit_of[chosen]).tolist()
+        tolerance = nullcontext() if self._started else self.failures.none_tolerated()
         self._started = True
         for worker, own in self._begin_units(units).items():
             self.pool.reset(worker, own, options)
-        with self.failures.none_tolerated():
+        with tolerance:
             self._collect(len(units))
             self._read_messages()
         self._length[chosen], self._return[chosen] = 0, 0.0

@@ -2,6 +2,7 @@
 
 import signal
 import warnings
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -155,8 +156,8 @@ def test_other_forms_of_the_same_value_are_taken(returns):
     ],
 )
 def test_a_wrong_return_of_a_reset_is_named(returns, said):
-    """The first is not tolerated: there is no episode yet."""
-    env = envs.make(f"{HERE}:Line", 1, at="reset", returns=returns)
+    """None is tolerated here; an environment that never begins is refused whatever is tolerated."""
+    env = envs.make(f"{HERE}:Line", 1, at="reset", returns=returns, max_failures=0)
     env.reset()
     with pytest.raises(EnvironmentFailure) as caught:
         env.reset()
@@ -188,13 +189,17 @@ def test_whatever_python_can_raise_costs_an_episode(raises):
 
 
 @pytest.mark.parametrize("raises", ["exit", "cancelled", "own"])
-def test_what_a_reset_raises_is_tried_again(raises):
-    """With another seed, on a new environment."""
-    env, failures = played(12, 1, at="reset", raises="")
-    env.envs[0].raises = raises
-    for _ in range(10):
-        env.step(np.zeros((1, 1)))
-    assert "raised in reset" in failures[0].summary
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_what_a_later_reset_raises_is_tried_again(raises, num_workers):
+    """With another seed, on a new environment: the first episode of an evaluation's round is no other."""
+    noted = []
+    options = {"at": "reset", "raises": raises, "num_workers": num_workers, "on_failure": noted.append}
+    with closing(envs.make(f"{HERE}:Line", 1, **options)) as env:
+        env.reset()
+        obs, _ = env.reset()
+        assert obs.tolist() == [[0.0, 1.0, 0.5]]
+    assert len(noted) == 1
+    assert "raised in reset" in noted[0].summary
 
 
 @pytest.mark.parametrize("raises", ["exit", "memory", "own"])
