@@ -7,8 +7,10 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
+from threading import local
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -48,6 +50,8 @@ PARTS = ("_parameters", "_buffers", "_modules")
 #: Where a dataclass keeps its fields, which its objects have themselves, and whether it is frozen.
 FIELDS, PARAMS = "__dataclass_fields__", "__dataclass_params__"
 MISSING = object()
+#: The class of a function that ``functools.lru_cache`` made.
+CACHE: Any = type(lru_cache(int))
 
 #: Parts that have been given to modules so far, of whichever module: torch counts them for all guards.
 _parts_set: list[int] = []
@@ -212,6 +216,10 @@ class Guard:
         self._paths.append(path)
         self._waiting.append((value, path))
 
+    def _add_read(self, read: Callable[[], Any], path: str) -> None:
+        self._others.append((read, read(), path))
+        self._waiting.append((read(), path))
+
     def _look_into(self, value: Any, path: str) -> None:
         """Add the contents of a value of any class."""
         if isinstance(value, torch.Tensor):
@@ -271,15 +279,11 @@ class Guard:
         elif _origin_of(function) == AUTHOR:
             self._look_into_variables(function.__dict__, path, id(function) in self._reads.computed)
         if isinstance(function, FunctionType) and function.__code__ in self._reads.authors:
-            for name in ("__defaults__", "__kwdefaults__"):
-                read = partial(getattr, function, name)
-                self._others.append((read, read(), f"{path}.{name}"))
-                self._waiting.append((read(), f"the defaults of {path}"))
+            for name in ("__code__", "__defaults__", "__kwdefaults__"):
+                self._add_read(partial(getattr, function, name), f"{path}.{name}")
             names = function.__code__.co_freevars
             for name, cell in zip(names, function.__closure__ or (), strict=True):
-                read = partial(getattr, cell, "cell_contents", MISSING)
-                self._others.append((read, read(), f"{name} of {path}"))
-                self._waiting.append((read(), f"{name} of {path}"))
+                self._add_read(partial(getattr, cell, "cell_contents", MISSING), f"{name} of {path}")
 
     def _look_into_buffer(self, value: Any, path: str) -> None:
         size = memoryview(value).nbytes
@@ -313,7 +317,8 @@ class Guard:
         elif home == INTERNAL or kind.__module__.startswith("spreeze_zmq.nn"):
             return
         variables = _variables_of(value)
-        if variables is not None and getattr(getattr(kind, PARAMS, None), "frozen", False):
+        frozen = getattr(getattr(kind, PARAMS, None), "frozen", False) and home != AUTHOR
+        if variables is not None and frozen:
             names = self._reads.names & variables.keys()
             self._waiting += ((variables[name], f"{path}.{name}") for name in names)
         elif variables is not None:
@@ -321,13 +326,14 @@ class Guard:
             self._watch_for_shadows(kind, variables, path)
         slots = [name for base in kind.__mro__ for name in _slots_of(base)]
         for name in slots if id(value) in self._reads.computed else self._reads.names.intersection(slots):
-            read = partial(getattr, value, name, MISSING)
-            self._others.append((read, read(), f"{path}.{name}"))
-            self._waiting.append((read(), f"{path}.{name}"))
+            self._add_read(partial(getattr, value, name, MISSING), f"{path}.{name}")
         self._waiting.append((kind, kind.__qualname__))
         if isinstance(value, weakref.ref):
-            self._others.append((value, value(), path))
-            self._waiting.append((value(), path))
+            self._add_read(value, path)
+        elif isinstance(value, ContextVar):
+            self._add_read(partial(value.get, MISSING), path)
+        elif isinstance(value, CACHE) and _origin_of(value) == AUTHOR:
+            self._refuse(f"reads {path}, whose results functools keeps where Python cannot see them", path)
         hidden = variables is None and not slots and kind.__basicsize__ > object.__basicsize__
         if home == AUTHOR and hidden and not isinstance(value, (dict, list, tuple, set)):
             self._refuse(f"reads {path}, {_article(value)}, whose contents Python cannot see", path)
@@ -396,7 +402,7 @@ def _origin_of(value: Any) -> str:
 
 def _variables_of(value: Any) -> dict[str, Any] | None:
     try:
-        found = object.__getattribute__(value, "__dict__")
+        found = object.__getattribute__(value, "__dict__") if type(value) is not local else value.__dict__
     except AttributeError:
         return None
     return found if isinstance(found, dict) else None
