@@ -197,6 +197,7 @@ class Evaluator:
                 race.best, race.challenger = best.returns[num_earlier:], challenger.returns
                 won = race.won
         if best is not None and best.num_episodes > num_earlier:
+            best.fresh = True
             self.rescore(best.num_episodes - num_earlier)
         return won
 
