@@ -392,7 +392,7 @@ def seeded():
 
 
 REFUSED = {
-    "cache": (lambda: lambda: cached(), "reads tests.unit.device.test_guards.cached, whose results"),
+    "cache": (lambda: lambda: cached(), "cached, whose results"),
     "seed": (lambda: seeded, "calls torch.random.manual_seed"),
     "counter": (Counter, "changes "),
     "nonlocal": (nonlocal_counter, "changes calls of"),
