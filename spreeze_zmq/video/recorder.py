@@ -79,6 +79,7 @@ def record(
         raise InputError(f"{path}: a video's file ends in .mp4")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
+    file = path.absolute()  # an environment may change the folder
     os.environ.update({name: value for name, value in HEADLESS.items() if name not in os.environ})
     played: list[Episode] = []
     with _drawing(spec) as (stage, draw):
@@ -97,7 +98,7 @@ def record(
         shown = itertools.islice(pictures(), most)
         first, num = next(shown), 1
         size = (first.shape[1], first.shape[0])
-        with _encoder(path, size, fps) as write:
+        with _encoder(file, size, fps) as write:
             write(first)
             for picture in shown:
                 write(picture)
