@@ -80,7 +80,7 @@ class Algorithm(ABC):
         critic_fields: rollout arrays that the critic-learner asks the samplers for.
         policy_fields: rollout arrays that the actor-learner asks the samplers for.
         auto_bf16: whether ``precision = "auto"`` may take bf16 where that is faster; for algorithms known to
-            learn as well with it.
+            learn as well with it. It is not inherited: another loss may not.
 
     Attributes:
         options: an instance of ``Options``.
@@ -95,6 +95,10 @@ class Algorithm(ABC):
     critic_fields: ClassVar[tuple[str, ...]] = TRANSITION_FIELDS
     policy_fields: ClassVar[tuple[str, ...]] = ("obs",)
     auto_bf16: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        cls.auto_bf16 = vars(cls).get("auto_bf16", False)
 
     def __init__(self, options: Any, env: EnvironmentSpec) -> None:
         self.options = options

@@ -8,10 +8,10 @@ import logging
 import math
 import os
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -29,6 +29,12 @@ class Fields(SimpleNamespace):
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"a batch has no {name!r}; {suggestion(name, vars(self))}")
+
+    def _replace(self, **fields: Any) -> Self:
+        """A copy with other values of some fields, for a loss that is inherited; new names are refused."""
+        for name in fields.keys() - vars(self).keys():
+            getattr(self, name)
+        return type(self)(**{**vars(self), **fields})
 
 
 @contextlib.contextmanager
@@ -96,12 +102,28 @@ def declared(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> tuple
         problem = f"networks() has no network {networks.acting!r} to act with, it has {names or 'none'}"
         raise AlgorithmError(kind, f"{problem}; name the one that acts: Networks(..., acting=NAME)")
     _check_trained(kind, networks)
+    _check_optimisers(kind, algorithm, networks)
     return algorithm, networks
+
+
+def _check_optimisers(kind: type[Algorithm], algorithm: Algorithm, networks: Networks) -> None:
+    """Raise AlgorithmError if an optimiser of the algorithm's own holds parameters that the library trains:
+    their gradients are already used when it could step.
+    """
+    groups = {**networks.critic, **networks.policy, **networks.targets}
+    held = {id(parameter): name for name, module in groups.items() for parameter in module.parameters()}
+    for name, optimiser in vars(algorithm).items():
+        if not isinstance(optimiser, torch.optim.Optimizer):
+            continue
+        for parameter in (each for group in optimiser.param_groups for each in group["params"]):
+            if network := held.get(id(parameter)):
+                problem = f"self.{name} is an optimiser of {network!r}, which the library trains itself"
+                raise AlgorithmError(kind, f"{problem} (options.learning_rate): it would step on nothing")
 
 
 def _check_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise AlgorithmError unless all networks are modules with unused names."""
-    taken = {"options", "env", "env_steps"}
+    taken, owners = {"options", "env", "env_steps"}, dict[int, tuple[str, str]]()
     for group, modules in groups.items():
         for name, module in modules.items():
             what = f"networks() gives {group} {name!r}"
@@ -111,6 +133,27 @@ def _check_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]
             if name in taken or hasattr(kind, name):
                 raise AlgorithmError(kind, f"{what}, a name that is taken already; choose another one")
             taken.add(name)
+            _check_owned(kind, what, group, module, owners)
+
+
+def _check_owned(
+    kind: type[Algorithm],
+    what: str,
+    group: str,
+    module: torch.nn.Module,
+    owners: dict[int, tuple[str, str]],
+) -> None:
+    """Raise AlgorithmError if a module shares parameters with one of another group, or is frozen in a group
+    that is trained. ``owners`` has the group and the words for each parameter so far, by identity.
+    """
+    for parameter in module.parameters():
+        other_group, other = owners.setdefault(id(parameter), (group, what.removeprefix("networks() gives ")))
+        if other_group != group:
+            hint = "copy.deepcopy(network) makes another one" if group == "targets" else "one group trains it"
+            raise AlgorithmError(kind, f"{what} with the parameters of {other}: {hint}")
+        if group != "targets" and not parameter.requires_grad:
+            hint = "targets=... holds networks that nothing trains"
+            raise AlgorithmError(kind, f"{what} with parameters that need no gradient; {hint}")
 
 
 def _check_trained(kind: type[Algorithm], networks: Networks) -> None:
@@ -158,6 +201,44 @@ def check_loss(algorithm: Algorithm, part: str, loss: Loss, size: int) -> None:
     if errors is not None and (not isinstance(errors, torch.Tensor) or tuple(errors.shape) != (size,)):
         problem = f"{name} gives priorities as {shown(errors)}, expected a tensor of shape ({size},)"
         raise AlgorithmError(algorithm, problem)
+
+
+def check_held(algorithm: Algorithm, part: str, loss: torch.Tensor, held: Collection[int]) -> None:
+    """Raise AlgorithmError if a backward pass reaches a parameter that nothing trains.
+
+    Args:
+        algorithm: the one with the loss.
+        part: ``"critic"`` or ``"policy"``.
+        loss: before its backward pass.
+        held: ids of the parameters that this part trains.
+    """
+    for parameter in _leaves(loss):
+        if id(parameter) in held:
+            continue
+        name = next((name for name, value in vars(algorithm).items() if _holds(value, parameter)), "")
+        what = f"self.{name}" if name else f"a tensor of shape {tuple(parameter.shape)}"
+        hint = f"return it from networks(), as in Networks({part}={{..., {name or 'NAME'!r}: ...}})"
+        problem = f"{part}_loss depends on {what}, which nothing trains: it is in no group of networks()"
+        raise AlgorithmError(algorithm, f"{problem}; {hint}, or detach() it")
+
+
+def _leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors into which a backward pass would add gradients."""
+    ahead, seen = [loss.grad_fn], set()
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            yield leaf
+        ahead += [following for following, _ in node.next_functions]
+
+
+def _holds(value: object, parameter: torch.Tensor) -> bool:
+    if isinstance(value, torch.nn.Module):
+        return any(parameter is each for each in value.parameters())
+    return value is parameter
 
 
 def check_targets(algorithm: Algorithm, targets: Any, steps: int, envs: int) -> None:

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, seen
-from spreeze_zmq.algorithms.declared import Fields, blaming, check_finite, check_loss, check_targets
+from spreeze_zmq.algorithms.declared import (
+    Fields,
+    blaming,
+    check_finite,
+    check_held,
+    check_loss,
+    check_targets,
+)
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, dtypes_of
@@ -75,9 +82,7 @@ class AutogradHalf:
         self._plain = False
         self._priorities: torch.Tensor | None = None
         self._loss_of: Callable[[Any], Loss | torch.Tensor] = getattr(self.algorithm, f"{part}_loss")
-        after = f"after_{part}_step"
-        self._after = getattr(self.algorithm, after)
-        self._has_after = getattr(self._after, "__func__", None) is not getattr(Algorithm, after)
+        self._after = getattr(self.algorithm, f"after_{part}_step")
         self.num_updates = 0
         self.env_steps = 0
         torch.manual_seed(seed_of(seed, NOISE[part]))
@@ -93,8 +98,8 @@ class AutogradHalf:
     def _forget_recordings(self) -> None:
         """Record updates again, without and with measured metrics: the optimiser's rate is another."""
         learn = [partial(self._learn, measured) for measured in (False, True)]
-        about: Any = (self._device, self._networks.written(), f"{self._part}_loss", [])
-        self._launch = learn if self._plain else [captured(each, *about) for each in learn]
+        kept, name = self._networks.written(), f"{self._part}_loss"
+        self._launch = learn if self._plain else [captured(each, self._device, kept, name) for each in learn]
 
     # --- an update
 
@@ -115,10 +120,9 @@ class AutogradHalf:
             fields = dict(batch) if isinstance(batch, Mapping) else {"obs": batch}
         self._names = tuple(fields)
         metrics, self._priorities = self._launch[measured](*fields.values())
-        if self._has_after:
-            with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
-                self._after()
-                self._networks.restore_replaced()
+        with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
+            self._after()
+            self._networks.restore_replaced()
         self.num_updates += 1
         return metrics
 
@@ -138,17 +142,29 @@ class AutogradHalf:
         size = len(tensors[0]) if tensors[0] is not None else 0
         metrics = self._metrics_of(loss, measured)
         check_loss(self.algorithm, self._part, loss._replace(metrics=metrics), size)
+        if self.num_updates == 0:
+            check_held(self.algorithm, self._part, loss.loss, self._networks.own.held)
         if loss.loss.is_cpu:  # a GPU would have to be waited for: its weights are checked when published
             value = loss.loss.detach()
             recording.each_time(lambda: check_finite(value, self.algorithm, self._part, self.num_updates + 1))
         with blaming(self.algorithm, f"{self._part}_loss, going backward"), nn.into_grad():
             loss.loss.backward()  # type: ignore[no-untyped-call]
+        if self.num_updates == 0:
+            self._name_untrained()
         self._networks.adam.step()
         with torch.no_grad(), blaming(self.algorithm, f"{self._part}_loss"):
             self._networks.restore_replaced()
         metrics = {f"{self._part}_loss": loss.loss, **metrics}
         priorities = None if loss.priorities is None else loss.priorities.detach()
         return {name: value.detach() for name, value in metrics.items()}, priorities
+
+    def _name_untrained(self) -> None:
+        """Log the networks to which the first backward pass has given no gradient."""
+        for name, module in self._networks.modules.items():
+            gradients = [each.grad for each in module.parameters() if id(each) in self._networks.own.held]
+            if gradients and not any(each is not None and each.any() for each in gradients):
+                kind, part = type(self.algorithm).__name__, self._part
+                log.warning("%s: %s_loss gives no gradient to %r: nothing trains it", kind, part, name)
 
     def _in_rows(self, fields: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
         """The fields ``[T, n, ...]`` of a recurrent policy's batch as rows ``[T * n, ...]``, time-major."""

@@ -47,6 +47,7 @@ class FlatNetworks:
         gradient: ``[P]``; empty where nothing is trained.
         num_weights: number of parameters before the 0-d ones; those that weight decay applies to.
         num_acting: number of parameters of the module called ``first``; 0 where it is not among them.
+        held: ids of the parameters that are trained.
     """
 
     def __init__(self, modules: Mapping[str, torch.nn.Module], first: str, *, trained: bool) -> None:
@@ -61,6 +62,7 @@ class FlatNetworks:
         self._staging = Staging(device)
         self.num_weights = sum(p.numel() for p in parameters if p.dim() > 0)
         self.num_acting = sum(p.numel() for p in acting)
+        self.held = frozenset(map(id, parameters)) if trained else frozenset[int]()
         self.trained = self.flat[: sum(p.numel() for p in parameters)]
         self.gradient = torch.zeros_like(self.trained) if trained else torch.empty(0, device=device)
         offset = 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from difflib import get_close_matches
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
 from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
-from spreeze_zmq.algorithms.options import TrainingOptions
+from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.spaces import ACTION_KINDS
+from spreeze_zmq.algorithms.written_names import misspelt
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
 from spreeze_zmq.rollout import ARRAY_FIELDS
@@ -19,15 +19,6 @@ from spreeze_zmq.schema import one_of, options_of, suggestion
 
 #: The shipped algorithms: class names by module name.
 _SHIPPED = {"dqn": "DQN", "ppo": "PPO", "pqn": "PQN", "sac": "SAC", "td3": "TD3"}
-
-#: The methods that an algorithm need not have; the second ones are called for rollouts only.
-HOOKS, ROLLOUT_HOOKS = (
-    ("policy_loss", "after_critic_step", "after_policy_step", "act"),
-    ("targets_of", "memory_size"),
-)
-#: Likeness, as difflib measures it, from which a method's name is a misspelt one of these: below it are names
-#: such as ``policy_values``, which algorithms have for themselves.
-NEAR = 0.85
 
 
 def names() -> tuple[str, ...]:
@@ -120,36 +111,22 @@ def _check(name: str, kind: Any) -> None:
             example = f'{item.name}: float = option(0.5, "what it is")'
             raise InputError(f"{name}: its option {item.name} needs a default and a line of help: {example}")
     try:
-        options_of(options)
+        declared = options_of(options)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
+    shared = {each.name: each.type for base in (ReplayOptions, RolloutOptions) for each in options_of(base)}
+    for each in declared:
+        if (expected := shared.get(each.name, each.type)) != each.type:
+            problem = f"its option {each.name} is of type {each.type}, but the library reads it as {expected}"
+            raise InputError(f"{name}: {problem}; give yours another name")
     if kind.on_policy() and kind.acts_by_itself():
         problem = "an act() of its own gives no log probabilities, which rollouts for RolloutOptions need"
         raise InputError(f"{name}: {problem}; act by a distribution() instead")
     for part in PARTS:
         _check_fields(name, part, kind)
-    _check_hooks(name, kind)
-
-
-def _check_hooks(name: str, kind: type[Algorithm]) -> None:
-    """Raise InputError if a method is called almost as an optional one that the class does not override, and
-    would never run.
-    """
-    hooks = [*HOOKS, *(ROLLOUT_HOOKS if kind.on_policy() else ())]
-    unused = [hook for hook in hooks if _function(kind, hook) is _function(Algorithm, hook)]
-    written = {method for base in kind.__mro__ if issubclass(base, Algorithm) for method in vars(base)}
-    for method in sorted(written):
-        if method.startswith("_") or hasattr(Algorithm, method) or not callable(getattr(kind, method)):
-            continue
-        if near := get_close_matches(method, unused, n=1, cutoff=NEAR):
-            problem = f'the library never calls {method}; did you mean "{near[0]}"?'
-            raise InputError(f"{name}: {problem} (a method of your own: begin its name with _)")
-
-
-def _function(kind: Any, method: str) -> Any:
-    """A method without its class, also where it is a classmethod."""
-    found = getattr(kind, method)
-    return getattr(found, "__func__", found)
+    if lines := misspelt(kind):
+        own = " (a name that only another file reads: begin it with _)" if "did you mean" in lines[0] else ""
+        raise InputError(f"{name}: {'; '.join(lines)}{own}")
 
 
 def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:

@@ -16,7 +16,6 @@ from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
-from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.commands.first_look import FirstLook
 from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import InputError, SpreezeError, interrupt
@@ -62,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines = advice(plan, look.observations())
         if arguments.check:
             from spreeze_zmq.commands import check  # imports torch, which a launcher does not need
+            from spreeze_zmq.learner.rehearsal import rehearse
 
+            lines += rehearse(plan)
             lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())
             found = "no mistake, but advice" if lines else "nothing to mend"
             print(
@@ -289,4 +290,4 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
 
 
 if __name__ == "__main__":
-    sys.exit(leave(main()))
+    sys.exit(main())

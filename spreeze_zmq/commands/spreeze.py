@@ -24,7 +24,6 @@ from spreeze_zmq.commands import (
     view,
 )
 from spreeze_zmq.commands.arguments import Parser, for_readers
-from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.errors import InputError, SpreezeError
 
 
@@ -70,4 +69,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(leave(main()))
+    sys.exit(main())

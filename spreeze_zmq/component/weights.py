@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 
+import numpy as np
+
 from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.errors import ChannelError, WireError
@@ -57,8 +59,14 @@ class Weights:
 def prepare_to_act(component: Component) -> None:
     """Import torch now if the run's policies need it: those with convolutions or memory, and those of a
     user's algorithm. The import may take longer than a process may be silent once it is ready.
+
+    A user's network or ``act`` may draw from torch's default generator, which is seeded here.
     """
     plan = component.plan
     remembers = any("memory" in channel.fields for channel in plan.channels.values())
-    if plan.environment.obs_dtype == "uint8" or remembers or ":" in plan.run.algorithm:
+    own = ":" in plan.run.algorithm
+    if plan.environment.obs_dtype == "uint8" or remembers or own:
         importlib.import_module("spreeze_zmq.policy.torch_network")
+    if own:
+        seed = component.seed_sequence().spawn(1)[0].generate_state(1, np.uint64)[0]
+        importlib.import_module("torch").manual_seed(int(seed >> np.uint64(1)))

@@ -215,7 +215,10 @@ class NativeSequential(torch.nn.Sequential):
         return self._split[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output of the last layer."""
+        """The output of the last layer; float32 under autocast, whichever way computed it."""
+        return _unrounded(self._layers(x))
+
+    def _layers(self, x: Tensor) -> Tensor:
         if not self.formats or not x.is_cpu or watched():
             return self._in_torch(x)
         autocast = torch.is_autocast_enabled("cpu")
@@ -233,6 +236,13 @@ class NativeSequential(torch.nn.Sequential):
         for module in self:
             x = module(x)
         return x
+
+
+def _unrounded(x: Tensor) -> Tensor:
+    """What torch gives in the format of autocast, as float32: a loss must not depend on who computes it."""
+    if not isinstance(x, Tensor) or x.dtype == torch.float32 or not torch.is_autocast_enabled(x.device.type):
+        return x
+    return x.float() if x.dtype == torch.get_autocast_dtype(x.device.type) else x
 
 
 def _fits(step: Step, x: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,6 +37,10 @@ class Batch:
     discount: torch.Tensor
     next_obs: torch.Tensor
     weight: torch.Tensor | None = None
+
+    def _replace(self, **fields: Any) -> Batch:
+        """A copy with other values of some fields, as of a ``NamedTuple``."""
+        return replace(self, **fields)
 
 
 class ReplaySettings(Protocol):

@@ -44,6 +44,10 @@ class Round:
     begins: torch.Tensor
     memory: torch.Tensor | None = None
 
+    def _replace(self, **fields: Any) -> Round:
+        """A copy with other values of some fields, as of a ``NamedTuple``."""
+        return replace(self, **fields)
+
 
 class RewardScale:
     """Divides rewards by the standard deviation of the running discounted return, as VecNormalize does.

@@ -9,14 +9,21 @@ from difflib import get_close_matches
 MOST_NAMES = 20
 
 
+def nearest(word: str, names: Iterable[str], likeness: float) -> str:
+    """The known name nearest to ``word``; empty if none is as near as ``likeness`` (difflib's ratio)."""
+    by_folded = {name.casefold(): name for name in names}
+    found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=likeness)
+    return by_folded[found[0]] if found else ""
+
+
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """A hint with the known name nearest to ``word``; empty if none is near."""
-    by_folded = {name.casefold(): name for name in names}
-    folded = word.casefold()
-    found = get_close_matches(folded, by_folded, n=1, cutoff=0.6)
+    names = list(names)
+    found, folded = nearest(word, names, 0.6), word.casefold()
     if not found and len(folded) > 2:
-        found = [name for name in by_folded if name.startswith(folded) or folded.startswith(name)]
-    return f'did you mean "{by_folded[found[0]]}"?' if found else ""
+        pairs = ((name, name.casefold()) for name in names)
+        found = next((name for name, low in pairs if low.startswith(folded) or folded.startswith(low)), "")
+    return f'did you mean "{found}"?' if found else ""
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import torch
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import distributions
-from spreeze_zmq.algorithms.declared import blaming
+from spreeze_zmq.algorithms.declared import Fields, blaming
 from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
 
 MINE = """
@@ -284,3 +284,98 @@ def test_errors_of_the_machine_are_nobodys_fault():
     for error in (MemoryError("no"), RuntimeError("CUDA error: gone"), WireError("shape", "of a message")):
         with pytest.raises(type(error), match=str(error)), blaming(object(), "a loss"):
             raise error
+
+
+HELD_BY_NONE = """
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.{name} = {made}
+
+    def critic_loss(self, batch):
+        return (self.value(batch.obs) + {used}).square().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "used"),
+    [
+        ("extra", "nn.mlp([3, 1])", "self.extra(batch.obs)"),
+        ("bias", "torch.nn.Parameter(torch.zeros(()))", "self.bias"),
+    ],
+)
+def test_what_a_backward_pass_reaches_and_nothing_trains_is_named(load, name, made, used):
+    """It would keep its first weights, without a word."""
+    own = load("", HELD_BY_NONE.format(name=name, made=made, used=used))
+    said = (
+        rf"critic_loss depends on self.{name}, which nothing trains: .* Networks\(critic={{\.\.\., '{name}'"
+    )
+    with pytest.raises(AlgorithmError, match=said):
+        half_of(own).update(batch())
+
+
+def test_a_network_without_a_gradient_is_named_once(load, caplog):
+    """The run goes on, and its log says that nothing trains it."""
+    half = half_of(load("return Networks(critic={", 'return Networks(critic={"idle": nn.mlp([3, 1]), '))
+    half.update(batch())
+    half.update(batch())
+    assert [record.getMessage() for record in caplog.records if "idle" in record.getMessage()] == [
+        "Mine: critic_loss gives no gradient to 'idle': nothing trains it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "return Networks(critic=",
+            "self.opt = torch.optim.Adam(value.parameters())\n        return Networks(critic=",
+            "self.opt is an optimiser of 'value', which the library trains itself",
+        ),
+        (
+            '"policy": policy',
+            '"policy": policy, "again": value',
+            "with the parameters of critic 'value': one",
+        ),
+        (
+            "return Networks(",
+            "return Networks(targets={'old': value}, ",
+            "targets 'old' with the parameters of critic 'value': copy.deepcopy",
+        ),
+    ],
+)
+def test_what_would_be_trained_twice_is_refused(load, old, new, said):
+    """One parameter has one group and one optimiser."""
+    with pytest.raises(AlgorithmError, match=said):
+        half_of(load(old, new))
+
+
+def test_an_option_of_the_library_keeps_its_type(load):
+    """Two rates in a tuple would only fail at the first step."""
+    changed = 'learning_rate: tuple[float, ...] = option((1e-3, 1e-4), "two")\n        width: int'
+    with pytest.raises(InputError, match=r"option learning_rate is of type floats, .* reads it as float"):
+        algorithms.get(load("width: int", changed))
+
+
+def test_bf16_is_chosen_only_where_the_class_itself_says_so(load):
+    """An heir's loss may not learn as well with it."""
+    assert algorithms.get("sac").auto_bf16
+    assert not type("Heir", (algorithms.get("sac"),), {}).auto_bf16
+
+
+def test_a_batch_has_replace():
+    """An inherited loss gets a batch of which one field is changed, and a wrong name is refused."""
+    fields = Fields(obs=torch.ones(2, 3), reward=torch.ones(2))
+    assert fields._replace(reward=torch.zeros(2)).reward.tolist() == [0.0, 0.0]
+    assert fields.reward.tolist() == [1.0, 1.0]
+    with pytest.raises(AttributeError, match='did you mean "reward"'):
+        fields._replace(rewards=torch.zeros(2))
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_a_loss_gets_float32_whoever_computes_the_layers(native, monkeypatch):
+    """Torch's layers round to bf16 inside, as the native ones do, and give float32."""
+    monkeypatch.setenv("SPREEZE_NATIVE", native)
+    kind = algorithms.get("sac")
+    half = algorithms.make("critic", kind, kind.Options(precision="bf16"), pendulum(), "cpu", 1)
+    with half._autocast():
+        assert half.algorithm.policy(torch.zeros(2, 3)).dtype == torch.float32

@@ -1,0 +1,60 @@
+"""An algorithm of one's own takes one update before any process starts."""
+
+import pytest
+
+from spreeze_zmq import topology
+from spreeze_zmq.errors import AlgorithmError
+from spreeze_zmq.learner.rehearsal import rehearse
+
+MINE = """
+from copy import deepcopy
+from spreeze_zmq import nn
+from spreeze_zmq.algorithms import Algorithm, Loss, Networks, ReplayOptions
+from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+
+class Q(Algorithm):
+    Options = ReplayOptions
+    def networks(self):
+        q = nn.mlp([4, 8, 2])
+        return Networks(critic={{"q": q}}, targets={{"target": deepcopy(q)}}, acting="q")
+    def distribution(self):
+        return EpsilonGreedy(self.env, 0.1)
+    def critic_loss(self, batch):
+        q = self.q(batch.obs).gather(1, batch.action.unsqueeze(1)){squeezed}
+        next_q = self.target(batch.next_obs).amax(1).detach()
+        return (q - batch.reward - batch.discount * next_q).square().mean()
+    def after_critic_step(self):
+        {after}
+"""
+
+
+@pytest.fixture
+def rehearsed(tmp_path, monkeypatch, request):
+    """Write ``MINE`` and rehearse it on CartPole."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def run(squeezed=".squeeze(1)", after="nn.polyak(self.target, self.q, 0.01)"):
+        name = f"mine_{abs(hash(request.node.name))}"
+        (tmp_path / f"{name}.py").write_text(MINE.format(squeezed=squeezed, after=after))
+        (tmp_path / "own.toml").write_text(f'[run]\nenv = "CartPole-v1"\nalgorithm = "{name}:Q"\n')
+        return rehearse(topology.load(tmp_path / "own.toml"))
+
+    return run
+
+
+def test_a_good_algorithm_gets_no_word(rehearsed):
+    """Its loss and what follows it run once."""
+    assert rehearsed() == ()
+
+
+def test_rows_beside_every_other_row_are_named(rehearsed):
+    """A missing squeeze(1) trains each action's value towards the targets of all others."""
+    (line,) = rehearsed(squeezed="")
+    assert "py:17: rows of shape [" in line
+    assert "squeeze(1) the first" in line
+
+
+def test_what_follows_an_update_is_tried(rehearsed):
+    """Its error comes before the first process, with its place."""
+    with pytest.raises(AlgorithmError, match=r"after_critic_step: /.*py:19: AttributeError: .*'qq'"):
+        rehearsed(after="nn.polyak(self.target, self.qq, 0.01)")
