@@ -83,7 +83,7 @@ def test_a_run_that_stops_by_its_steps_plays_its_last_policy(launch, own):
     assert f"mean return {best['mean_return']:.2f}" in said
     assert "these begin as the episodes of its score did" in said
     assert f"between {best['interval_low']:.2f} and {best['interval_high']:.2f}" in said
-    assert "episodes of 20 to 20 steps" in said
+    assert "episodes of 20 steps" in said
     assert f"is_success at the end: {best['info']['is_success']:.4g} in the mean" in said
     assert f"when it was saved: {best['mean_return']:.2f} in 30 fresh episodes" in said
 
