@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 from spreeze_zmq.metrics import read_journal
-from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.doctor import findings_of
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
@@ -25,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the findings of a run; returns 1 if there are any."""
-    folder = RunFolder(read_run(Path(arguments.run)).folder)
-    plan = json.loads(Plan.read(folder.run_file).to_json())
-    rows = findings_of(plan, read_journal(folder.metrics) if folder.metrics.exists() else ())
+    past = read_run(Path(arguments.run))
+    metrics = RunFolder(past.folder).metrics
+    rows = findings_of(past.plan, read_journal(metrics) if metrics.exists() else ())
     if arguments.json:
         print(json.dumps(rows, indent=1))
     elif not rows:

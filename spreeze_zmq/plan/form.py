@@ -15,6 +15,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "recording": dict,
     "curve": bool,
     "command": tuple,
+    "ancestors": tuple,
     "tried": dict,
     "timing": dict,
 }

@@ -40,7 +40,7 @@ def large_rewards(vitals: Vitals) -> Finding | None:
     if size is None or size <= LARGE_REWARD or vitals.option("normalize_rewards"):
         return None
     remedy = "divide the reward in step()"
-    if "normalize_rewards" in vitals.plan.get("algorithm", {}):
+    if vitals.option("normalize_rewards") is not None:
         remedy = "algorithm.normalize_rewards = true"
     return Finding(
         "large_rewards",
@@ -52,7 +52,7 @@ def large_rewards(vitals: Vitals) -> Finding | None:
 
 def small_rewards(vitals: Vitals) -> Finding | None:
     """Rewards far below 1."""
-    low, high = vitals.extremes.get("reward_min", (0.0, 0.0))[0], vitals.extremes.get("reward_max", (0, 0))[1]
+    low, high = vitals.rewards or (0.0, 0.0)
     size = max(-low, high)
     if not 0.0 < size < SMALL_REWARD or not vitals.steady("reward_rms"):
         return None
@@ -70,7 +70,7 @@ def constant_reward(vitals: Vitals) -> Finding | None:
     """The same reward in each step, and the same return in each episode."""
     if not vitals.steady("reward_min") or vitals.env_steps < ENOUGH_STEPS:
         return None
-    low, high = vitals.extremes["reward_min"][0], vitals.extremes["reward_max"][1]
+    low, high = vitals.rewards or (0.0, 1.0)
     ended = vitals.num_episodes >= ENOUGH_EPISODES
     if low != high or (ended and vitals.only_return is None):
         return None
@@ -93,7 +93,7 @@ def identical_episodes(vitals: Vitals) -> Finding | None:
         return None
     if vitals.only_return is None:
         return None
-    if vitals.extremes["reward_min"][0] == vitals.extremes["reward_max"][1]:
+    if vitals.rewards is None or vitals.rewards[0] == vitals.rewards[1]:
         return None
     return Finding(
         "identical_episodes",
@@ -167,8 +167,9 @@ def saturated_actions(vitals: Vitals) -> Finding | None:
 
 def never_ending(vitals: Vitals) -> Finding | None:
     """No episode has ended."""
-    each, limit = vitals.env_steps / vitals.num_envs, vitals.environment.get("max_episode_steps")
-    least = max(UNENDED_STEPS, 2 * (limit or 0))
+    each = vitals.env_steps / vitals.num_envs
+    limit = numbers(vitals.environment).get("max_episode_steps", 0)
+    least = max(UNENDED_STEPS, 2 * limit)
     if not limit and numbers(vitals.plan.get("tried")).get("unended_steps"):
         least = 0  # none had ended before the run
     if vitals.num_episodes or each < least:

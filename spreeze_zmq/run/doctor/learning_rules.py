@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from spreeze_zmq.run.doctor.finding import Finding
 from spreeze_zmq.run.doctor.plan_rules import NORMAL_ENTROPY
-from spreeze_zmq.run.doctor.vitals import Vitals
+from spreeze_zmq.run.doctor.vitals import Vitals, whole_numbers
 
 #: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
 END_MASS = 0.2
@@ -28,7 +28,7 @@ ENOUGH_UPDATES, UPDATES_TO_RISE = 2_000, 20_000
 #: two cores, Pong by PPO five minutes and more.
 SECONDS_TO_RISE, SECONDS_TO_RISE_ON_POLICY, LOOKS_TO_RISE = 120.0, 600.0, 8
 #: Fewer updates/s than this are too few, seconds after the first one.
-FEW_UPDATES_PER_S, FEW_AFTER_S = 1.0, 20.0
+FEW_UPDATES_PER_S, FEW_AFTER_S = 0.5, 20.0
 #: Seconds of samples without a first update.
 LONG_WARM_UP_S = 40.0
 #: Share of the CPUs that other programs hold, while at most this share is idle.
@@ -40,7 +40,7 @@ def end_atoms(vitals: Vitals) -> Finding | None:
     for end, other, word in (("v_max", "v_min", "above"), ("v_min", "v_max", "below")):
         mass = vitals.typical(f"mass_at_{end}")
         if mass is not None and mass >= END_MASS:
-            now, far = vitals.option(end), vitals.option(other)
+            now, far = vitals.number(end, 0.0), vitals.number(other, 0.0)
             return Finding(
                 "end_atoms",
                 f"{mass:.0%} of the returns lie at or {word} algorithm.{end} = {now:g}",
@@ -78,7 +78,7 @@ def exploration(vitals: Vitals) -> Finding | None:
     entropy = vitals.typical("entropy")
     if entropy is None or vitals.steady("temperature") or vitals.has_risen:
         return None
-    sizes = vitals.environment.get("action_sizes") or ()
+    sizes = whole_numbers(vitals.environment.get("action_sizes"))
     if sizes:
         if entropy >= LEAST_CHOICE * sum(math.log(size) for size in sizes if size > 1):
             return None
@@ -99,17 +99,17 @@ def exploration(vitals: Vitals) -> Finding | None:
 
 def values_diverge(vitals: Vitals) -> Finding | None:
     """Values that no sum of rewards can reach."""
-    gamma, value = vitals.option("gamma", 1.0), vitals.typical("q_mean")
+    gamma, value = vitals.number("gamma", 1.0), vitals.typical("q_mean")
     if (
         value is None
         or gamma >= 1.0
         or vitals.option("normalize_rewards")
-        or vitals.option("num_atoms", 1) > 1
+        or vitals.number("num_atoms", 1) > 1
     ):
         return None
-    if "reward_max" not in vitals.extremes:
+    if vitals.rewards is None:
         return None
-    reward = max(-vitals.extremes["reward_min"][0], vitals.extremes["reward_max"][1])
+    reward = max(-vitals.rewards[0], vitals.rewards[1])
     bonus = abs((vitals.typical("temperature") or 0.0) * (vitals.typical("entropy") or 0.0))
     most = (reward + bonus) / (1.0 - gamma)
     if abs(value) <= VALUE_SLACK * max(most, 1.0):
@@ -170,14 +170,14 @@ def crowded(vitals: Vitals) -> Finding | None:
 
 def few_updates(vitals: Vitals) -> Finding | None:
     """Too few updates to learn from, and who is waited for."""
-    rate = vitals.typical("critic_updates_per_s")
+    rate = vitals.updates_per_s
     if vitals.first_update_s is None:
         began_s = vitals.first_step_s
         if began_s is None or vitals.t_s - began_s < LONG_WARM_UP_S or vitals.on_policy:
             return None
-        starts = vitals.plan.get("learning", {}).get("learning_starts", 0)
-        seen = f"no update in {vitals.t_s - began_s:.0f} s: {vitals.env_steps:,} of {starts:,} transitions"
-    elif rate is None or vitals.training_s < FEW_AFTER_S or rate >= FEW_UPDATES_PER_S:
+        starts = vitals.number("learning_starts", 0)
+        seen = f"no update in {vitals.t_s - began_s:.0f} s: {vitals.env_steps:,} of {starts:,.0f} transitions"
+    elif vitals.training_s < FEW_AFTER_S or rate >= FEW_UPDATES_PER_S:
         return None
     else:
         seen = f"{rate:.1g} updates/s"
@@ -202,7 +202,7 @@ def no_rise(vitals: Vitals) -> Finding | None:
     """The return is no better than at first, after enough of everything."""
     random = vitals.random_return
     least_s = SECONDS_TO_RISE_ON_POLICY if vitals.on_policy else SECONDS_TO_RISE
-    if vitals.plan.get("run", {}).get("resume_from") or vitals.training_s < least_s:
+    if vitals.is_resumed or vitals.training_s < least_s:
         return None
     if vitals.updates < UPDATES_TO_RISE or random is None or vitals.has_risen:
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.run.doctor.finding import Finding
-from spreeze_zmq.run.doctor.vitals import numbers
+from spreeze_zmq.run.doctor.vitals import numbers, whole_numbers
 
 #: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
 LARGEST_RATE = 0.05
@@ -41,9 +41,10 @@ def learning_rate(plan: Plan) -> Finding | None:
 
 def target_entropy(plan: Plan) -> Finding | None:
     """An entropy that no policy within the bounds can have."""
-    options, size = numbers(plan["algorithm"]), math.prod(plan["environment"].get("action_shape", ()))
-    if (target := options.get("target_entropy")) is None or not plan["environment"].get("action_shape"):
+    options, shape = numbers(plan["algorithm"]), whole_numbers(plan["environment"].get("action_shape"))
+    if (target := options.get("target_entropy")) is None or not shape:
         return None
+    size = math.prod(shape)
     highest = size * math.log(2.0)
     lowest = size * (options.get("log_std_min", -5.0) + NORMAL_ENTROPY)
     if lowest <= target < highest:
@@ -61,8 +62,8 @@ def target_entropy(plan: Plan) -> Finding | None:
 
 def never_trains(plan: Plan) -> Finding | None:
     """A run that ends before its first update."""
-    starts = plan["learning"].get("learning_starts") or 0
-    limit = plan["run"].get("stop", {}).get("env_steps")
+    starts = int(numbers(plan["learning"]).get("learning_starts", 0))
+    limit = int(numbers(plan["run"].get("stop")).get("env_steps", 0))
     if not limit or starts < limit:
         return None
     return Finding(
@@ -77,7 +78,7 @@ def never_trains(plan: Plan) -> Finding | None:
 def small_replay(plan: Plan) -> Finding | None:
     """A replay that forgets the beginning of an episode before its end."""
     capacity = numbers(plan["algorithm"]).get("replay_capacity")
-    length = plan["environment"].get("max_episode_steps")
+    length = numbers(plan["environment"]).get("max_episode_steps")
     if not capacity or not length or capacity >= length:
         return None
     return Finding(
@@ -90,8 +91,7 @@ def small_replay(plan: Plan) -> Finding | None:
 
 def goal_observation(plan: Plan) -> Finding | None:
     """A goal environment's Dict, flattened."""
-    names = {part["path"][0] for part in _parts(plan) if part.get("path")}
-    if not names >= GOAL_PARTS:
+    if not {path.partition(".")[0] for path, _ in _parts(plan)} >= GOAL_PARTS:
         return None
     return Finding(
         "goal_observation",
@@ -103,9 +103,8 @@ def goal_observation(plan: Plan) -> Finding | None:
 
 def mask(plan: Plan) -> Finding | None:
     """An action mask, which no shipped algorithm reads."""
-    parts = [".".join(map(str, part.get("path", ()))) for part in _parts(plan)]
-    places = [f"the observation's part {name}" for name in parts if "mask" in name.lower()]
-    places += [f"info[{name!r}]" for name in _tried(plan, "info") if "mask" in name.lower()]
+    places = [f"the observation's part {path}" for path, _ in _parts(plan) if "mask" in path.lower()]
+    places += [f"info[{name!r}]" for name in _names(plan, "info") if "mask" in name.lower()]
     if not places:
         return None
     return Finding(
@@ -119,13 +118,13 @@ def mask(plan: Plan) -> Finding | None:
 def image_beside_vector(plan: Plan) -> Finding | None:
     """An image that is flattened because a vector is observed beside it."""
     parts = _parts(plan)
-    images = [part for part in parts if _is_image(part.get("shape", ()))]
+    images = [(path, shape) for path, shape in parts if _is_image(shape)]
     if not images or len(parts) < 2:
         return None
-    shape, name = "x".join(map(str, images[0]["shape"])), ".".join(map(str, images[0].get("path", ())))
+    path, size = images[0][0], "x".join(map(str, images[0][1]))
     return Finding(
         "image_beside_vector",
-        f"the image {name} of {shape} is flattened to one vector with {len(parts) - 1} other parts",
+        f"the image {path} of {size} is flattened to one vector with {len(parts) - 1} other parts",
         "no convolution sees it, and a network of full layers hardly learns from pixels",
         "observe the image alone (gymnasium.wrappers.TransformObservation), or its features as a vector",
     )
@@ -133,7 +132,7 @@ def image_beside_vector(plan: Plan) -> Finding | None:
 
 def wrapper_statistics(plan: Plan) -> Finding | None:
     """Running statistics in a wrapper, of which each environment has its own."""
-    for wrapper in _tried(plan, "wrappers"):
+    for wrapper in _names(plan, "wrappers"):
         if wrapper in STATISTICS:
             known = STATISTICS[wrapper] in plan["algorithm"]
             remedy = f", and algorithm.{STATISTICS[wrapper]} = true" if known else ""
@@ -149,7 +148,7 @@ def wrapper_statistics(plan: Plan) -> Finding | None:
 
 def ignored_seed(plan: Plan) -> Finding | None:
     """Two resets with one seed begin differently."""
-    if not plan.get("tried", {}).get("same_seed_differs"):
+    if not _tried(plan).get("same_seed_differs"):
         return None
     return Finding(
         "ignored_seed",
@@ -162,7 +161,7 @@ def ignored_seed(plan: Plan) -> Finding | None:
 
 def outside_box(plan: Plan) -> Finding | None:
     """Observations that the space does not contain."""
-    outside = plan.get("tried", {}).get("outside")
+    outside = _tried(plan).get("outside")
     if not outside:
         return None
     return Finding(
@@ -177,7 +176,7 @@ def outside_box(plan: Plan) -> Finding | None:
 def never_ending(plan: Plan) -> Finding | None:
     """No episode of random actions ended when the environment was tried out, and nothing limits them."""
     steps = int(numbers(plan.get("tried")).get("unended_steps", 0))
-    if not steps or plan["environment"].get("max_episode_steps"):
+    if not steps or numbers(plan["environment"]).get("max_episode_steps"):
         return None
     return Finding(
         "never_ending",
@@ -211,14 +210,28 @@ def findings_at_start(plan: Plan) -> list[Finding]:
     return [finding for rule in PLAN_RULES if (finding := rule(plan)) is not None]
 
 
-def _parts(plan: Plan) -> list[Mapping[str, Any]]:
-    return list(plan["environment"].get("obs_parts") or ())
+def _parts(plan: Plan) -> list[tuple[str, tuple[int, ...]]]:
+    """Path and shape of each part of a flattened observation."""
+    parts = plan["environment"].get("obs_parts")
+    found = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+    paths = [part["path"] if isinstance(part.get("path"), list) else [] for part in found]
+    return [
+        (".".join(map(str, path)), whole_numbers(part.get("shape")))
+        for path, part in zip(paths, found, strict=True)
+    ]
 
 
-def _tried(plan: Plan, name: str) -> list[str]:
-    """Names that were seen when the environment was tried out."""
-    return [word for word in plan.get("tried", {}).get(name, ()) if isinstance(word, str)]
+def _tried(plan: Plan) -> Mapping[str, Any]:
+    """What was seen when the environment was tried out."""
+    tried = plan.get("tried")
+    return tried if isinstance(tried, Mapping) else {}
 
 
-def _is_image(shape: Any) -> bool:
+def _names(plan: Plan, what: str) -> list[str]:
+    """Names of ``what`` that were seen then."""
+    words = _tried(plan).get(what)
+    return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
+
+
+def _is_image(shape: tuple[int, ...]) -> bool:
     return len(shape) in (2, 3) and sorted(shape)[-2] >= IMAGE_SIDE

@@ -18,6 +18,10 @@ LONGEST_WINDOW_S = 24.0
 #: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
 #: has played; with fewer the mean of a task with very different returns is no guide.
 FIRST_EPISODES = 32
+#: Larger numbers are refused in every message, too; their squares must not overflow.
+LARGEST = 1e15
+#: More environments than any run has.
+MOST_ENVS = 1e6
 #: Most values of a curve that are kept; of a longer one every second is dropped.
 MOST_POINTS = 400
 #: 0.95 quantile of the normal distribution: a one-sided test at 5 %.
@@ -34,7 +38,7 @@ class Curve:
 
     def add(self, value: Any) -> None:
         """Add the next value; what is no finite number is left out."""
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float) or not abs(value) <= LARGEST:
             return
         self._skipped += 1
         if self._skipped < self._every:
@@ -83,8 +87,7 @@ class Vitals:
         self.first_step_s: float | None = None
         self._first: list[tuple[int, float, float]] = []  # groups of the first episodes: count, mean, std
         self._recent: deque[tuple[float, dict[str, float]]] = deque()
-        self._counts: tuple[float, float] | None = None
-        self._steps_before = 0
+        self._steps_before = self._updates_before = 0
 
     # --- what comes in
 
@@ -121,7 +124,9 @@ class Vitals:
         rows = workers.items() if isinstance(workers, Mapping) else ()
         status["workers"] = {role: numbers(row) for role, row in rows}
         if not self.status:
-            self._steps_before = int(status.get("env_steps", 0))  # a resumed run does not begin at 0
+            # a resumed run does not begin at 0
+            self._steps_before = int(status.get("env_steps", 0))
+            self._updates_before = int(status.get("critic_updates", 0))
         self.t_s, self.status = t_s, status
         if self.first_step_s is None and self.env_steps > 0:
             self.first_step_s = t_s
@@ -131,9 +136,7 @@ class Vitals:
         self.critic_loss.add(status["gauges"].get("critic_loss"))
         went_back = about.get("went_back")
         self.went_back = max(self.went_back, len(went_back) if isinstance(went_back, list) else 0)
-        rates = {name: status[name] for name in ("critic_updates_per_s",) if name in status}
-        figures = {**status["gauges"], **status["experience"], **status["machine"], **rates}
-        self._recent.append((t_s, figures))
+        self._recent.append((t_s, {**status["gauges"], **status["experience"], **status["machine"]}))
         while self._recent[0][0] < t_s - LONGEST_WINDOW_S:
             self._recent.popleft()
 
@@ -146,23 +149,36 @@ class Vitals:
 
     def option(self, name: str, default: Any = None) -> Any:
         """An option of the algorithm; ``default`` where it has none of this name."""
-        return self.plan.get("algorithm", {}).get(name, default)
+        return self._part("algorithm").get(name, default)
+
+    def number(self, name: str, default: float) -> float:
+        """An option of the algorithm that is a number; ``default`` where it has no such one."""
+        return numbers(self._part("algorithm")).get(name, default)
+
+    def _part(self, name: str) -> Mapping[str, Any]:
+        """A table of the plan; empty where there is none: run.json may be anybody's."""
+        part = self.plan.get(name)
+        return part if isinstance(part, Mapping) else {}
 
     @property
     def environment(self) -> Mapping[str, Any]:
         """The environment's spec as plain data."""
-        found: Mapping[str, Any] = self.plan.get("environment", {})
-        return found
+        return self._part("environment")
 
     @property
     def num_actions(self) -> int:
         """The number of an action's dimensions."""
-        return math.prod(self.environment.get("action_shape") or (1,))
+        return math.prod(whole_numbers(self.environment.get("action_shape"))) or 1
 
     @property
     def on_policy(self) -> bool:
         """Whether it trains on rounds of rollouts."""
-        return bool(self.plan.get("learning", {}).get("on_policy"))
+        return bool(self._part("learning").get("on_policy"))
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether its first policy is a trained one."""
+        return bool(self._part("run").get("resume_from"))
 
     @property
     def env_steps(self) -> int:
@@ -175,6 +191,11 @@ class Vitals:
         return int(self.status.get("critic_updates", 0))
 
     @property
+    def updates_per_s(self) -> float:
+        """Critic updates a second since the first: on-policy they come in bursts."""
+        return (self.updates - self._updates_before) / self.training_s if self.training_s > 0 else 0.0
+
+    @property
     def num_episodes(self) -> int:
         """Training episodes that have ended."""
         return int(self.status.get("episodes", {}).get("count", 0))
@@ -182,9 +203,10 @@ class Vitals:
     @property
     def num_envs(self) -> int:
         """Environments of all samplers."""
-        options = self.plan.get("components", {}).get("sampler", {}).get("options", {})
+        sampler = self._part("components").get("sampler")
+        options = numbers(sampler.get("options")) if isinstance(sampler, Mapping) else {}
         count = self.status.get("workers", {}).get("sampler", {}).get("count", 1)
-        return max(1, int(options.get("envs", 1)) * int(count))
+        return int(min(max(1.0, options.get("envs", 1) * count), MOST_ENVS))
 
     @property
     def training_s(self) -> float:
@@ -203,6 +225,13 @@ class Vitals:
         return median(values) if values else None
 
     @property
+    def rewards(self) -> tuple[float, float] | None:
+        """The least and the greatest reward seen so far; None before any."""
+        if not self.extremes.keys() >= {"reward_min", "reward_max"}:
+            return None
+        return self.extremes["reward_min"][0], self.extremes["reward_max"][1]
+
+    @property
     def only_return(self) -> float | None:
         """The return of every training episode so far, where all have the same."""
         low, high = self.extremes.get("return", (0.0, 1.0))
@@ -214,7 +243,7 @@ class Vitals:
         resumed run, whose first policy is a trained one.
         """
         count = sum(number for number, _, _ in self._first)
-        if count < FIRST_EPISODES or self.plan.get("run", {}).get("resume_from"):
+        if count < FIRST_EPISODES or self.is_resumed:
             return None
         mean = sum(number * value for number, value, _ in self._first) / count
         square = sum(number * (std**2 + (value - mean) ** 2) for number, value, std in self._first) / count
@@ -244,5 +273,13 @@ def numbers(about: Any) -> dict[str, float]:
     """The finite numbers of a map, or of what should be one."""
     items: Iterable[tuple[str, Any]] = about.items() if isinstance(about, Mapping) else ()
     return {
-        name: float(value) for name, value in items if isinstance(value, int | float) and math.isfinite(value)
+        name: float(value)
+        for name, value in items
+        if isinstance(value, int | float) and abs(value) <= LARGEST
     }
+
+
+def whole_numbers(values: Any) -> tuple[int, ...]:
+    """A list of whole numbers, such as a shape; empty for anything else."""
+    fits = isinstance(values, list) and all(type(value) is int for value in values)
+    return tuple(values) if fits else ()

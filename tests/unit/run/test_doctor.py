@@ -343,7 +343,7 @@ def test_a_journal_of_an_earlier_version_has_no_findings():
 
 
 def test_a_strangers_journal_breaks_nothing():
-    """Any value in any field of a real status and beside it, from one look to the next."""
+    """Any value in any field of a real status, or of the plan, from one look to the next."""
     draw, odd = random.Random(0), [None, [], {}, "x", -1, 1e308, True, float("nan"), {"a": None}, 1.0]
     run = Lived()
     run.live(3)
@@ -368,6 +368,7 @@ def test_a_strangers_journal_breaks_nothing():
             journal += [{**{name: draw.choice(odd) for name in figures}, "kind": kind, "t_s": 1.0}]
         draw.shuffle(journal)
         findings_of(plan, journal)
+        findings_of(spoiled(plan), journal)
 
 
 def test_the_figures_of_several_samplers_become_one_row():
