@@ -113,7 +113,7 @@ def leave_mark(folder: Path, modules: Iterable[str], import_path: Path) -> None:
     with contextlib.suppress(OSError, RuntimeError, ValueError):  # no home, or none that can be written
         search = [*sys.path, str(import_path), os.getcwd()]
         found = (_place_of(module.partition(".")[0], search) for module in modules)
-        paths = dict.fromkeys([str(import_path), *filter(None, found)])
+        paths = dict.fromkeys([os.path.realpath(import_path), *filter(None, found)])
         mark = {"folder": os.path.realpath(folder), "inode": os.stat(folder).st_ino}
         mark |= {"modules": modules, "import_paths": list(paths)}
         marks = marks_folder()

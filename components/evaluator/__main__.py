@@ -16,7 +16,8 @@ from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.metrics import available_cores
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.numbering import first_index
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.policy import Policy, usable
 from spreeze_zmq.run.arena import Arena, timing_of
 from spreeze_zmq.run.budget import EvaluationBudget
@@ -196,6 +197,7 @@ class Evaluator:
                 race.best, race.challenger = best.returns[num_earlier:], challenger.returns
                 won = race.won
         if best is not None and best.num_episodes > num_earlier:
+            best.fresh = True
             self.rescore(best.num_episodes - num_earlier)
         return won
 
@@ -299,7 +301,11 @@ def open_arena(component: Component) -> Arena:
         timing_of(plan),
         max_episode_steps=None if options["episode_steps"] == "auto" else options["episode_steps"],
         num_workers=None if options["workers"] == "auto" else options["workers"],
-        options={"randomize": plan.run.randomize if options["randomize"] else None, **limits},
+        options={
+            "randomize": plan.run.randomize if options["randomize"] else None,
+            "first_index": first_index(plan, EVALUATOR),
+            **limits,
+        },
         on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),
         on_tick=component.breathe,
     )

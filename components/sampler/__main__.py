@@ -15,6 +15,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.channels import Pusher
 from spreeze_zmq.component import Component, Weights, prepare_to_act, run
 from spreeze_zmq.errors import WireError
+from spreeze_zmq.plan.numbering import first_index
 from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Played, Policy, played, usable
 from spreeze_zmq.rollout import Rollout
@@ -89,6 +90,7 @@ class Collector:
             step_info=False,
             seed=seed,
             randomize=component.plan.run.randomize,
+            first_index=first_index(component.plan, SAMPLER, component.index),
             **spec.kwargs,
         )
 

@@ -82,7 +82,9 @@ class AutogradHalf:
         self._plain = False
         self._priorities: torch.Tensor | None = None
         self._loss_of: Callable[[Any], Loss | torch.Tensor] = getattr(self.algorithm, f"{part}_loss")
-        self._after = getattr(self.algorithm, f"after_{part}_step")
+        after = f"after_{part}_step"
+        self._after = getattr(self.algorithm, after)
+        self._has_after = getattr(self._after, "__func__", None) is not getattr(Algorithm, after)
         self.num_updates = 0
         self.env_steps = 0
         torch.manual_seed(seed_of(seed, NOISE[part]))
@@ -98,8 +100,8 @@ class AutogradHalf:
     def _forget_recordings(self) -> None:
         """Record updates again, without and with measured metrics: the optimiser's rate is another."""
         learn = [partial(self._learn, measured) for measured in (False, True)]
-        kept, name = self._networks.written(), f"{self._part}_loss"
-        self._launch = learn if self._plain else [captured(each, self._device, kept, name) for each in learn]
+        about: Any = (self._device, self._networks.written(), f"{self._part}_loss", [])
+        self._launch = learn if self._plain else [captured(each, *about) for each in learn]
 
     # --- an update
 
@@ -120,9 +122,10 @@ class AutogradHalf:
             fields = dict(batch) if isinstance(batch, Mapping) else {"obs": batch}
         self._names = tuple(fields)
         metrics, self._priorities = self._launch[measured](*fields.values())
-        with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
-            self._after()
-            self._networks.restore_replaced()
+        if self._has_after:
+            with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
+                self._after()
+                self._networks.restore_replaced()
         self.num_updates += 1
         return metrics
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import importlib
+import os
 import signal
+import sys
+import threading
 
 
 def spreeze() -> int:
@@ -23,4 +28,18 @@ def _begin(module: str) -> int:
     if interruptible:
         errors = importlib.import_module("spreeze_zmq.errors")
         signal.signal(signal.SIGINT, errors.interrupt)
-    return int(main())
+    return leave(int(main()))
+
+
+def leave(code: int) -> int:
+    """End this program with an exit code where a thread of the user's code would keep it for ever; returns
+    the code where there is none.
+    """
+    others = [each for each in threading.enumerate() if each is not threading.main_thread()]
+    if all(each.daemon for each in others):
+        return code
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -16,6 +16,7 @@ from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
+from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.commands.first_look import FirstLook
 from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import InputError, SpreezeError, interrupt
@@ -290,4 +291,4 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(leave(main()))

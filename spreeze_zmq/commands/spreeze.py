@@ -24,6 +24,7 @@ from spreeze_zmq.commands import (
     view,
 )
 from spreeze_zmq.commands.arguments import Parser, for_readers
+from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.errors import InputError, SpreezeError
 
 
@@ -69,4 +70,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(leave(main()))

@@ -77,6 +77,7 @@ class Captured(Generic[ResultT]):
         recorder: records its kernels.
         kept: tensors that the function may write to, by name, besides those that its objects hold.
         name: of the function, for the log.
+        ended: gets the reason when recording ends; functions that share it end together.
     """
 
     def __init__(
@@ -85,9 +86,11 @@ class Captured(Generic[ResultT]):
         recorder: CudaGraphs,
         kept: Mapping[str, torch.Tensor] | None = None,
         name: str = "the loss",
+        ended: list[str] | None = None,
     ):
         self._function, self._kept, self._name = function, kept or {}, name
         self._recorder: CudaGraphs | None = recorder
+        self._ended: list[str] = [] if ended is None else ended
         self._key: tuple[object, ...] = ()
         self._tensors: tuple[torch.Tensor | None, ...] = ()  # kept alive, so that their memory is not reused
         self._calls = self._replays = self._rest = 0
@@ -96,7 +99,7 @@ class Captured(Generic[ResultT]):
 
     def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
         """The function's result; the next call may overwrite it."""
-        if self._recorder is None:
+        if self._recorder is None or self._ended:
             return self._function(*tensors)
         if self._rest:
             self._rest -= 1
@@ -126,6 +129,7 @@ class Captured(Generic[ResultT]):
                 self._rest, self._key = REST, ()
             else:
                 self._recorder = None
+                self._ended.append(why)
 
     def _warm_up(self, recorder: CudaGraphs | None) -> ResultT:
         if recorder is None:
@@ -179,10 +183,11 @@ def captured(
     device: torch.device,
     kept: Mapping[str, torch.Tensor] | None = None,
     name: str = "the loss",
+    ended: list[str] | None = None,
 ) -> Callable[..., ResultT]:
     """``function`` recorded, on a GPU as a CUDA graph (:class:`Captured`), on a CPU on a tape
     (:class:`Taped`). On a CPU ``SPREEZE_NATIVE=0`` returns it as it is, for a debugger.
     """
     if device.type == "cuda":
-        return Captured(function, CudaGraphs(device), kept, name)
-    return Taped(function, kept, name) if device.type == "cpu" and enabled() else function
+        return Captured(function, CudaGraphs(device), kept, name, ended)
+    return Taped(function, kept, name, ended) if device.type == "cpu" and enabled() else function

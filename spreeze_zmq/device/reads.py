@@ -132,7 +132,10 @@ class Reads:
                 line = step.starts_line or line
                 if step.argval == name and (not stored or step.opname.startswith(("STORE", "DELETE"))):
                     return f" ({code.co_filename}:{line})"
-        return self.place_of(name) if stored else ""
+        if stored:
+            return self.place_of(name)
+        first = next(iter(self.authors), None)
+        return f" ({first.co_filename}:{first.co_firstlineno})" if first is not None else ""
 
     def _see(self, frame: FrameType, event: str, argument: Any) -> None:
         kind = origin(frame.f_code.co_filename)
@@ -173,8 +176,13 @@ class Reads:
 
     def _called_moving(self, frame: FrameType) -> None:
         """Refuse a call of a Python function of ``MOVING`` by an author's code."""
-        if frame.f_back is not None and origin(frame.f_back.f_code.co_filename) == AUTHOR:
-            self._refuse(f"calls {frame.f_globals['__name__']}.{frame.f_code.co_name}", frame.f_back)
+        caller, home = frame.f_back, frame.f_globals["__name__"]
+        while home.startswith("torch") and caller is not None:  # through torch's own wrappers
+            if origin(caller.f_code.co_filename) != INTERNAL:
+                break
+            caller = caller.f_back
+        if caller is not None and origin(caller.f_code.co_filename) == AUTHOR:
+            self._refuse(f"calls {home}.{frame.f_code.co_name}", caller)
 
     def _see_builtin(self, frame: FrameType, kind: str, function: Any) -> None:
         if kind == LIBRARY:
@@ -195,7 +203,7 @@ class Reads:
 
     def _keep(self, variables: Mapping[str, Any]) -> None:
         for name, value in variables.items():
-            if not isinstance(value, PLAIN):
+            if not isinstance(value, PLAIN) and not name.startswith("."):  # the iterator of a comprehension
                 label = type(value).__qualname__ if name == "self" else name
                 self.objects.setdefault(id(value), (value, label))
 

@@ -37,6 +37,7 @@ class Taped(Generic[ResultT]):
         kept: tensors that native code may write to, by name; other tensors that the function writes to are
             found.
         name: of the function, for the log.
+        ended: gets the reason when recording ends; functions that share it end together.
     """
 
     def __init__(
@@ -44,20 +45,22 @@ class Taped(Generic[ResultT]):
         function: Callable[..., ResultT],
         kept: Mapping[str, torch.Tensor] | None = None,
         name: str = "the loss",
+        ended: list[str] | None = None,
     ) -> None:
         self._function, self._kept, self._name = function, kept or {}, name
         self._courses: dict[tuple[object, ...], _Course[ResultT]] = {}
-        self._refused, self._rest, self._told = False, 0, ""
+        self._ended: list[str] = [] if ended is None else ended
+        self._rest, self._told = 0, ""
 
     def __call__(self, *tensors: torch.Tensor | None) -> ResultT:
         """The function's result; the next call may overwrite it."""
         modes: Any = torch._C
-        if self._refused or modes._len_torch_dispatch_stack():
+        if self._ended or modes._len_torch_dispatch_stack():
             return self._function(*tensors)
         if self._rest:
             self._rest -= 1
             return self._function(*tensors)
-        key = tuple(None if t is None else (t.shape, t.stride(), t.dtype) for t in tensors)
+        key = tuple([None if t is None else (t.shape, t.dtype, t.is_contiguous()) for t in tensors])
         course = self._courses.get(key)
         if course is None:
             if len(self._courses) >= MOST_COURSES:
@@ -69,7 +72,7 @@ class Taped(Generic[ResultT]):
             if course.rests:
                 self._rest = REST
             else:
-                self._refused = True
+                self._ended.append(course.refusal)
             if course.refusal != self._told:  # after a rest it is often the same
                 log.info("updates are not recorded: %s %s", self._name, course.refusal)
             self._told = course.refusal

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from spreeze_zmq.device.guards import MISSING, Guard, differ
+from spreeze_zmq.device.guards import Guard, differ
 from spreeze_zmq.device.reads import PLAIN, Reads
+from spreeze_zmq.device.values import MISSING
 
 ResultT = TypeVar("ResultT")
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.envpool_batch import EnvPoolBatch, may_have_meant, why_not
+from spreeze_zmq.envs.numbering import HOW, has_number, numbered
 from spreeze_zmq.envs.source import EnvironmentSource, find, near_registered
 from spreeze_zmq.envs.task import Task
 from spreeze_zmq.errors import InvalidEnvironment
@@ -35,6 +36,7 @@ class Engine:
         randomize: Mapping[str, Any] | None = None,
         num_threads: int = 1,
         on_tick: Callable[[], None] = lambda: None,
+        first_index: int = 0,
     ) -> BatchedEnv:
         """Make a batch in this process; the arguments are those of ``envs.make``.
 
@@ -42,6 +44,11 @@ class Engine:
             InvalidEnvironment: it cannot be made; names the reason.
         """
         env: BatchedEnv
+        if has_number(self.kwargs) and (self.source is None or self.task is not None):
+            raise InvalidEnvironment(
+                f"{self.env_id}: env_kwargs has '{{index}}', but its engine '{self.backend}' makes all"
+                " environments with the same arguments"
+            )
         if self.source is None:
             env = EnvPoolBatch(self.env_id, num_envs, batch_size or num_envs, seed, self.kwargs)
         elif batch_size not in (None, num_envs):
@@ -55,10 +62,23 @@ class Engine:
         else:
             from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 
-            make_one = partial(self.source.make_one, self.kwargs)
+            make_one = partial(self._make_one, num_envs, first_index)
             env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info, on_tick)
         env.backend_reason = self.reason
         return env
+
+    def _make_one(self, num_envs: int, first_index: int, row: int) -> Any:
+        """One environment with its number; ``envs.make`` says what is raised."""
+        assert self.source is not None
+        try:
+            return self.source.make_one(numbered(self.kwargs, first_index + row))
+        except InvalidEnvironment as error:
+            if has_number(self.kwargs) or first_index + row == 0:
+                raise
+            beside = (
+                f"one alone was made before, but {num_envs} here and those of other processes get the same"
+            )
+            raise InvalidEnvironment(f"{error} ({beside} arguments: {HOW})") from error
 
 
 def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Engine:

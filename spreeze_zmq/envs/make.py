@@ -27,7 +27,7 @@ BACKENDS = ("auto", "mujoco", "numpy", "envpool", "gymnasium")
 START_TIMEOUT_S, LONGER = 60.0, 10.0
 #: Arguments of ``make`` that env_kwargs may not contain.
 RESERVED = (
-    *("env_id", "num_envs", "seed", "batch_size", "num_workers", "step_info"),
+    *("env_id", "num_envs", "seed", "batch_size", "num_workers", "step_info", "first_index"),
     *("max_failures", "step_timeout_s", "on_failure", "on_tick", "randomize"),
 )
 
@@ -67,6 +67,7 @@ def make(
     on_failure: Callable[[Failure], None] | None = None,
     on_tick: Callable[[], None] = lambda: None,
     randomize: Mapping[str, Any] | None = None,
+    first_index: int = 0,
     **kwargs: Any,
 ) -> BatchedEnv:
     """Make a batch of environments, a ``gymnasium.vector.VectorEnv`` in same-step autoreset mode.
@@ -92,6 +93,8 @@ def make(
         on_tick: the batch's ``on_tick``, also called while the batch is made.
         randomize: ranges from which each reset draws parameters of a MuJoCo task's model, such as
             ``{"body_mass": [0.8, 1.2]}``; see ``spreeze_zmq.envs.mujoco.randomization``.
+        first_index: environment ``i`` gets the number ``first_index + i`` where ``kwargs`` have ``{index}``
+            in a text; a text that is nothing else becomes an integer.
         kwargs: arguments of the environment's constructor; ``max_episode_steps`` overrides its time limit.
 
     Raises:
@@ -111,11 +114,20 @@ def make(
             f" '{engine.backend}' ({engine.reason})"
         )
     if num_workers and not (size == num_envs and engine.task is not None):
-        options = {"step_info": "final" if step_info == "final" else False, "randomize": randomize}
+        options = {
+            "step_info": "final" if step_info == "final" else False,
+            "randomize": randomize,
+            "first_index": first_index,
+        }
         env = _in_workers(engine, num_envs, size, num_workers, seed, options, step_timeout_s, on_tick)
     else:
         threads = max(1, num_workers)
-        options = {"step_info": step_info, "randomize": randomize, "num_threads": threads}
+        options = {
+            "step_info": step_info,
+            "randomize": randomize,
+            "num_threads": threads,
+            "first_index": first_index,
+        }
         env = engine.make(num_envs, seed, size, **options, on_tick=on_tick)
     env.on_tick = on_tick
     env.failures = Failures(max_failures, on_failure)
@@ -146,12 +158,10 @@ def _in_workers(
     folder, began_s = os.getcwd(), time.monotonic()
     like = engine.make(1, seed, **options)
     make_s = (time.monotonic() - began_s) * math.ceil(num_envs / num_workers)
-    try:
-        start_s = max(START_TIMEOUT_S, LONGER * make_s)
-        env = WorkerBatch(like, num_envs, num_workers, size, seed, settings, step_timeout_s, on_tick, start_s)
-    finally:
-        close(like)
-        os.chdir(folder)  # what the one environment changed is not what the workers begin with
+    close(like)  # it may hold what the first of them needs, such as a port
+    os.chdir(folder)  # and what it changed is not what they begin with
+    start_s = max(START_TIMEOUT_S, LONGER * make_s)
+    env = WorkerBatch(like, num_envs, num_workers, size, seed, settings, step_timeout_s, on_tick, start_s)
     env.backend_reason = f"{engine.reason}; in {num_workers} workers"
     return env
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.frames import has_channels_last
+from spreeze_zmq.plan.numbering import PAGE
 
 #: Steps a second of an environment that does not define its rate.
 DEFAULT_STEPS_PER_S = 30.0
@@ -40,13 +41,17 @@ class Stage:
     obs: NDArray[Any] | None = None
 
 
-def open_stage(spec: EnvironmentSpec) -> Stage:
+def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
     """The stage of an environment: shows its MuJoCo state, else its pictures, else images that it observes.
+
+    Args:
+        spec: of the environment.
+        number: of the environment among the run's.
 
     Raises:
         SpreezeError: the environment cannot be made.
     """
-    env = envs.make(spec.id, 1, step_info=False, **spec.kwargs)
+    env = envs.make(spec.id, 1, step_info=False, first_index=number, **spec.kwargs)
     if env.backend == "mujoco":
         task: Any = env.task  # type: ignore[attr-defined]
         return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
@@ -55,26 +60,32 @@ def open_stage(spec: EnvironmentSpec) -> Stage:
         step_s = float(getattr(own, "dt", 1.0 / DEFAULT_STEPS_PER_S))
         return Stage(env, step_s, model=own.model, qpos=lambda: own.data.qpos.copy())
     env.close()
-    return _with_pictures(spec)
+    return _with_pictures(spec, number)
 
 
-def _with_pictures(spec: EnvironmentSpec) -> Stage:
+def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
     try:
         env: Any = envs.make(
-            spec.id, 1, backend="gymnasium", step_info=False, **{**spec.kwargs, "render_mode": "rgb_array"}
+            spec.id,
+            1,
+            backend="gymnasium",
+            step_info=False,
+            first_index=number,
+            **{**spec.kwargs, "render_mode": "rgb_array"},
         )
         env.reset(seed=0)
         first = env.render()[0]
         if np.ndim(first) != 3:
             raise ValueError(f"render() gave {type(first).__name__} and no picture")
     except Exception as error:  # a user's environment may raise anything
-        return _with_observations(spec, " ".join(str(error).split())[:200] or type(error).__name__)
+        why_not = " ".join(str(error).split())[:200] or type(error).__name__
+        return _with_observations(spec, number, why_not)
     per_s = float(env.metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
     return Stage(env, 1.0 / per_s, draw=lambda: np.asarray(env.render()[0], np.uint8))
 
 
-def _with_observations(spec: EnvironmentSpec, why_not: str) -> Stage:
-    env = envs.make(spec.id, 1, step_info=False, **spec.kwargs)
+def _with_observations(spec: EnvironmentSpec, number: int, why_not: str) -> Stage:
+    env = envs.make(spec.id, 1, step_info=False, first_index=number, **spec.kwargs)
     if spec.obs_dtype != "uint8" or len(spec.obs_shape) not in (2, 3):
         why_not = why_not.removeprefix(f"{spec.id}: ")
         return Stage(env, why_not=f"{spec.id} has no picture to show: {why_not}")

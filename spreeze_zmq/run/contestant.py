@@ -76,7 +76,7 @@ class Contestant:
             return False
         else:
             self.score = self.score.followed_by(score)
-            self.fresh, self.final = True, False
+            self.final = False
         return not score.timed_out
 
     def fields(self, *, best: bool) -> dict[str, Any]:

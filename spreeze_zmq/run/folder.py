@@ -66,6 +66,12 @@ class RunFolder:
         """
         path = cls.place(name, chosen)
         try:
+            os.fspath(path.absolute()).encode()
+        except UnicodeEncodeError:
+            shown = ascii(os.fspath(path.absolute()))
+            problem = "its name is no UTF-8 text, which logs and other programs need"
+            raise InputError(f"run folder {shown}: {problem}; choose another with --run-dir") from None
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 path.mkdir(mode=PRIVATE, exist_ok=path.is_dir() and not any(path.iterdir()))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.page.stage import Stage, open_stage
+from spreeze_zmq.plan.numbering import FILM
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.video.episode import Episode
 from spreeze_zmq.video.gl import PACKAGES, choose_gl
@@ -110,7 +111,7 @@ def _drawing(spec: EnvironmentSpec) -> Iterator[tuple[Stage, Callable[[], NDArra
     """The environment and a function that draws it, ``[height, width, 3]`` uint8."""
     if os.environ.get("MUJOCO_GL", "") in PACKAGES:
         choose_gl()  # if it does not work, importing MuJoCo would fail with a traceback
-    stage = open_stage(spec)
+    stage = open_stage(spec, FILM)
     with closing(stage.env):
         if stage.model is None and stage.draw is None:
             raise InputError(f"there is nothing to see: {stage.why_not}")

@@ -13,6 +13,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.page.stage import Stage, open_stage
+from spreeze_zmq.plan.numbering import FILM
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.video.episode import Episode
 
@@ -40,7 +41,7 @@ def show(
             "there is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set); write a "
             "video instead: --video FILE.mp4"
         )
-    stage = open_stage(spec)
+    stage = open_stage(spec, FILM)
     if stage.model is None:
         stage.env.close()
         stage = _own_window(spec, speed)
@@ -55,7 +56,7 @@ def show(
 def _own_window(spec: EnvironmentSpec, speed: float) -> Stage:
     """The environment with ``render_mode="human"``, which draws itself and keeps its own pace."""
     kwargs = {**spec.kwargs, "render_mode": "human"}
-    env: Any = envs.make(spec.id, 1, backend="gymnasium", step_info=False, **kwargs)
+    env: Any = envs.make(spec.id, 1, backend="gymnasium", step_info=False, first_index=FILM, **kwargs)
     own = env.envs[0].unwrapped
     per_s = float(own.metadata.get("render_fps") or 30.0)
     own.metadata = {**own.metadata, "render_fps": max(1, round(per_s * speed))}

@@ -86,9 +86,8 @@ def test_what_the_last_lines_say_works_as_it_stands(own_run, tmp_path, monkeypat
     assert words not in own_run.output.read_text()
     if not marked:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "no home"))
-        lines = texts.last_words(
-            RunFolder(own_run.folder), Plan.read(own_run.folder / "run.json"), "", [], None, ""
-        )
+        folder, ended = RunFolder(own_run.folder), own_run.summary()["exit_reason"]
+        lines = texts.last_words(folder, Plan.read(folder.run_file), ended, [], None, "")
         assert hints(lines)["evaluate it"] == f"PYTHONPATH={code} spreeze eval {own_run.folder} {words}"
     if what == "watch it" and shutil.which("ffmpeg") is None:
         pytest.skip("no ffmpeg")

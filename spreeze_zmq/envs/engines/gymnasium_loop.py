@@ -37,7 +37,7 @@ class GymnasiumLoop(BatchedEnv):
 
     Args:
         env_id: name in messages.
-        make_one: makes one environment.
+        make_one: makes the environment of a row.
         num_envs: number of environments.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
         step_info: whether to gather the environments' infos, which may cost more than the step; ``"final"``
@@ -58,7 +58,7 @@ class GymnasiumLoop(BatchedEnv):
     def __init__(
         self,
         env_id: str,
-        make_one: Callable[[], gymnasium.Env[Any, Any]],
+        make_one: Callable[[int], gymnasium.Env[Any, Any]],
         num_envs: int,
         seed: int,
         step_info: bool | Literal["final"],
@@ -66,8 +66,8 @@ class GymnasiumLoop(BatchedEnv):
     ):
         self._make_one, self._step_info = make_one, step_info
         unfitted = []
-        for _ in range(num_envs):
-            unfitted.append(make_one())
+        for row in range(num_envs):
+            unfitted.append(make_one(row))
             on_tick()
         self.envs = [fitted(env_id, without_limit(env)) for env in unfitted]
         one, limit = unfitted[0], time_limit(unfitted[0])
@@ -158,7 +158,7 @@ class GymnasiumLoop(BatchedEnv):
         self._close_one(row)
         while True:
             try:
-                self.envs[row] = fitted(self.env_id, without_limit(self._make_one()))
+                self.envs[row] = fitted(self.env_id, without_limit(self._make_one(row)))
                 break
             except InvalidEnvironment as error:  # it could be made before: perhaps it can again
                 self._fail(row, f"could not be replaced: {error}", error)

@@ -61,7 +61,9 @@ class Worker:
         seed: int = settings["seed"]
         first_number = sum(map(len, settings["units"][:index]))
         for number, (first, count) in enumerate(settings["units"][index], first_number):
-            env = engine.make(count, seed + first, **settings["options"])
+            options = settings["options"]
+            own = {**options, "first_index": options["first_index"] + first}
+            env = engine.make(count, seed + first, **own)
             env.first_row, env.num_rows = first, len(slots.reward)
             env.failures = Failures(sys.maxsize, self.report)  # the batch counts them
             if isinstance(env, GymnasiumLoop):

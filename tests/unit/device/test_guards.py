@@ -1,5 +1,6 @@
 """A recorded function does what the call does, wherever Python keeps the numbers that it reads."""
 
+import contextvars
 import dataclasses
 import enum
 import functools
@@ -8,6 +9,7 @@ import logging
 import os
 import random
 import sys
+import threading
 import time
 from collections import UserDict, defaultdict, deque
 from types import SimpleNamespace
@@ -230,7 +232,42 @@ def default_dtype():
     )
 
 
+VARIABLE = contextvars.ContextVar("VARIABLE", default=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """Changed all the same."""
+
+    c: float = 0.0
+
+
+def frozen():
+    """By way of object."""
+    made = Frozen()
+    return lambda: made.c, lambda value: object.__setattr__(made, "c", value)
+
+
+def in_context():
+    """A context variable."""
+    VARIABLE.set(0.0)
+    return VARIABLE.get, VARIABLE.set
+
+
+def code():
+    """Another body of the same function."""
+
+    def read():
+        return 0.0
+
+    return lambda: read(), lambda value: setattr(read, "__code__", (lambda: 1.0).__code__)
+
+
 PLACES = {
+    "context": in_context,
+    "frozen": frozen,
+    "code": code,
+    "thread": lambda: in_attribute(threading.local()),
     "global": global_number,
     "dict": lambda: in_container({"c": 0.0}, "c"),
     "list": lambda: in_container([0.0, 5.0], 0),
@@ -342,7 +379,21 @@ def drawn():
     return lambda: generator.random()
 
 
+@functools.lru_cache
+def cached():
+    """Of a function that keeps its results."""
+    return NUMBER
+
+
+def seeded():
+    """The same numbers each time."""
+    torch.manual_seed(1)
+    return 1.0
+
+
 REFUSED = {
+    "cache": (lambda: lambda: cached(), "cached, whose results"),
+    "seed": (lambda: seeded, "calls torch.random.manual_seed"),
     "counter": (Counter, "changes "),
     "nonlocal": (nonlocal_counter, "changes calls of"),
     "iterator": (iterated, "which gives another value each time"),

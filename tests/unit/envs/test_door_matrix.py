@@ -291,7 +291,8 @@ def test_whatever_is_raised_costs_an_episode(kind, call):
         def raised(self, name):
             if name == call and (name != "step" or self.steps == ODD) and again:
                 again.pop()
-                raise kind("", [ValueError()]) if issubclass(kind, BaseExceptionGroup) else kind.__new__(kind)
+                inner = [ValueError() if issubclass(kind, Exception) else KeyboardInterrupt()]
+                raise kind("", inner) if issubclass(kind, BaseExceptionGroup) else kind.__new__(kind)
 
         def reset(self, **kwargs):
             if again and not self.steps:  # the very first one

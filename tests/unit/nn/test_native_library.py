@@ -170,6 +170,15 @@ def test_code_is_for_what_the_processor_has(flags, expected):
     assert runnable(frozenset(flags.split()))[0] == expected
 
 
+@pytest.fixture
+def quick_compiler(tmp_path_factory, monkeypatch):
+    """A compiler that optimises less, in half the time, where the speed of its code is not asked for."""
+    folder = tmp_path_factory.mktemp("compiler")
+    (folder / "g++").write_text(f'#!/bin/sh\nexec {shutil.which("g++")} "$@" -O1\n')
+    (folder / "g++").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
 def child(script, tmp_path, **environment):
     """The output of a Python process whose cache is empty."""
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), **environment}
@@ -208,6 +217,7 @@ def test_without_the_library_torch_does_the_work_and_one_line_says_so(environmen
     assert not list(tmp_path.rglob("*.so"))
 
 
+@pytest.mark.usefixtures("quick_compiler")
 def test_a_processor_whose_instructions_are_masked_says_which_code_it_runs(tmp_path):
     """As an old one, or one behind a hypervisor: it trains, and the line names the path."""
     masked = CHOOSE.replace("network =", "library.cpu_flags = frozenset\nnetwork =")
@@ -220,16 +230,17 @@ def test_a_processor_whose_instructions_are_masked_says_which_code_it_runs(tmp_p
 
 
 @pytest.mark.skipif(runnable()[0] != "AVX512-BF16", reason="no such processor, or one with AMX")
+@pytest.mark.usefixtures("quick_compiler")
 def test_what_the_system_refuses_is_left_alone(tmp_path):
-    """Flags that stand for tile registers, which Linux does not lend here: the next best code runs, and the
-    line says both.
+    """Flags that stand for tile registers, which Linux does not lend here: the next best code is measured,
+    and the line says both.
     """
     flags = (
         'library.cpu_flags = lambda known=library.cpu_flags(): known | {"amx_tile", "amx_bf16"}\nnetwork ='
     )
     line, _ = child(CHOOSE.replace("network =", flags, 1), tmp_path).splitlines()
     assert "(AVX512-BF16)" in line
-    assert line.endswith("(the system refuses this process the registers of AMX): policy")
+    assert "(the system refuses this process the registers of AMX)" in line
 
 
 def test_a_compiler_that_fails_is_named(tmp_path):
@@ -262,6 +273,7 @@ def test_two_processes_compile_once_and_choose_alike(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("layers-*.json")} == kept
 
 
+@pytest.mark.usefixtures("quick_compiler")
 def test_what_was_compiled_with_the_package_needs_no_compiler(tmp_path):
     """It is found by the sources and the flags: a file of other sources is passed over."""
     best = native_library.runnable()[0]
@@ -279,7 +291,7 @@ def test_a_package_is_built_without_what_the_compiler_cannot_do(tmp_path, monkey
     """Other instruction sets are in it; without any compiler none is, and both say so."""
     (tmp_path / "g++").write_text(
         '#!/bin/sh\ncase "$*" in *-mavx512f*) echo error: unknown >&2; exit 1;; esac\n'
-        f'exec {shutil.which("g++")} -O0 "$@"\n'
+        f'exec {shutil.which("g++")} "$@" -O0\n'
     )
     (tmp_path / "g++").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -331,6 +343,7 @@ def test_a_wheel_carries_the_layers_for_every_processor(tmp_path):
     assert f"({best})" in line
 
 
+@pytest.mark.usefixtures("quick_compiler")
 def test_a_run_compiles_before_its_processes_start(tmp_path, monkeypatch):
     """They have seconds to get ready, which a compiler may need."""
     monkeypatch.setattr(native_library, "folder_of_libraries", lambda: tmp_path / "new")
@@ -346,6 +359,7 @@ def test_a_run_compiles_before_its_processes_start(tmp_path, monkeypatch):
     assert len(list((tmp_path / "new").glob("native-*.so"))) == 1
 
 
+@pytest.mark.usefixtures("quick_compiler")
 def test_wrong_results_are_never_chosen(tmp_path, monkeypatch, caplog):
     """A library whose numbers are not torch's is no way at all."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

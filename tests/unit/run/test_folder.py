@@ -70,3 +70,10 @@ def test_half_written_files_of_the_killed_are_removed(tmp_path):
     folder.tidy()
     assert [path.exists() for path in torn] == [False] * len(torn)
     assert [path.exists() for path in whole] == [True] * len(whole)
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_in_one_line(tmp_path):
+    """Logs and other programs could not name it."""
+    with pytest.raises(InputError, match=r"b\\udce9.* is no UTF-8 text.*--run-dir"):
+        RunFolder.create("run", f"{tmp_path}/b\udce9")
+    assert list(tmp_path.iterdir()) == []

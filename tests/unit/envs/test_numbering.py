@@ -1,0 +1,100 @@
+"""Each environment of a run can be given a number of its own."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import envs, topology
+from spreeze_zmq.envs.numbering import has_number, numbered
+from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.plan.numbering import FILM, PAGE, first_index
+from tests.unit.envs.mistaken_environments import Right
+
+HERE = "tests.unit.envs.test_numbering"
+
+
+class Port(Right):
+    """A simulator of which one alone can have a port; it observes that."""
+
+    taken: set[int] = set()  # noqa: RUF012
+
+    def __init__(self, port=5000, name="", steps=3):
+        super().__init__()
+        self.port, self.name = port, name
+        if port in Port.taken:
+            raise OSError(98, "Address already in use")
+        Port.taken.add(port)
+
+    def reset(self, *, seed=None, options=None):
+        """The port as an observation."""
+        return np.full(3, (self.port - 5000) / 100, np.float32), {}
+
+    def close(self):
+        """Free the port."""
+        Port.taken.discard(self.port)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("{index}", 7),
+        ("tcp://here:50{index:02d}", "tcp://here:5007"),
+        ("{{index}}", "{index}"),
+        ({"a": ["{index}", "x{index}"], "b": 3}, {"a": [7, "x7"], "b": 3}),
+        ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
+        (r"\d{3}", r"\d{3}"),
+    ],
+)
+def test_the_number_stands_for_its_placeholder(value, expected):
+    """Alone it is an integer; other braces are the user's own."""
+    assert numbered(value, 7) == expected
+    assert has_number(value) == (numbered(value, 7) != numbered(value, 8))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("{idx}", r"'\{idx\}' is no placeholder: \{index\} is the number .* '\{\{idx\}\}'"),
+        ("{index:q}", "'q'"),
+    ],
+)
+def test_another_placeholder_is_refused(value, said):
+    """The line says which there is, and how the text itself is written."""
+    with pytest.raises(InvalidEnvironment, match=said):
+        envs.look(f"{HERE}:Port", {"name": value})
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_each_environment_of_a_batch_has_its_own(num_workers):
+    """From the first one's on, also in workers."""
+    kwargs = {"port": "{index}", "name": "at {index}"}
+    with closing(envs.make(f"{HERE}:Port", 3, num_workers=num_workers, first_index=5004, **kwargs)) as batch:
+        obs, _ = batch.reset()
+    assert np.round(obs[:, 0] * 100).tolist() == [4, 5, 6]
+
+
+def test_the_second_of_a_kind_that_cannot_be_made_says_how_to_number_them():
+    """The first could be made, with the same arguments."""
+    with pytest.raises(
+        InvalidEnvironment, match=r"Address already in use.*3 here.*worker_id = \"\{index\}\""
+    ):
+        envs.make(f"{HERE}:Port", 3)
+    Port.taken.clear()
+
+
+def test_a_native_task_has_no_numbers():
+    """All of its environments are one object."""
+    with pytest.raises(InvalidEnvironment, match="same arguments"):
+        envs.look("Pendulum-v1", {"g": "{index}"})
+
+
+def test_no_two_environments_of_a_run_have_the_same_number():
+    """Whatever the number of samplers becomes."""
+    plan = topology.load("pendulum", ["components.sampler.envs=4", "components.evaluator.episodes=6"])
+    firsts = {("evaluator", 0): 6, **{("sampler", index): 4 for index in range(8)}}
+    taken = [0, PAGE, FILM]
+    for (role, index), count in firsts.items():
+        first = first_index(plan, role, index)
+        taken += range(first, first + count)
+    assert sorted(taken) == list(range(len(taken)))
