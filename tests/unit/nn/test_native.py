@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -68,12 +69,15 @@ def assert_close(ours, exact, dtype=torch.float32):
     assert error < (2e-5 if dtype == torch.float32 else 2e-2), error
 
 
-SIZES = [(17, 256, 256, 1), (1, 3, 1), (5, 7), (23, 64, 101, 12), (40, 33, 33, 33, 37)]
+SIZES = [(17, 256, 256, 1), (1, 3, 1), (23, 64, 101, 12), (40, 33, 33, 33, 37)]
+#: One layer, whose size meets no activation and no norm.
+ALONE = ((5, 7), "relu", False)
 
 
 @pytest.mark.parametrize(
     ("instructions", "num", "sizes", "activation", "layer_norm"),
-    pairwise(ABLE, [0, 1, 3], SIZES, nn.ACTIVATIONS, [False, True]),
+    pairwise(ABLE, [0, 1, 3], SIZES, nn.ACTIVATIONS, [False, True])
+    + [(*case, *ALONE) for case in product(ABLE, [0, 1, 3])],
     ids=str,
 )
 def test_every_layer_agrees_with_float64_autograd(use, instructions, num, sizes, activation, layer_norm):
@@ -95,7 +99,8 @@ def test_every_layer_agrees_with_float64_autograd(use, instructions, num, sizes,
 
 @pytest.mark.parametrize(
     ("kind", "sizes", "activation", "layer_norm"),
-    pairwise(IN_BF16, [*SIZES[2:], (24, 256, 256, 1)], nn.ACTIVATIONS, [False, True]),
+    pairwise(IN_BF16, [*SIZES[2:], (24, 256, 256, 1)], nn.ACTIVATIONS, [False, True])
+    + [(kind, *ALONE) for kind in IN_BF16],
     ids=str,
 )
 def test_bf16_is_as_near_as_its_rounding_allows(use, kind, sizes, activation, layer_norm):
