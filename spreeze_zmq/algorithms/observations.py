@@ -18,9 +18,9 @@ from spreeze_zmq.frames import channels_first, has_channels_last
 PIXEL_MEAN = PIXEL_STD = 127.5
 #: Limit of learned normalised observations, in both directions.
 CLIP = 10.0
-#: Smallest standard deviations of an observation and of a pixel 0..255, so that one that hardly ever changes
-#: is scaled by at most a hundred.
-LEAST_STD, LEAST_PIXEL_STD = 1e-2, 2.55
+#: Smallest standard deviation of a pixel 0..255, so that one that hardly ever changes is scaled by at most a
+#: hundred.
+LEAST_PIXEL_STD = 2.55
 #: Largest number of images of a batch, evenly chosen, that enter the statistics.
 MOST_IMAGES = 256
 
@@ -58,10 +58,10 @@ class RunningStatistics:
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """The arrays for a policy message, ``[stack * size]`` each; only after observations were added."""
-        least = LEAST_PIXEL_STD if self._pixels else LEAST_STD
-        moments = self.mean, np.maximum(np.sqrt(self.squares / self.count), least)
-        mean, std = (np.tile(array.astype(np.float32), self._stack) for array in moments)
-        return {"observation_mean": mean, "observation_std": std}
+        std = np.sqrt(self.squares / self.count)
+        scale = np.maximum(std, LEAST_PIXEL_STD) if self._pixels else divisors(self.mean, std)
+        mean, std32 = (np.tile(array.astype(np.float32), self._stack) for array in (self.mean, scale))
+        return {"observation_mean": mean, "observation_std": std32}
 
     def state_dict(self) -> dict[str, Any]:
         """Copies, as tensors."""
@@ -72,6 +72,17 @@ class RunningStatistics:
         """Restore ``state_dict()``."""
         self.mean, self.squares = state["mean"].numpy().copy(), state["squares"].numpy().copy()
         self.count = float(state["count"])
+
+
+def divisors(mean: NDArray[np.float64], std: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What numbers that arrive as float32 are divided by once their mean is subtracted: their deviation.
+
+    A deviation below the resolution of float32 around the mean is that of a constant and its rounding; it is
+    divided by the size of the mean, or 1 if that is larger, so that it stays 0.
+    """
+    float32 = np.finfo(np.float32)
+    constant = std <= np.maximum(np.abs(mean) * float32.eps, float32.tiny)
+    return np.where(constant, np.maximum(np.abs(mean), 1.0), std)
 
 
 class ObservationRows:

@@ -75,7 +75,7 @@ class FrameStack:
 
 class ObservationScaling:
     """Observations of any shape and dtype, or stacks of them, to float32 rows, normalised where the
-    description asks for it.
+    description asks for it. They are rounded to float32 first, as learners are sent them.
 
     Attributes:
         shape: of one observation of the environment.
@@ -115,6 +115,7 @@ class ObservationScaling:
         if not self.normalize:
             return rows.astype(np.float32, copy=False)
         scaled: Floats = np.subtract(rows, self.mean, dtype=np.float32)
-        scaled /= self.std
+        with np.errstate(over="ignore"):  # beyond float32 is beyond the clip
+            scaled /= self.std
         np.clip(scaled, -self.clip, self.clip, out=scaled)
         return scaled

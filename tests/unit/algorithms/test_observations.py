@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq.algorithms.observations import CLIP, MOST_IMAGES, ObservationRows, RunningStatistics
+from spreeze_zmq.algorithms.observations import (
+    CLIP,
+    MOST_IMAGES,
+    ObservationRows,
+    RunningStatistics,
+)
 from spreeze_zmq.policy.observations import ObservationScaling
 from tests.unit.replay.made import spec
 
@@ -22,7 +27,7 @@ def test_statistics_are_those_of_all_rows():
     np.testing.assert_allclose(again.mean, rows.mean(0, dtype=np.float64), rtol=1e-9)
     expected = rows.std(0, dtype=np.float64)
     deviation = again.arrays()["observation_std"]
-    np.testing.assert_allclose(deviation, [expected[0], expected[1], 1e-2], rtol=1e-6)
+    np.testing.assert_allclose(deviation, [expected[0], expected[1], 7.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(6, 8), (3, 6, 8), (6, 8, 3)])
@@ -67,3 +72,69 @@ def test_learners_and_actors_see_the_same_rows(dtype, normalize):
     theirs = ObservationScaling(rows.description(), rows.arrays())(obs)
     np.testing.assert_allclose(mine, theirs, rtol=1e-6)
     assert np.abs(mine).max() == (CLIP if normalize else 1.0)
+
+
+def normalised(seen, parts=3):
+    """Float32 observations ``[M, 1]`` as a learner and a policy see them by their own statistics."""
+    env = spec((1,))
+    statistics, rows = RunningStatistics(env), ObservationRows(env, True, torch.device("cpu"))
+    for part in np.array_split(seen, parts):
+        statistics.add(part)
+    rows.adopt(statistics.arrays())
+    learners = rows(torch.from_numpy(seen)).numpy()
+    np.testing.assert_allclose(
+        ObservationScaling(rows.description(), rows.arrays())(seen), learners, atol=1e-6
+    )
+    return learners
+
+
+@pytest.mark.parametrize("offset", [0.0, -3.0, 1000.0])
+@pytest.mark.parametrize("scale", [1e-36, 1e-12, 1e-6, 1e-4, 1e-2, 1.0, 1e6, 1e12])
+def test_normalised_observations_have_deviation_1_at_any_scale(scale, offset):
+    """Whatever their unit is, also beside an offset of a thousand deviations."""
+    rng = np.random.default_rng(0)
+    rows = normalised(((rng.uniform(-1, 1, (2000, 1)) + offset) * scale).astype(np.float32))
+    np.testing.assert_allclose(rows.std(), 1.0, rtol=1e-3)
+    np.testing.assert_allclose(rows.mean(), 0.0, atol=1e-2)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-40, 0.1, -7.3, 1.7e9, -1e15])
+def test_a_constant_is_0_and_so_is_its_rounding(value):
+    """No infinity and no noise, also where float32 alternates between two neighbours."""
+    constant = np.full((999, 1), value, np.float32)
+    assert (normalised(constant) == 0.0).all()
+    constant[::3] = np.nextafter(constant[0], np.float32(np.inf))
+    assert np.abs(normalised(constant)).max() < 1e-6
+
+
+def test_a_constant_that_changes_once_is_cut_off():
+    """A far value among the others is at the limit, and the others stay what they are, near 0."""
+    seen = np.zeros((1000, 1), np.float32)
+    seen[500] = 1e15
+    rows = normalised(seen)
+    assert rows[500] == CLIP
+    assert np.abs(np.delete(rows, 500)).max() < 0.1
+    seen[:, 0] = np.linspace(0.0, 1e-12, 1000)
+    rows = ObservationRows(spec((1,)), True, torch.device("cpu"))
+    statistics = RunningStatistics(spec((1,)))
+    statistics.add(seen)
+    rows.adopt(statistics.arrays())
+    far = np.array([[1e15], [-1e15]], np.float32)  # their quotient is infinite in float32
+    assert rows(torch.from_numpy(far)).tolist() == [[CLIP], [-CLIP]]
+    assert ObservationScaling(rows.description(), rows.arrays())(far).tolist() == [[CLIP], [-CLIP]]
+
+
+def test_a_checkpoint_of_deviations_with_a_floor_is_resumed():
+    """It goes on with the deviations that it was saved with, until the next publication has the true ones."""
+    env, seen = spec((1,)), np.random.default_rng(0).normal(0.0, 1e-4, (500, 1)).astype(np.float32)
+    rows, statistics = ObservationRows(env, True, torch.device("cpu")), RunningStatistics(env)
+    rows.load_state_dict({"mean": torch.zeros(1), "std": torch.tensor([0.01])})
+    squares = torch.tensor([float(np.square(seen.astype(np.float64)).sum())], dtype=torch.float64)
+    count = torch.tensor(500.0, dtype=torch.float64)
+    statistics.load_state_dict(
+        {"mean": torch.zeros(1, dtype=torch.float64), "squares": squares, "count": count}
+    )
+    assert rows(torch.tensor([[0.01]])).item() == pytest.approx(1.0)
+    statistics.add(seen)
+    rows.adopt(statistics.arrays())
+    assert rows(torch.from_numpy(seen)).std().item() == pytest.approx(1.0, rel=0.01)
