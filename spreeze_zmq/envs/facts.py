@@ -18,6 +18,9 @@ STEPS, STEPS_S = 20, 0.02
 UNLIMITED_STEPS, UNLIMITED_S = 1_500, 2.0
 #: Most names of an info that are kept.
 MOST_NAMES = 64
+#: Digits of a number are lost where rounding it to float32 moves it by this share of its deviation. One that
+#: varies by less than ``NOISE`` of its size is a constant with float64's own rounding.
+LOST, NOISE = 0.1, 1e-12
 #: An observation may exceed its bounds by this share of them, as float32 rounds.
 ROUNDING = 1e-5
 #: Wrappers whose running statistics change what a seed gives.
@@ -30,7 +33,8 @@ def facts_of(batch: Any) -> dict[str, Any]:
     Returns:
         ``wrappers``, the names of Gymnasium's around it; ``info``, the names of its info's entries;
         ``same_seed_differs``; ``outside``, the first number beyond the bounds of its space, in words;
-        ``unended_steps``, without a time limit, if no episode has ended. What is not the case is left out.
+        ``lost_digits``, a number whose digits float32 does not keep, in words; ``unended_steps``, without a
+        time limit, if no episode has ended. What is not the case is left out.
     """
     wrappers = list(_wrappers(batch))
     obs, info = batch.reset(seed=0)
@@ -48,6 +52,7 @@ def facts_of(batch: Any) -> dict[str, Any]:
         "info": sorted(name for name in walk.names if name[:1] != "_")[:MOST_NAMES],
         "same_seed_differs": seeded and not np.array_equal(first, again),
         "outside": walk.outside,
+        "lost_digits": lost_digits(np.concatenate(walk.first)),
         "unended_steps": 0 if walk.ended or walk.num_steps < UNLIMITED_STEPS else walk.num_steps,
     }
     return {name: value for name, value in found.items() if value}
@@ -60,6 +65,7 @@ class _Walk:
         self.batch, self.num_steps, self.ended = batch, 0, False
         self.names: set[str] = set()
         self.outside = ""
+        self.first: list[NDArray[Any]] = []  # observations, up to STEPS and that of the reset
         self._see(obs, info)
 
     def go(self, most: int, seconds: float) -> None:
@@ -75,6 +81,8 @@ class _Walk:
 
     def _see(self, obs: NDArray[Any], info: dict[str, Any]) -> None:
         self.names |= {name for name in info if isinstance(name, str)}
+        if len(self.first) <= STEPS:
+            self.first.append(obs.copy())
         self.outside = self.outside or beyond(obs, self.batch.single_observation_space)
 
 
@@ -95,6 +103,26 @@ def beyond(obs: NDArray[Any], space: Any) -> str:
     row, place = (int(index) for index in np.argwhere(out)[0])
     allowed = f"observation_space allows {low[place]:g} to {high[place]:g}"
     return f"number {place} of an observation was {rows[row, place]:g}, {allowed}"
+
+
+def lost_digits(obs: NDArray[Any]) -> str:
+    """The number of observations ``[N, *obs_shape]`` that loses most of what it says when it is rounded to
+    float32, as samplers send it, in words; empty where none does.
+    """
+    if np.can_cast(obs.dtype, np.float32):
+        return ""
+    rows = obs.reshape(len(obs), -1).astype(np.float64)
+    rounding = np.sqrt(np.square(rows - rows.astype(np.float32)).mean(0))
+    size, deviation = np.abs(rows).max(0), rows.std(0)
+    lost = (rounding > LOST * deviation) & (deviation > NOISE * size) & (size >= np.finfo(np.float32).tiny)
+    if not lost.any():
+        return ""
+    place = int(np.argmax(np.divide(rounding, deviation, out=np.zeros_like(size), where=lost)))
+    step = np.spacing(np.float32(size[place]))
+    seen = (
+        f"number {place} of an observation is around {size[place]:.2g} and varies by {deviation[place]:.2g}"
+    )
+    return f"{seen}; float32, as which it is sent, has steps of {step:.2g} there"
 
 
 def _wrappers(batch: Any) -> Iterator[str]:

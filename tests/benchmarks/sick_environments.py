@@ -118,6 +118,19 @@ class Outside(gymnasium.ObservationWrapper):
         return np.array([*obs[:2], 57.3 * obs[2] + 10.0], np.float32)
 
 
+class Timestamps(gymnasium.ObservationWrapper):
+    """Seconds since 1970 in float64; what tells states apart is in the last digits."""
+
+    observation_space = Box(-np.inf, np.inf, (3,), np.float64)
+
+    def __init__(self):
+        super().__init__(Healthy())
+
+    def observation(self, obs):
+        """As the class says."""
+        return obs + np.array([0.0, 1.7e9, 0.0])
+
+
 def own_statistics():
     """Rewards are normalised in each environment for itself."""
     return gymnasium.wrappers.NormalizeReward(Healthy())

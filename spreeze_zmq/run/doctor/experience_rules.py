@@ -124,7 +124,7 @@ def large_observations(vitals: Vitals) -> Finding | None:
     spread, offset = vitals.typical("obs_std"), vitals.typical("obs_mean")
     if spread is None or offset is None or vitals.option("normalize_observations"):
         return None
-    if max(spread, offset) <= LARGE_OBSERVATION:
+    if max(spread, offset) <= LARGE_OBSERVATION or vitals.tried.get("lost_digits"):
         return None
     return Finding(
         "large_observations",
@@ -170,7 +170,7 @@ def never_ending(vitals: Vitals) -> Finding | None:
     each = vitals.env_steps / vitals.num_envs
     limit = numbers(vitals.environment).get("max_episode_steps", 0)
     least = max(UNENDED_STEPS, 2 * limit)
-    if not limit and numbers(vitals.plan.get("tried")).get("unended_steps"):
+    if not limit and numbers(vitals.tried).get("unended_steps"):
         least = 0  # none had ended before the run
     if vitals.num_episodes or each < least:
         return None

@@ -173,6 +173,19 @@ def outside_box(plan: Plan) -> Finding | None:
     )
 
 
+def lost_digits(plan: Plan) -> Finding | None:
+    """Observations whose digits are lost before anything can normalise them."""
+    lost = _tried(plan).get("lost_digits")
+    if not lost:
+        return None
+    return Finding(
+        "lost_digits",
+        str(lost),
+        "what it says is gone before a policy or algorithm.normalize_observations sees it",
+        "subtract a constant near it in the environment, in float64, before the observation is returned",
+    )
+
+
 def never_ending(plan: Plan) -> Finding | None:
     """No episode of random actions ended when the environment was tried out, and nothing limits them."""
     steps = int(numbers(plan.get("tried")).get("unended_steps", 0))
@@ -197,6 +210,7 @@ PLAN_RULES: tuple[Callable[[Plan], Finding | None], ...] = (
     wrapper_statistics,
     ignored_seed,
     outside_box,
+    lost_digits,
     never_ending,
 )
 

@@ -166,6 +166,11 @@ class Vitals:
         return self._part("environment")
 
     @property
+    def tried(self) -> Mapping[str, Any]:
+        """What was odd about the environment when it was tried out."""
+        return self._part("tried")
+
+    @property
     def num_actions(self) -> int:
         """The number of an action's dimensions."""
         return math.prod(whole_numbers(self.environment.get("action_shape"))) or 1

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs, topology
-from spreeze_zmq.envs.facts import facts_of
+from spreeze_zmq.commands.advice import advice
+from spreeze_zmq.envs.facts import facts_of, lost_digits
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.metrics import Journal, plain, read_journal
 from spreeze_zmq.run.doctor import Doctor, findings_at_start, findings_of
@@ -297,6 +298,7 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
         ("wrapper_statistics", "own_statistics"),
         ("ignored_seed", "IgnoresSeed"),
         ("outside_box", "Outside"),
+        ("lost_digits", "Timestamps"),
         ("never_ending", "NeverEnding"),
         (None, "Healthy"),
     ],
@@ -309,6 +311,40 @@ def test_what_the_environment_shows_is_named_before_the_run(name, env):
         plan = replace(plan, tried=facts_of(batch))
     found = findings_at_start(json.loads(plan.to_json()))
     assert [finding.name for finding in found] == ([name] if name else [])
+
+
+@pytest.mark.parametrize(
+    ("offset", "scale", "is_lost"),
+    [
+        (1.7e9, 1.0, True),
+        (1e8, 1.0, True),
+        (1e6, 1.0, False),  # a step of 0.06, which normalising leaves
+        (1.0, 1e-9, True),
+        (1.0, 1e-15, False),  # float64's own rounding of a 1
+        (0.0, 1e-12, False),
+        (1e12, 1e12, False),
+        (1.7e9, 0.0, False),
+    ],
+)
+def test_digits_that_float32_does_not_keep_are_told_before_the_run(offset, scale, is_lost):
+    """Where they say something, and only there; whatever they are in the environment's own dtype."""
+    vary = np.random.default_rng(0).uniform(-1.0, 1.0, (21, 2)) * (0.0, 1.0)
+    said = lost_digits(offset + scale * vary)
+    assert said.startswith("number 1 of an observation is around ") == is_lost, said
+    assert bool(said) == is_lost
+    assert lost_digits((offset + scale * vary).astype(np.float32)) == ""
+
+
+def test_lost_digits_are_not_said_to_be_mended_by_normalising():
+    """Neither by the advice before the run nor by what samplers report."""
+    plan = topology.load("pendulum")
+    obs = np.array([[1.7e9, 0.0], [1.7e9 + 0.1, 0.0], [1.7e9 + 0.2, 0.0]])
+    assert "normalize_observations" in advice(plan, obs)[0]
+    assert advice(replace(plan, tried={"lost_digits": lost_digits(obs)}), obs) == ()
+    run = Lived()
+    run.see(obs=1e6 + run.rollout.obs)
+    run.record.doctor.vitals.plan["tried"] = {"lost_digits": "number 0"}
+    assert run.live(12) == []
 
 
 def test_no_shipped_topology_has_a_finding_before_its_run():
