@@ -90,7 +90,7 @@ class News:
         self._logs = folder.logs
         self._failed: set[str] = set()
         self._refused: dict[tuple[str, ...], float] = {}
-        self._went_back: set[tuple[str, float]] = set()
+        self._went_back: set[str] = set()
         self._timed_out = False
         self._found: dict[str, str] = {}
 
@@ -106,9 +106,9 @@ class News:
                 self._refused[kind] = row["count"]
                 lines.append(row["line"])
         for row in status.get("went_back", ()):
-            if (key := (row.get("learner", ""), row.get("t_s", 0.0))) not in self._went_back:
-                self._went_back.add(key)
-                lines.append(f"{key[0]}: {row.get('why')}")
+            if (line := f"{row.get('learner', '')}: {row.get('why')}") not in self._went_back:
+                self._went_back.add(line)  # the text counts them: two may have come at one time
+                lines.append(line)
         for row in failure_rows(status.get("failures", ())):
             if row["survived"] and row["kind"] not in self._failed and len(self._failed) < MOST_KINDS:
                 self._failed.add(row["kind"])
