@@ -148,7 +148,7 @@ def batch_of(observation, action, mend, num_envs=1, step_info=False):
     once = [mend]
     env = GymnasiumLoop(
         "Odd",
-        lambda: Odd(observation, action, lambda step: once.pop()(step) if once else step),
+        lambda _: Odd(observation, action, lambda step: once.pop()(step) if once else step),
         num_envs,
         0,
         step_info,
@@ -269,7 +269,7 @@ def test_no_info_is_a_failure(first, second, step_info):
 
     space = spaces.Box(-1, 1, (2,), np.float32)
     env = GymnasiumLoop(
-        "Telling", lambda: Telling(space, spaces.Box(-1, 1), lambda step: step), 2, 0, step_info
+        "Telling", lambda _: Telling(space, spaces.Box(-1, 1), lambda step: step), 2, 0, step_info
     )
     env.failures = Failures(0)
     assert all("failed" not in info for *_, info in steps_of(env, LENGTH + 1))
@@ -309,7 +309,7 @@ def test_whatever_is_raised_costs_an_episode(kind, call):
             self.raised("close")
 
     space = spaces.Box(-1, 1, (2,), np.float32)
-    env = GymnasiumLoop("Raising", lambda: Raising(space, spaces.Box(-1, 1), lambda step: step), 2, 0, False)
+    env = GymnasiumLoop("Raising", lambda _: Raising(space, spaces.Box(-1, 1), lambda step: step), 2, 0, False)
     noted = []
     env.failures = Failures(100, noted.append)
     score = play(env, policy_of(2), 0, num_episodes=4)
