@@ -309,7 +309,9 @@ def test_whatever_is_raised_costs_an_episode(kind, call):
             self.raised("close")
 
     space = spaces.Box(-1, 1, (2,), np.float32)
-    env = GymnasiumLoop("Raising", lambda _: Raising(space, spaces.Box(-1, 1), lambda step: step), 2, 0, False)
+    env = GymnasiumLoop(
+        "Raising", lambda _: Raising(space, spaces.Box(-1, 1), lambda step: step), 2, 0, False
+    )
     noted = []
     env.failures = Failures(100, noted.append)
     score = play(env, policy_of(2), 0, num_episodes=4)
