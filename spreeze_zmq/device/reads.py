@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
+import gc
 import random
 import sys
 from collections.abc import Iterator, Mapping
@@ -110,7 +111,7 @@ class Reads:
             return
         before = _states_of_generators()
         multithreading: Any = torch.autograd.set_multithreading_enabled
-        with multithreading(False):
+        with multithreading(False), _without_collection():
             sys.setprofile(self._see)
             try:
                 yield
@@ -220,6 +221,18 @@ def _is_authors(frame: FrameType | None) -> bool:
     while frame is not None and origin(frame.f_code.co_filename) == STANDARD:
         frame = frame.f_back
     return frame is not None and origin(frame.f_code.co_filename) == AUTHOR
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Inside, the garbage collector runs no finalizers and callbacks in the midst of the watched code."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _states_of_generators() -> tuple[object, list[object]]:

@@ -4,6 +4,7 @@ import contextvars
 import dataclasses
 import enum
 import functools
+import gc
 import itertools
 import logging
 import os
@@ -579,3 +580,20 @@ def test_a_switch_of_a_module_holds_at_the_next_update(monkeypatch, switch):
         weights[how] = torch.cat([half.state_dict()[name] for name in ("own", "targets")])
     far = (weights["without"] - weights["plain"]).abs().max()
     assert (weights["recorded"] - weights["plain"]).abs().max() < 0.1 * far
+
+
+def test_what_the_garbage_collector_runs_meanwhile_is_not_read():
+    """A callback or finalizer of another part of the program, which reads a clock, ends no recording."""
+    asked = []
+    gc.callbacks.append(lambda *_: asked.append(time.time()))
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        taped = Taped(lambda x: torch.stack([x * number for number in (1.0, 2.0)]).sum())
+        for _ in range(5):
+            taped(torch.ones(3))
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.pop()
+    assert asked
+    assert is_replayed(taped)
