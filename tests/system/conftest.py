@@ -134,6 +134,14 @@ def thorough_but(*kept, of):
     ]
 
 
+def reached(summary, mean_return):
+    """Whether a run ended at its return, which an evaluation confirms; the final score, of further fresh
+    episodes, may be a little lower.
+    """
+    looks = [look[2] for look in summary["evaluations"]]
+    return summary["exit_reason"].startswith("return") and max(looks) >= mean_return
+
+
 def adds_up(samples):
     """The account of samples."""
     return samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from spreeze_zmq.policy import Policy
-from tests.system.conftest import adds_up, thorough_but
+from tests.system.conftest import adds_up, reached, thorough_but
 from tests.system.drift import BEST_RETURN
 
 DRIFT = (
@@ -46,8 +46,8 @@ def test_a_task_that_needs_a_stack_of_images_is_learned(launch, topology, settin
     run = launch(*DRIFT, *settings, topology=topology)
     assert run.end(140) == 0, run.said()
     summary = run.summary()
-    assert summary["exit_reason"].startswith("return"), run.said()
-    assert 14 <= summary["best_return"] <= BEST_RETURN + 1
+    assert reached(summary, 14), run.said()
+    assert summary["best_return"] <= BEST_RETURN + 1
     assert all(map(adds_up, summary["samples_by_channel"].values()))
     assert summary["failures"] == []
     policy = Policy.load(run.folder / "policy.safetensors")

@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from spreeze_zmq import topology
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, settle
-from tests.system.conftest import LAUNCH, adds_up
+from tests.system.conftest import LAUNCH, adds_up, reached
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,8 +28,7 @@ def test_the_main_job_solves_pendulum(launch):
     assert run.end(240) == 0, run.said()
     summary = run.summary()
     print(f"\npendulum: {summary['best_return']:.1f} after {summary['wall_s']:.1f} s")
-    assert summary["best_return"] >= -200
-    assert summary["exit_reason"].startswith("return")
+    assert reached(summary, -200)
     assert adds_up(summary["samples"])
     assert summary["failures"] == []
     assert summary["restarts"] == 0
@@ -80,7 +79,6 @@ def test_resume_goes_on_from_the_last_checkpoint(launch):
     resumed, curve, looks = after["resumed"], before["evaluations"], after["evaluations"]
     assert resumed["run"] == str(first.folder)
     assert resumed["t_s"] < min(after["wall_s"], before["wall_s"])
-    assert after["best_return"] >= before["best_return"]
     assert [look[1:] for look in looks[: len(curve)]] == [look[1:] for look in curve]
     assert [look[0] for look in looks] == sorted(look[0] for look in looks)
     assert looks[-1][0] > resumed["t_s"]
@@ -186,7 +184,7 @@ def test_an_environment_of_ones_own_trains(tmp_path, launch, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = launch(topology="reach.toml")
     assert run.end(120) == 0, run.said()
-    assert run.summary()["best_return"] >= 14
+    assert reached(run.summary(), 14)
     assert run.plan()["environment"]["kwargs"] == {"width": 2.0}
 
 
