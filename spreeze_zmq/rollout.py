@@ -136,6 +136,14 @@ class Rollout:
         assert self.obs is not None
         return self.obs[:-1].reshape(self.num_transitions, *self.obs.shape[2:])
 
+    @property
+    def ended_at(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Steps ``[K]`` and environments ``[K]`` of the final observations, which have been checked against
+        the ended episodes when the message was decoded.
+        """
+        assert self.final_index is not None
+        return self.final_index[:, 0], self.final_index[:, 1]
+
     def arrays(self, names: Iterable[str] | None = None) -> dict[str, NDArray[np.generic]]:
         """The arrays in ``names``, by default all, that this rollout has, in the order of the wire."""
         wanted = ARRAY_FIELDS.keys() if names is None else set(names)

@@ -104,7 +104,8 @@ class FlatNetworks:
                 f"{what} of {values.dtype} {values.shape}, expected float32 {tuple(self.flat.shape)}: "
                 "both learners must run the same algorithm options",
             )
-        self._staging.load(self.flat, values)
+        with self._staging.filling(self.flat) as flat:
+            flat[:] = values
 
 
 class LearnerNetworks:

@@ -18,7 +18,7 @@ NUM_SLOTS = 4
 
 
 class Staging:
-    """Pinned host memory for asynchronous copies to a GPU; plain memory for a CPU.
+    """Pinned host memory for asynchronous copies to a GPU; what goes to a CPU is written in its place.
 
     Args:
         device: target of the copies.
@@ -32,31 +32,22 @@ class Staging:
             self._events = [cuda.Event(blocking=True) for _ in range(NUM_SLOTS)]
         self._next = 0
 
-    def rows(self, count: int, width: int, dtype: str) -> torch.Tensor:
-        """Uninitialised host memory ``[count, width]``; fill it, launch its copies, then call ``copied``."""
+    @contextmanager
+    def filling(self, target: torch.Tensor) -> Iterator[NDArray[Any]]:
+        """Host memory of the shape of ``target``, uninitialised, to be filled inside; afterwards ``target``
+        holds its contents, on a GPU in order of the current stream.
+        """
         if not self._pinned:
-            return torch.empty(count, width, dtype=getattr(torch, dtype))
-        self._events[self._next].synchronize()  # returns at once unless all slots are in flight
-        size = count * width * np.dtype(dtype).itemsize
-        if self._slots[self._next].numel() < size:
-            self._slots[self._next] = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-        return self._slots[self._next][:size].view(getattr(torch, dtype)).view(count, width)
-
-    def copied(self) -> None:
-        """Declare that all copies from the last ``rows`` have been launched on the current stream."""
-        if self._pinned:
-            self._events[self._next].record()
-            self._next = (self._next + 1) % NUM_SLOTS
-
-    def load(self, target: torch.Tensor, array: NDArray[Any]) -> None:
-        """Copy ``array`` into ``target`` of the same shape, in order of the current stream."""
-        if not self._pinned:
-            target.copy_(torch.tensor(array))
+            yield target.numpy()
             return
-        rows = self.rows(1, array.size, array.dtype.name)
-        rows.numpy()[0] = array.reshape(-1)
-        target.copy_(rows.view(array.shape), non_blocking=True)
-        self.copied()
+        slot, self._next = self._next, (self._next + 1) % NUM_SLOTS
+        self._events[slot].synchronize()  # returns at once unless all slots are in flight
+        if self._slots[slot].numel() < target.nbytes:
+            self._slots[slot] = torch.empty(target.nbytes, dtype=torch.uint8, pin_memory=True)
+        source = self._slots[slot][: target.nbytes].view(target.dtype).view(target.shape)
+        yield source.numpy()
+        target.copy_(source, non_blocking=True)
+        self._events[slot].record()
 
 
 class Ingestion:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.errors import CheckpointError, InputError
 from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
-from spreeze_zmq.replay.returns import ended_at
 from spreeze_zmq.replay.ring import Column, Ring
 from spreeze_zmq.rollout import Rollout
 
@@ -83,15 +82,9 @@ class FrameRing(Ring):
     # --- writing
 
     def add(
-        self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp] | None
+        self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp] | None = None
     ) -> None:
-        """Append the transitions of a rollout over the oldest.
-
-        Args:
-            rollout: with ``obs``, the ends of episodes and, if observations are stacked, ``history``.
-            fields: ``[T, N, *shape]`` for each column.
-            last: ``[T, N]``, the step whose following observation each transition bootstraps from; None if
-                transitions have no next observation.
+        """As every ring; stacked observations need the rollout's ``history`` and the ends of its episodes.
 
         Raises:
             InputError: the frames of one rollout do not fit.
@@ -103,16 +96,15 @@ class FrameRing(Ring):
         envs = np.arange(rollout.num_envs)
         stacks = frames[stack_times(ended, self._stack), envs[:, None]]  # [T + 1, N, k]
         used = [stacks[:-1]]
-        if last is not None:
-            following, ends = stacks[1:].copy(), ended_at(rollout)
+        if self._with_next:
+            following, ends = stacks[1:].copy(), rollout.ended_at
             finals = np.arange(len(ends[0])) + self._frames.num_added
             following[ends] = np.concatenate([stacks[ends][:, 1:], finals[:, None]], 1)
             assert rollout.final_obs is not None
             self._write(rollout.final_obs)
-            used.append(following[last, envs])
+            used.append(following if last is None else following[last, envs])
         both = np.stack(used, 2)  # [T, N, 1 or 2, k]
-        columns = {**fields, "frames": both}
-        self.write({name: array.reshape(-1, *array.shape[2:]) for name, array in columns.items()})
+        self._write_steps({**fields, "frames": both})
         self._rollouts.append((self.num_added, int(both.min())))
         self._streams[rollout.sampler] = (rollout.incarnation, rollout.produced, stacks[-1])
         self._drop_incomplete()

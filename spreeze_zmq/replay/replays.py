@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.frames import stacked_shape
 from spreeze_zmq.replay.frame_ring import FrameRing
-from spreeze_zmq.replay.returns import n_step_returns, next_observations
 from spreeze_zmq.replay.ring import Column, Ring
 from spreeze_zmq.rollout import Rollout
 
@@ -100,6 +100,35 @@ class _RingReplay:
         self.ring.load(Path(folder))
 
 
+def n_step_returns(
+    reward: NDArray[np.float32],
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    gamma: float,
+    n_step: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.intp]]:
+    """Sums of up to ``n_step`` discounted rewards, cut at the end of an episode and of the rollout.
+
+    All arguments and results are ``[T, N]``. Returns the sums ``R_t = sum over k < m of gamma^k r_(t+k)``;
+    the discounts ``gamma^m``, 0 after termination (Sutton and Barto 2018, equation 12.1 with ``m <= n_step``
+    rewards before the cut); and the time ``t + m - 1`` of the last reward in each sum.
+    """
+    num_steps = len(reward)
+    ended = terminated | truncated
+    returns = np.array(reward, np.float32)
+    last = np.broadcast_to(np.arange(num_steps)[:, None], reward.shape).copy()
+    running = ~ended
+    for k in range(1, min(n_step, num_steps)):
+        running = running[:-1]  # drop the row whose k-th successor is beyond the rollout
+        returns[:-k] += np.where(running, np.float32(gamma**k) * reward[k:], np.float32(0.0))
+        last[:-k] += running
+        running = running & ~ended[k:]
+    steps = last - np.arange(num_steps)[:, None] + 1
+    discount = np.power(np.float64(gamma), steps).astype(np.float32)
+    discount[np.take_along_axis(terminated, last, 0)] = 0.0
+    return returns, discount, last
+
+
 class Replay(_RingReplay):
     """Whole transitions with n-step returns, for a critic.
 
@@ -125,20 +154,18 @@ class Replay(_RingReplay):
         action_dtype = "int64" if env.action_kind == "discrete" else "float32"
         action = Column("action", action_dtype, tuple(env.action_shape))
         numbers = (Column("reward", "float32", ()), Column("discount", "float32", ()))
+        about = device, seed, beside, settings
         ring: Ring
         if env.obs_dtype == "uint8":
-            columns, stack = (action, *numbers), options.frame_stack
-            ring = FrameRing(capacity, columns, env.obs_shape, stack, True, device, seed, beside, settings)
+            columns = (action, *numbers)
+            ring = FrameRing(capacity, columns, env.obs_shape, options.frame_stack, True, *about)
         else:
-            obs, next_obs = (
-                Column(name, env.obs_dtype, tuple(env.obs_shape)) for name in ("obs", "next_obs")
-            )
-            ring = Ring(capacity, (obs, action, next_obs, *numbers), device, seed, beside, settings)
+            obs, next_obs = (Column(name, env.obs_dtype, env.obs_shape) for name in ("obs", "next_obs"))
+            ring = Ring(capacity, (obs, action, next_obs, *numbers), *about)
         super().__init__(ring)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` transitions of a rollout."""
-        assert rollout.obs is not None
         assert rollout.action is not None
         assert rollout.reward is not None
         assert rollout.terminated is not None
@@ -146,12 +173,8 @@ class Replay(_RingReplay):
         returns, discount, last = n_step_returns(
             rollout.reward, rollout.terminated, rollout.truncated, self.gamma, self.n_step
         )
-        fields: dict[str, NDArray[Any]] = {"action": rollout.action, "reward": returns, "discount": discount}
-        if isinstance(self.ring, FrameRing):
-            self.ring.add(rollout, fields, last)
-            return
-        fields |= {"obs": rollout.obs[:-1], "next_obs": next_observations(rollout, last)}
-        self.ring.write({name: array.reshape(-1, *array.shape[2:]) for name, array in fields.items()})
+        fields = {"action": rollout.action, "reward": returns, "discount": discount}
+        self.ring.add(rollout, fields, None if self.n_step == 1 else last)
 
     def sample(self, batch_size: int) -> Batch:
         """``batch_size`` transitions drawn uniformly with replacement; valid until the next call."""
@@ -168,17 +191,16 @@ class ObservationReplay(_RingReplay):
         self, env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str = "cpu", seed: int = 0
     ):
         capacity, shape, stack = options.replay_capacity, tuple(env.obs_shape), options.frame_stack
-        ring = Ring(capacity, (Column("obs", env.obs_dtype, shape),), device, seed)
+        ring: Ring
         if stack > 1 or (env.obs_dtype == "uint8" and stacked_shape(shape, 1) != shape):
             ring = FrameRing(capacity, (), shape, stack, False, device, seed)
+        else:
+            ring = Ring(capacity, (Column("obs", env.obs_dtype, shape),), device, seed)
         super().__init__(ring)
 
     def add(self, rollout: Rollout) -> None:
         """Store the ``T x N`` observations that were acted on."""
-        if isinstance(self.ring, FrameRing):
-            self.ring.add(rollout, {}, None)
-        else:
-            self.ring.write({"obs": rollout.acted_on})
+        self.ring.add(rollout, {})
 
     def sample(self, batch_size: int) -> torch.Tensor:
         """``[B, *stacked_shape]`` drawn uniformly with replacement; valid until the next call."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.device import Ingestion, Staging
 from spreeze_zmq.errors import CheckpointError, InputError
 from spreeze_zmq.kept_memory import KeptRing, held_bytes, kept_rings
+from spreeze_zmq.rollout import Rollout
 
 #: Share of the free memory that a table may claim.
 MEMORY_SHARE = 0.9
@@ -141,24 +142,43 @@ class Ring:
         """dtype -> rows and width of each table."""
         return {dtype: (self.capacity, width) for dtype, width in self._widths.items()}
 
+    def add(
+        self, rollout: Rollout, fields: Mapping[str, NDArray[Any]], last: NDArray[np.intp] | None = None
+    ) -> None:
+        """Append the transitions of a rollout over the oldest.
+
+        Args:
+            rollout: gives the columns ``obs`` and, if there is one, ``next_obs``.
+            fields: ``[T, N, *shape]`` for each other column.
+            last: ``[T, N]``, the step whose following observation each transition bootstraps from; None for
+                its own.
+        """
+        assert rollout.obs is not None
+        fields = {**fields, "obs": rollout.obs[:-1]}
+        if "next_obs" in self._places:
+            fields["next_obs"] = next_observations(rollout, last)
+        self._write_steps(fields)
+
+    def _write_steps(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        self.write({name: array.reshape(-1, *array.shape[2:]) for name, array in fields.items()})
+
     def write(self, fields: Mapping[str, NDArray[Any]]) -> None:
         """Append ``M`` rows over the oldest; ``fields`` has ``[M, *shape]`` for each column."""
         count = len(next(iter(fields.values())))
         kept = min(count, self.capacity)  # of more rows than there is room for, the last remain
         begin = (self.num_added + count - kept) % self.capacity
-        before_end = min(kept, self.capacity - begin)
+        split = min(kept, self.capacity - begin)  # the rows after that are at the table's start
         if self._kept is not None:
             self._kept.begin(self.num_added + count)
-        for dtype, width in self._widths.items():
-            source, table = self._staging.rows(kept, width, dtype), self._tables[dtype]
-            rows = source.numpy()
-            for name, (other, place) in self._places.items():
-                if other == dtype:
-                    rows[:, place] = fields[name][count - kept :].reshape(kept, -1)
-            with self._ingestion.writing():
-                table[begin : begin + before_end].copy_(source[:before_end], non_blocking=True)
-                table[: kept - before_end].copy_(source[before_end:], non_blocking=True)
-                self._staging.copied()
+        spans = ((begin, split, count - kept), (0, kept - split, count - kept + split))
+        with self._ingestion.writing():
+            for dtype, table in self._tables.items():
+                for to, size, first in spans:
+                    if size:
+                        with self._staging.filling(table[to : to + size]) as rows:
+                            for name, (other, place) in self._places.items():
+                                if other == dtype:
+                                    rows[:, place] = fields[name][first : first + size].reshape(size, -1)
         self.num_added += count
         if self._kept is not None:
             self._kept.end(self.num_added)
@@ -251,3 +271,16 @@ class Ring:
         """What must agree between a saved replay and this one, in JSON's own types."""
         columns = [[column.name, column.dtype, list(column.shape)] for column in self.columns]
         return {**self._settings, "capacity": self.capacity, "columns": columns}
+
+
+def next_observations(rollout: Rollout, last: NDArray[np.intp] | None = None) -> NDArray[Any]:
+    """``[T, N, *obs_shape]``: the observation after step ``last`` ``[T, N]``, by default each step's own;
+    after the last step of an episode, its true final observation. May be a view of the rollout's.
+    """
+    assert rollout.obs is not None
+    assert rollout.final_obs is not None
+    following: NDArray[Any] = rollout.obs[1:]
+    if len(rollout.final_obs):
+        following = np.array(following)
+        following[rollout.ended_at] = rollout.final_obs
+    return following if last is None else following[last, np.arange(following.shape[1])]

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
-from spreeze_zmq.replay.returns import ended_at
 from spreeze_zmq.rollout import Rollout
 
 
@@ -205,7 +204,7 @@ def stacked(rollout: Rollout, stack: int) -> tuple[NDArray[Any], NDArray[Any]]:
         ended = rollout.terminated | rollout.truncated
         before = np.concatenate([turned(history), frames])
         frames = before[stack_times(ended, stack), np.arange(rollout.num_envs)[:, None]]
-        finals = np.concatenate([frames[ended_at(rollout)][:, 1:], finals[:, None]], 1)
+        finals = np.concatenate([frames[rollout.ended_at][:, 1:], finals[:, None]], 1)
     return frames.reshape(*obs.shape[:2], *seen), finals.reshape(len(finals), *seen)
 
 

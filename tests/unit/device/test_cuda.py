@@ -207,7 +207,10 @@ def test_a_replay_that_does_not_fit_is_refused():
 
 def test_staging_and_ingestion_are_pinned_and_ordered():
     """What the host fills is memory that the device can copy from by itself."""
-    rows = Staging(CUDA).rows(3, 5, "float32")
-    assert rows.is_pinned()
+    target = torch.zeros(3, 5, device=CUDA)
+    with Staging(CUDA).filling(target) as rows:
+        assert torch.from_numpy(rows).is_pinned()
+        rows[:] = np.arange(15).reshape(3, 5)
+    assert target.flatten().tolist() == list(range(15))
     with Ingestion(CUDA).writing():
         assert torch.cuda.current_stream() != torch.cuda.default_stream()

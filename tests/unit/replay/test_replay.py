@@ -6,7 +6,7 @@ import torch
 
 from spreeze_zmq.errors import CheckpointError, InputError
 from spreeze_zmq.replay import ObservationReplay, Replay
-from spreeze_zmq.replay.returns import n_step_returns
+from spreeze_zmq.replay.replays import n_step_returns
 from spreeze_zmq.replay.ring import Column, Ring
 from spreeze_zmq.rollout import Rollout
 from tests.unit.replay.made import options, spec
