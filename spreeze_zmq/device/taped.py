@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -80,16 +81,19 @@ class Taped(Generic[ResultT]):
 
 
 class _Course(Generic[ResultT]):
-    """The calls with tensors of the same shapes."""
+    """The calls with tensors of the same shapes. A replay draws every batch into the same tensors: then they
+    are recorded themselves; otherwise copies of them.
+    """
 
     def __init__(self, function: Callable[..., ResultT], kept: Mapping[str, torch.Tensor]) -> None:
         self._function, self._kept = function, kept
         self._tensors: tuple[torch.Tensor | None, ...] | None = None
-        self._first: _Trace | None = None
+        self._copies = False
         self._watch = Watch()
-        self._tape: Tape | None = None
-        self._steps: list[Callable[[], object]] | None = None
-        self._replays, self._due = 0, COMPARED[0]
+        self._first: _Trace | None
+        self._tape: Tape | None
+        self._steps: list[Callable[[], object]] | None
+        self._start_over()
         self._result: ResultT
         self.refusal = ""
 
@@ -101,18 +105,23 @@ class _Course(Generic[ResultT]):
     def call(self, tensors: tuple[torch.Tensor | None, ...]) -> ResultT:
         """Call the function, record it, or replay it."""
         if self._tensors is None:
-            self._tensors = tuple(None if t is None else t.clone() for t in tensors)
+            self._tensors = tensors
             return self._function(*tensors)
+        same = all(map(operator.is_, self._tensors, tensors))
+        if not same and not self._copies:
+            self._tensors, self._copies = tuple(None if t is None else t.clone() for t in tensors), True
+            self._start_over()
+            self._watch = Watch()
         if self._steps is not None and not self._watch.holds():
-            self._steps = self._tape = self._first = None
-            self._replays, self._due = 0, COMPARED[0]
+            self._start_over()
             if self._watch.refusal:
                 self.refusal = self._watch.refusal
                 return self._function(*tensors)
         with torch.no_grad():
-            for mine, new in zip(self._tensors, tensors, strict=True):
-                if mine is not None and new is not None:
-                    mine.copy_(new)
+            if not same:
+                for mine, new in zip(self._tensors, tensors, strict=True):
+                    if mine is not None and new is not None:
+                        mine.copy_(new)
             if self._steps is not None:
                 self._replays += 1
                 if self._replays == self._due:
@@ -123,6 +132,10 @@ class _Course(Generic[ResultT]):
                     self._watch.assign()
                 return self._result
         return self._record()
+
+    def _start_over(self) -> None:
+        self._steps = self._tape = self._first = None
+        self._replays, self._due = 0, COMPARED[0]
 
     def _replay(self) -> ResultT:
         for step in self._steps or ():

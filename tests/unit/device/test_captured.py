@@ -361,6 +361,23 @@ def test_a_replay_draws_what_the_calls_would_have_drawn():
     assert replayed
 
 
+def test_a_batch_in_the_same_tensors_is_recorded_where_it_is_drawn_and_others_are_copied():
+    """A replay that follows the batch's memory needs no copy of it; a batch from elsewhere stays as it is."""
+    recorded = Taped(lambda x: x * 2 + 1)
+    drawn, other = torch.zeros(4, 3)[:, 1], torch.full((4, 3), 7.0)[:, 1]
+    for number in range(6):
+        assert recorded(drawn.fill_(number)).tolist() == [2 * number + 1] * 4
+    (course,) = recorded._courses.values()
+    assert course._steps
+    assert course._tensors[0] is drawn
+    for _ in range(6):
+        assert recorded(other).tolist() == [15.0] * 4
+        assert recorded(drawn).tolist() == [11.0] * 4
+    assert course._steps
+    assert (drawn == 5).all()
+    assert (other == 7).all()
+
+
 def test_no_tape_where_torch_alone_is_asked_for(monkeypatch):
     """SPREEZE_NATIVE=0: a debugger stops in each update."""
     monkeypatch.setenv("SPREEZE_NATIVE", "0")
