@@ -3,13 +3,12 @@
 import sys
 
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import ActorLearner, RoundLearner, learn
+from spreeze_zmq.learner import Learner, learn
 
 
 def main(component: Component) -> None:
     """Learn from a replay or, on-policy, from rounds of rollouts."""
-    learner = RoundLearner if component.plan.learning.on_policy else ActorLearner
-    learn(component, learner(component))
+    learn(component, Learner(component))
 
 
 if __name__ == "__main__":

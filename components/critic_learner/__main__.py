@@ -6,13 +6,12 @@ Where the algorithm has no actor-learner, the critics define the policy, and thi
 import sys
 
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.learner import CriticLearner, RoundLearner, learn
+from spreeze_zmq.learner import Learner, learn
 
 
 def main(component: Component) -> None:
     """Learn from a replay or, on-policy, from rounds of rollouts."""
-    learner = RoundLearner if component.plan.learning.on_policy else CriticLearner
-    learn(component, learner(component))
+    learn(component, Learner(component))
 
 
 if __name__ == "__main__":

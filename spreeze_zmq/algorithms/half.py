@@ -228,6 +228,15 @@ class AutogradHalf:
         """Flat float32 on the device: the acting network first, the part's other networks, their buffers."""
         return self._networks.own.flat
 
+    def load(self, kind: str, arrays: Mapping[str, Parameters]) -> None:
+        """Take over the other half's published weights, of a message of this ``kind``. Raises WireError where
+        they do not fit.
+        """
+        if kind == "policy":
+            self.load_policy(arrays)
+        else:
+            self.load_critic(arrays["parameters"])
+
     def load_policy(self, arrays: Mapping[str, Parameters]) -> None:
         """Take over a published policy. Raises WireError where it does not fit."""
         auxiliary = arrays.get("auxiliary", np.empty(0, np.float32))

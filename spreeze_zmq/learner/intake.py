@@ -44,9 +44,9 @@ class Intake:
         self,
         component: Component,
         frame_stack: int,
-        too_stale: Callable[[Rollout], str] = lambda _: "",
-        unfit: Callable[[Rollout], str] = lambda _: "",
-        memory_size: int = 0,
+        too_stale: Callable[[Rollout], str],
+        unfit: Callable[[Rollout], str],
+        memory_size: int,
     ) -> None:
         self.component = component
         channel = experience_of(component.role)
@@ -74,6 +74,11 @@ class Intake:
     def ready(self) -> bool:
         """Whether the next rollout has already been pulled, so that no wait on the channel is needed."""
         return self._turns is not None and self._turns.ready
+
+    @property
+    def fetches(self) -> bool:
+        """Whether :meth:`fetch` takes rollouts off the channel before their turn."""
+        return self._turns is not None
 
     def take(self) -> Rollout | None:
         """The next rollout; None if none has arrived, or if it is refused."""

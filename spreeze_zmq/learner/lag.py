@@ -15,14 +15,15 @@ VERSION_FILE = "policy.version"
 
 
 class Versions:
-    """The version of the newest policy, across restarts of the process that publishes it.
+    """The version of the newest policy or critics, across restarts of the process that publishes it.
 
     A rollout names its policy by this number alone, and may arrive after the process that made the policy has
     died. A restarted process that counted from its checkpoint would reuse the numbers of rollouts in flight,
     and their lag would be unknown. The last number is therefore kept in a file, which survives a kill.
 
     Args:
-        path: the file, in a folder that exists as long as the run.
+        path: the file, in a folder that exists as long as the run; None for critics, whose versions are
+            counted in this process alone.
         begin: version of the first policy of the run.
 
     Attributes:
@@ -31,9 +32,10 @@ class Versions:
         first_life: whether no earlier process has published in this run.
     """
 
-    def __init__(self, path: Path, begin: int = 0) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        last = int.from_bytes(os.pread(self._descriptor, 8, 0), "little")
+    def __init__(self, path: Path | None = None, begin: int = 0) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = None if path is None else os.open(path, flags, 0o600)
+        last = int.from_bytes(os.pread(self._descriptor, 8, 0), "little") if self._descriptor else 0
         self.first_life = last == 0
         # Version 0 stands for random actions and may be published again; no other version may.
         self.newest = self.first = last + 1 if last else begin
@@ -55,7 +57,8 @@ class Versions:
         self._write()
 
     def _write(self) -> None:
-        os.pwrite(self._descriptor, self.newest.to_bytes(8, "little"), 0)
+        if self._descriptor is not None:
+            os.pwrite(self._descriptor, self.newest.to_bytes(8, "little"), 0)
 
 
 class Published:
@@ -84,31 +87,39 @@ class CollectionLimits:
 
     In order, a limit follows from the version of the policy. Otherwise a sampler may be ``Schedule.share``
     transitions ahead of the position up to which the critic-learner has taken its stream; such limits must be
-    published again when a share is used up, since the sampler waits at its limit.
+    published again when a share is used up, since the sampler waits at its limit. On-policy, it may be
+    ``max_policy_lag`` rollouts beyond the next one ahead of the position up to which it has been trained on.
 
     Attributes:
-        schedule: the schedule of a run by count; None if nothing limits collection.
+        schedule: the schedule of an off-policy run by count; None if none limits collection.
         by_position: whether limits follow from the positions taken.
         published: stream -> position taken, as last published; None if samplers may not have received it.
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.schedule = dial.schedule(plan)
-        self.by_position = self.schedule is not None and not plan.balance.in_order
+        balance = plan.balance
+        self._on_policy = plan.learning.on_policy
+        self._round_share = (1 + (balance.max_policy_lag or 0)) * balance.rollout_transitions
+        self.schedule = None if self._on_policy else dial.schedule(plan)
+        self.by_position = self.schedule is not None and not balance.in_order
         self.published: Mapping[str, int] | None = {}
 
-    def collect_until(self, taken: Mapping[str, int], version: int) -> dict[str, int] | None:
-        """Stream -> position up to which its sampler may begin rollouts, ``"*"`` for all; None for no limit.
+    def collect_until(self, taken: Mapping[str, int], versions: Versions) -> dict[str, int] | None:
+        """Stream -> position up to which its sampler may begin rollouts, ``"*"`` for all others; None for no
+        limit. On-policy, after a restart, streams without a rollout so far have no limit.
 
         Args:
-            taken: stream -> position up to which the critic-learner has taken it.
-            version: number of policy versions of this process after its first.
+            taken: stream -> position up to which it has been taken, on-policy trained on.
+            versions: of the policy.
         """
+        if self._on_policy:
+            limits = {stream: position + self._round_share for stream, position in taken.items()}
+            return {**limits, "*": self._round_share} if versions.first_life else limits
         if self.schedule is None:
             return None
         self.published = taken
         if not self.by_position:
-            return {"*": self.schedule.collect_until(version)}
+            return {"*": self.schedule.collect_until(versions.since_first)}
         return {stream: position + self.schedule.share for stream, position in taken.items()}
 
     def used_up(self, taken: Mapping[str, int]) -> bool:

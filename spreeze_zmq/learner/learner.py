@@ -1,261 +1,193 @@
-"""The base of all learners: what they own and do alike, and their loop."""
+"""The learner: one half of an algorithm, what it learns from and what publishes it; and its loop."""
 
 from __future__ import annotations
 
-import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq import algorithms, kept_memory
-from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.device import Work
 from spreeze_zmq.errors import CheckpointError, Diverged, WireError
 from spreeze_zmq.learner.arithmetic import arithmetic_of
-from spreeze_zmq.learner.intake import Intake
-from spreeze_zmq.learner.publication import Outbox, PolicyOutlet, Record
+from spreeze_zmq.learner.experience import Counts, Experience
+from spreeze_zmq.learner.publication import Outlet, Record
+from spreeze_zmq.learner.replayed import DelayExperience, RatioExperience
+from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, check_memory, prepare_device
 from spreeze_zmq.learner.vault import Vault
-from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY, SAMPLER, publisher_of_policy
-from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
-from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.wire import Message
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
 
 #: Between updates that are shorter than this the sockets are served once in this time, s.
 POLL_INTERVAL_S = 0.005
-#: One update in this many computes the expensive metrics: three means take a tenth of a short update.
-MEASURED_EVERY = 8
+#: Rollouts taken between two updates, at most.
+ROLLOUTS_AT_ONCE = 8
 
 
-class Learner(ABC):
+class Learner:
     """One half of an algorithm: receives rollouts and the other half's weights, trains, publishes its own.
 
     Attributes:
-        options: the algorithm's options.
         half: the half of the algorithm that this learner trains.
         arithmetic: the arithmetic of an update, and the device's limit.
         cadence: when it publishes.
         work: runs and times updates on the device.
-        record: the record of publications by count.
-        policy: publishes the policy; None where the other learner does.
-        outbox: publishes this half's weights: the policy or the critics.
+        outlet: publishes the half's weights.
         others: the other half's weights; None for a lone learner.
-        intake: the rollouts that arrive.
-        replay: the rollouts that it keeps.
-        enough: transitions at which the run ends; infinite without such a limit.
-        env_steps: transitions that the run has sampled, as far as this learner knows.
-        sampled: transitions received until the samplers are stopped; on-policy, those of rounds that began.
-        trained: transitions that updates have trained on.
-        lag: transitions by the lag of their policy on receipt, or on-policy when their round began.
-        metrics: metrics of the newest updates, 0-d float32 on the device.
+        counts: what a checkpoint holds of its counts.
+        experience: what it learns from.
+        metrics: those of the newest update that measured them, 0-d float32 on the device.
     """
 
-    #: Version of the run's first policy; 0 stands for uniformly random actions.
-    first_version = 0
-
-    intake: Intake
-    replay: Replay | ObservationReplay | RoundStore
-
     def __init__(self, component: Component) -> None:
-        self.component, self.plan = component, component.plan
-        self.balance = component.plan.balance
+        self.component, plan, role = component, component.plan, component.role
         if (memory := kept_memory.inherited()) is not None and kept_memory.is_new(memory):
-            check_memory(self.plan)  # not again after a crash: by then the other learners' replays have grown
-        self.device = prepare_device(component)
-        algorithm, self.options = algorithm_of(self.plan)
-        part, seed = PART_OF[component.role], self.plan.run.seed
-        self.half: Any = algorithms.make(
-            part, algorithm, self.options, component.environment, self.device, seed
-        )
-        self.arithmetic = arithmetic_of(
-            self.half, part, algorithm, self.options, component.environment, self.device
-        )
+            check_memory(plan)  # not again after a crash: by then the other learners' replays have grown
+        device = prepare_device(component)
+        algorithm, options = algorithm_of(plan)
+        about = (PART_OF[role], algorithm, options, component.environment, device)
+        self.half: Any = algorithms.make(*about, plan.run.seed)
+        self.arithmetic = arithmetic_of(self.half, *about)
         self.cadence = cadence_of(component)
-        self.work = Work(self.device)
-        self.record = Record(component.folder.learning / f"{component.role}.jsonl", self.cadence)
-        learners = self.plan.learning.learners
-        self.policy: PolicyOutlet | None = None
-        if publisher_of_policy(learners) == component.role:
-            self.policy = PolicyOutlet(component, self.half, self.cadence, self.device, self.first_version)
-            self.outbox = self.policy.outbox
-        else:
-            self.outbox = Outbox(component.open(CRITIC), self.cadence, self.device)
+        self.work = Work(device)
+        self.record = Record(component.folder.learning / f"{role}.jsonl", self.cadence)
+        self.outlet = Outlet(component, self.half, self.cadence)
         self.others: Weights | None = None
-        if len(learners) > 1:
-            channel = POLICY if self.policy is None else CRITIC
-            self.others = Weights(component.open(channel), in_turn=self.balance.in_order)
-        self.enough: float = self.plan.run.stop.env_steps or math.inf
-        self.env_steps = self.sampled = self.trained = 0
+        if len(plan.learning.learners) > 1:
+            channel = component.open(CRITIC if self.outlet.of_policy else POLICY)
+            self.others = Weights(channel, in_turn=plan.balance.in_order)
+        self.counts = Counts()
+        replayed = DelayExperience if role == ACTOR_LEARNER else RatioExperience
+        kind: type[Experience] = RoundExperience if plan.learning.on_policy else replayed
+        self.experience = kind(component, self.half, self.outlet, self.others, self.counts)
         self.metrics: Mapping[str, Any] = {}
-        self.lag = LagHistogram()
         self._poll_s = 0.0
         component.figures.update(counters=self.counters, gauges=self.gauges, device=self.device_figures)
         component.figures["publication"] = self.cadence.figures
-
-    # --- what it may do
-
-    @property
-    @abstractmethod
-    def may_update(self) -> bool:
-        """Whether another update may begin now."""
-
-    @property
-    @abstractmethod
-    def may_pull(self) -> bool:
-        """Whether another rollout may be stored now."""
-
-    @property
-    @abstractmethod
-    def may_load(self) -> bool:
-        """Whether the other half's next weights may be loaded now."""
-
-    @property
-    @abstractmethod
-    def settled(self) -> bool:
-        """Whether it has done all updates that the samples of this run allow."""
-
-    @property
-    @abstractmethod
-    def owed(self) -> str:
-        """What it waits for when it cannot update, in words."""
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the samplers have been stopped: the remaining rollouts are stored, nothing is trained."""
-        return SAMPLER in self.component.stopping_roles
 
     # --- what it does
 
     def wait(self) -> None:
         """Serve the sockets; if there is nothing to do, wait up to a second for rollouts and weights."""
-        if self.may_update or (self.may_pull and self.intake.ready):
+        experience = self.experience
+        if experience.ready or (experience.wants and experience.intake.ready):
             if time.monotonic() < self._poll_s:
                 return
             self.component.poll()
         else:
-            self.component.poll(self.sources(), timeout_s=1.0, charge="starved", waiting_for=self.owed)
+            self.component.poll(self.sources(), timeout_s=1.0, charge="starved", waiting_for=experience.owed)
         self._poll_s = time.monotonic() + POLL_INTERVAL_S
 
     def sources(self) -> list[Any]:
-        """The channels whose next message it can use now."""
-        channels: list[Any] = [self.intake.puller] if self.may_pull else []
-        if self.others is not None and self.may_load:
+        """The channels whose next message it can take now."""
+        intake = self.experience.intake
+        channels: list[Any] = [intake.puller] if self.experience.wants or intake.fetches else []
+        if self.others is not None and self.experience.wants_weights:
             channels.append(self.others.subscriber)
         return channels
 
     def take_weights(self) -> None:
         """Load the other half's newest weights, or in order the next version of them."""
-        if self.others is None or not self.may_load or (message := self.others.take()) is None:
+        if self.others is None or not self.experience.wants_weights:
+            return
+        if (message := self.others.take()) is None:
             return
         try:
-            self.load(message)
+            self.half.load(message.kind, message.arrays)
         except WireError as error:
             self.others.refuse(message, error)
-
-    @abstractmethod
-    def load(self, message: Message) -> None:
-        """Load the other half's weights.
-
-        Raises:
-            WireError: they do not fit this half.
-        """
+        else:
+            self.experience.meet(message)
 
     def take_rollouts(self) -> None:
-        """Store the rollouts that have arrived, as far as ``may_pull`` allows."""
-        while self.may_pull and (rollout := self.intake.take()) is not None:
-            self.store(rollout)
+        """Add some of the rollouts that have arrived to the experience, as far as it wants them."""
+        self.experience.intake.fetch()
+        for _ in range(ROLLOUTS_AT_ONCE):
+            if not self.experience.wants or (rollout := self.experience.intake.take()) is None:
+                return
+            self.experience.add(rollout)
 
-    @abstractmethod
-    def store(self, rollout: Rollout) -> None:
-        """Keep one rollout to train on."""
-
-    @abstractmethod
     def update(self) -> None:
-        """Train on one batch."""
+        """One gradient step on the next batch."""
+        if (batch := self.experience.next()) is None:
+            return
+        measured = self.experience.measured
+        metrics = self.half.update(batch, measured)
+        if measured:
+            self.metrics = metrics
+        self.counts.trained += self.experience.trained(batch)
 
-    def train_on(self, batch: Any) -> None:
-        """One gradient step; the expensive metrics are measured always in lock-step, else now and then."""
-        measured = bool(self.cadence.every) or self.half.num_updates % MEASURED_EVERY == 0
-        self.metrics = {**self.metrics, **self.half.update(batch, measured)}
+    def publish(self, *, is_new: bool = False) -> None:
+        """Publish the weights, unless they have to wait.
 
-    @abstractmethod
-    def publish(self) -> None:
-        """Publish the weights."""
-
-    @abstractmethod
-    def publish_if_due(self) -> None:
-        """Publish the weights when the clock or the count says so, or when samplers wait for a new limit."""
-
-    def publish_critics(self, version: int, *, wait: bool, **fields: Any) -> None:
-        """Publish the critics to the actor-learner, with further ``fields`` of the message."""
-        counts = {"critic_updates": self.half.num_updates, "env_steps": self.env_steps}
-        fields = {"version": version, **counts, **fields}
-        self.outbox.put(
-            self.half.weights, lambda weights: Message("critic", fields, {"parameters": weights}), wait=wait
-        )
-
-    def count_env_steps(self, transitions: int) -> None:
-        """Add to ``env_steps``. The last sample of the run is reported at once, so that the broker ends the
-        run before samplers collect more.
+        Args:
+            is_new: whether a policy differs from the one published last.
         """
-        before, self.env_steps = self.env_steps, self.env_steps + transitions
-        if before < self.enough <= self.env_steps:
-            self.component.send_report()
+        if (news := self.experience.news()) is not None:
+            # On-policy, nothing is trained on before: a publication changes how observations are normalised.
+            wait = self.component.plan.learning.on_policy or not self.experience.ready
+            self.outlet.publish(**news, is_new=is_new, wait=wait)
+
+    def publish_if_due(self) -> None:
+        """Publish the weights when they are due, and again when samplers wait for a new limit."""
+        ready = self.experience.ready
+        if not self.outlet.serve(wait=not ready):
+            return
+        if self.outlet.published and self.experience.due():
+            self.publish(is_new=True)
+            self.record.write(self.experience.recorded(), self.metrics)
+        elif not self.outlet.published or (not ready and self.experience.limits_due()):
+            self.publish()
 
     # --- what it reports and keeps
-
-    def losses(self) -> dict[str, float]:
-        """The metrics of the newest updates, for reports; waits for the device."""
-        return {name: float(value) for name, value in self.metrics.items()}
 
     def device_figures(self) -> dict[str, float]:
         """For reports: the device's largest arithmetic rate, and a GPU's load."""
         return {**self.work.figures(), "limit_flops_per_s": self.arithmetic.limit_flops_per_s}
 
-    def flops(self) -> dict[str, float]:
-        """For reports: floating point operations of all updates so far."""
-        role = self.component.role.removesuffix("_learner")
-        return {f"{role}_flops": self.trained * self.arithmetic.flops_per_transition}
-
-    def policy_lag(self) -> dict[str, float]:
-        """For reports, of one learner: quantiles of the lag in versions, and the dropped transitions."""
-        return {**self.lag.summary(), "stale": self.intake.stale_transitions}
-
     def counters(self) -> dict[str, float]:
         """Cumulative figures of every report; the critic-learner, even alone, counts the experience."""
-        counted = self.flops()
-        if self.policy is not None:
-            counted["policy_version"] = self.policy.versions.newest
-        if self.component.role == ACTOR_LEARNER:
-            return {**counted, "actor_updates": self.half.num_updates}
-        experience = {"env_steps": self.env_steps, "sampled_transitions": self.sampled}
-        experience |= {"trained_transitions": self.trained, "critic_updates": self.half.num_updates}
-        return {**counted, **experience}
+        part, counts = self.component.role.removesuffix("_learner"), self.counts
+        counted = {f"{part}_flops": counts.trained * self.arithmetic.flops_per_transition}
+        if self.outlet.of_policy:
+            counted["policy_version"] = self.outlet.versions.newest
+        if self.component.role != ACTOR_LEARNER:
+            counted |= {"env_steps": counts.env_steps, "sampled_transitions": counts.sampled}
+            counted["trained_transitions"] = counts.trained
+        return {**counted, f"{part}_updates": self.half.num_updates}
 
-    @abstractmethod
     def gauges(self) -> dict[str, float]:
-        """Momentary figures of every report."""
+        """Momentary figures of every report, with the losses; waits for the device."""
+        losses = {name: float(value) for name, value in self.metrics.items()}
+        return {**self.experience.gauges(), **losses}
 
-    @abstractmethod
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs besides the replay, which is saved only with ``save_replay``."""
+        self.counts.version = self.outlet.versions.newest
+        own = {"half": self.half.state_dict(), "counters": self.counts.state()}
+        return {**own, **self.experience.state()}
 
-    @abstractmethod
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
+        self.half.load_state_dict(state["half"])
+        self.counts.restore(state["counters"])
+        self.half.env_steps, self.outlet.updates = self.counts.env_steps, self.half.num_updates
+        self.outlet.versions.restore(self.counts.version)
+        self.experience.restore(state)
 
     def go_back(self, state: Mapping[str, Any]) -> None:
         """Load the networks and optimiser of an earlier :meth:`state`; samples and counts go on."""
         num_updates = self.half.num_updates
         self.half.load_state_dict(state["half"])
-        self.half.num_updates, self.half.env_steps = num_updates, self.env_steps
+        self.half.num_updates, self.half.env_steps = num_updates, self.counts.env_steps
+        self.experience.go_back()
 
 
 def learn(component: Component, learner: Learner) -> None:
     """Run a learner, from its checkpoint if there is one, until it is stopped; then drain its rollouts."""
-    vault = Vault(component, learner.state, learner.replay, lambda: learner.settled)
+    experience = learner.experience
+    vault = Vault(component, learner.state, experience.replay, lambda: experience.done)
     if (state := vault.restore()) is not None:
         try:
             learner.restore(state)
@@ -269,12 +201,12 @@ def learn(component: Component, learner: Learner) -> None:
         learner.take_weights()
         learner.take_rollouts()
         try:
-            if learner.may_update:
+            if experience.ready:
                 with learner.cadence.updating(), learner.work.update():
                     learner.update()
             learner.publish_if_due()
             vault.serve()
         except Diverged as error:
             learner.go_back(vault.last_good(error, learner.half.num_updates))
-    for rollout in learner.intake.drain():
-        learner.store(rollout)
+    for rollout in experience.intake.drain():
+        experience.add(rollout)

@@ -19,8 +19,9 @@ from spreeze_zmq.channels import Publisher
 from spreeze_zmq.component import Component
 from spreeze_zmq.device import Download
 from spreeze_zmq.errors import Diverged, WireError
-from spreeze_zmq.learner.lag import VERSION_FILE, Versions
-from spreeze_zmq.plan.roles import POLICY
+from spreeze_zmq.learner.lag import VERSION_FILE, CollectionLimits, Versions
+from spreeze_zmq.plan.roles import CRITIC, POLICY, publisher_of_policy
+from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
 
 #: Largest share of the time of its updates that a learner spends on publications.
@@ -29,6 +30,9 @@ PUBLISH_COST = 0.02
 CREDIT_HORIZON_S = 10.0
 #: Publications that the reported interval is averaged over.
 INTERVALS_SHOWN = 16
+
+#: Makes the message of a copy of the weights on the host.
+Make = Callable[[NDArray[np.float32]], Message]
 
 
 class Cadence:
@@ -117,36 +121,87 @@ class Cadence:
         }
 
 
-class Outbox:
-    """Copies weights off the device and publishes the copy when it has arrived.
+class Outlet:
+    """Publishes a half's weights: those of the policy to all its readers, the critics to the actor-learner.
+
+    They are copied off the device and sent when the copy has arrived. The run's first policy has version 0,
+    which stands for uniformly random actions; on-policy it has version 1 and acts by its network, since its
+    log probabilities are learned from.
 
     Args:
-        publisher: the channel's end.
+        component: the learner.
+        half: whose weights are published.
         cadence: measures the cost of publications.
-        device: torch's name of the device that holds the weights; from a CPU they are published at once.
+
+    Attributes:
+        of_policy: whether these are the weights of the policy.
+        versions: of the published weights.
+        limits: of collection, which go out with the weights.
+        published: whether this process has published any weights.
+        updates: updates of the half when its weights were published last.
     """
 
-    def __init__(self, publisher: Publisher, cadence: Cadence, device: str) -> None:
-        self._publisher = publisher
-        self._cadence = cadence
-        self._download = Download(torch.device(device))
-        self._make: Callable[[NDArray[np.float32]], Message] | None = None
+    def __init__(self, component: Component, half: AutogradHalf, cadence: Cadence) -> None:
+        plan = component.plan
+        self.half, self.cadence = half, cadence
+        self.of_policy = publisher_of_policy(plan.learning.learners) == component.role
+        path = Path(plan.socket_dir, VERSION_FILE)
+        self.versions = Versions(path, int(plan.learning.on_policy)) if self.of_policy else Versions()
+        self.limits = CollectionLimits(plan)
+        self.published, self.updates = False, 0
+        self._publisher: Publisher = component.open(POLICY if self.of_policy else CRITIC)
+        self._download = Download(torch.device(component.options["device"]))
+        self._make: Make | None = None
 
-    def put(
-        self, weights: torch.Tensor, make: Callable[[NDArray[np.float32]], Message], *, wait: bool
+    def observe(self, rollout: Rollout) -> None:
+        """Add the observations of a rollout to the statistics that go out with the policy."""
+        if self.of_policy:
+            self.half.observe(rollout.acted_on)
+
+    def publish(
+        self, critic_updates: int, positions: Mapping[str, int], *, is_new: bool, wait: bool, **more: int
     ) -> None:
-        """Start a publication; publications by count are finished before this returns.
+        """Start to publish the current weights; publications by count are finished before this returns.
 
         Args:
-            weights: flat float32 ``[P]`` on the device.
-            make: builds the message from a copy of the weights on the host.
+            critic_updates: critic updates that the weights have made or followed.
+            positions: stream -> position up to which the critic-learner has taken it, or on-policy up to
+                which it has been trained on; limits of collection follow from them.
+            is_new: whether a policy differs from the one published last; if not it keeps its version.
             wait: finish the publication before this returns in any case.
+            more: further fields of critics.
         """
+        if self.published and (is_new or not self.of_policy):
+            self.versions.advance()
+        message = self._policy if self.of_policy else self._critics
+        self._put(self.half.weights, message(critic_updates, positions, **more), wait=wait)
+        self.published, self.updates = True, self.half.num_updates
+
+    def _policy(self, critic_updates: int, positions: Mapping[str, int]) -> Make:
+        fields: dict[str, Any] = {
+            "version": self.versions.newest,
+            "critic_updates": critic_updates,
+            "actor_updates": self.half.num_updates,
+            "description": self.half.description(),
+            "extras": {"env_steps": self.half.env_steps},
+        }
+        if (limits := self.limits.collect_until(positions, self.versions)) is not None:
+            fields["collect_until"] = limits
+        return lambda weights: Message("policy", fields, self.half.policy_arrays(weights))
+
+    def _critics(self, critic_updates: int, positions: Mapping[str, int], **more: int) -> Make:
+        fields: dict[str, Any] = {"version": self.versions.newest, "critic_updates": critic_updates}
+        fields |= {"env_steps": self.half.env_steps, **more}
+        if self.limits.by_position:
+            fields["taken"] = self.limits.published = positions
+        return lambda weights: Message("critic", fields, {"parameters": weights})
+
+    def _put(self, weights: torch.Tensor, make: Make, *, wait: bool) -> None:
         self.serve(wait=True)
-        with self._cadence.publishing():
+        with self.cadence.publishing():
             self._download.start(weights)
             self._make = make
-        self.serve(wait=wait or self._cadence.every > 0)
+        self.serve(wait=wait or self.cadence.every > 0)
 
     def serve(self, *, wait: bool = False) -> bool:
         """Publish the weights once their copy has arrived; ``wait`` waits for the copy.
@@ -163,7 +218,7 @@ class Outbox:
             return False
         make, self._make = self._make, None
         try:
-            with self._cadence.publishing():
+            with self.cadence.publishing():
                 message = make(self._download.array())
                 self._publisher.publish(message)
         except (OverflowError, WireError) as error:
@@ -171,67 +226,8 @@ class Outbox:
                 raise
             hint = "a lower learning_rate or max_gradient_norm may help"
             raise Diverged("weights", f"{error}; {hint}") from error
-        self._cadence.sent(message)
+        self.cadence.sent(message)
         return True
-
-
-class PolicyOutlet:
-    """Publishes the policy with its version, its description and the limits of collection.
-
-    Args:
-        component: the learner.
-        half: holds the policy.
-        cadence: measures the cost of publications.
-        device: the device of the half.
-        first_version: version of the run's first policy; 0 stands for uniformly random actions.
-
-    Attributes:
-        versions: versions of the published policies.
-        outbox: copies the weights off the device.
-        published: whether this process has published a policy.
-    """
-
-    def __init__(
-        self, component: Component, half: AutogradHalf, cadence: Cadence, device: str, first_version: int = 0
-    ) -> None:
-        self.half = half
-        self.versions = Versions(Path(component.plan.socket_dir, VERSION_FILE), first_version)
-        self.outbox = Outbox(component.open(POLICY), cadence, device)
-        self.published = False
-
-    def publish(
-        self,
-        *,
-        critic_updates: int,
-        env_steps: int,
-        collect_until: Mapping[str, int] | None,
-        wait: bool,
-    ) -> None:
-        """Publish the current weights under the newest version.
-
-        Args:
-            critic_updates: critic updates that the policy has followed.
-            env_steps: transitions sampled so far.
-            collect_until: stream -> position up to which its sampler may begin rollouts under this version;
-                ``"*"`` for every stream that is not named. None sets no limit.
-            wait: finish the publication before this returns.
-        """
-        self.half.env_steps = env_steps
-        fields: dict[str, Any] = {
-            "version": self.versions.newest,
-            "critic_updates": critic_updates,
-            "actor_updates": self.half.num_updates,
-            "description": self.half.description(),
-            "extras": {"env_steps": env_steps},
-        }
-        if collect_until is not None:
-            fields["collect_until"] = dict(collect_until)
-
-        def message(weights: Any) -> Message:
-            return Message("policy", fields, self.half.policy_arrays(weights))
-
-        self.outbox.put(self.half.weights, message, wait=wait)
-        self.published = True
 
 
 class Record:

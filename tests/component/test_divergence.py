@@ -6,18 +6,17 @@ import torch
 
 from spreeze_zmq.component import Component
 from spreeze_zmq.errors import Diverged
-from spreeze_zmq.learner import ActorLearner, CriticLearner
+from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.run.checkpoint import Part, complete
 
 SMALL = ["algorithm.hidden_sizes=[8]", "balance.mode=free"]
 
 
-@pytest.fixture(params=[CriticLearner, ActorLearner])
+@pytest.fixture(params=["critic_learner", "actor_learner"])
 def learner(request, peers):
     """SAC's, in this process, with nobody around it."""
-    role = {CriticLearner: "critic_learner", ActorLearner: "actor_learner"}[request.param]
-    made = request.param(Component(role, peers.plan, 0))
+    made = Learner(Component(request.param, peers.plan, 0))
     yield made
     for channel in made.component._channels.values():
         channel.close()
@@ -33,7 +32,7 @@ def test_weights_that_are_not_finite_are_not_published(learner, odd):
     for _ in range(2):
         with pytest.raises(Diverged, match=r"weights: not_finite: \w+\.parameters holds \S+ at \[2\]"):
             learner.publish()
-    assert learner.intake.component._channels  # it lives
+    assert learner.component._channels  # it lives
     learner.go_back(good)
     assert torch.isfinite(learner.half.weights).all()
     assert learner.half.num_updates == 70
@@ -43,7 +42,7 @@ def test_weights_that_are_not_finite_are_not_published(learner, odd):
 @pytest.mark.parametrize("peers", [SMALL], indirect=True)
 def test_a_checkpoint_never_holds_what_is_not_finite(learner, peers):
     """It is written once the learner has gone back to the last one, three times at most."""
-    vault = Vault(learner.component, learner.state, learner.replay, lambda: True)
+    vault = Vault(learner.component, learner.state, learner.experience.replay, lambda: True)
     role, checkpoints = learner.component.role, peers.folder.checkpoints
     vault._on_request({"folder": "first"})
     vault.serve()
@@ -74,7 +73,7 @@ def _crc32(path):
 @pytest.mark.parametrize("peers", [SMALL], indirect=True)
 def test_without_a_checkpoint_the_error_ends_the_learner(learner):
     """There is nothing to go back to."""
-    vault = Vault(learner.component, learner.state, learner.replay, lambda: True)
+    vault = Vault(learner.component, learner.state, learner.experience.replay, lambda: True)
     with pytest.raises(Diverged, match="such"):
         vault.last_good(Diverged("weights", "such"), 1)
 
@@ -82,7 +81,7 @@ def test_without_a_checkpoint_the_error_ends_the_learner(learner):
 @pytest.mark.parametrize("peers", [SMALL, [*SMALL, "algorithm.normalize_observations=true"]], indirect=True)
 def test_observations_that_are_not_normalised_are_named_as_a_cause(learner, peers):
     """Whatever was not finite; not where they are normalised already."""
-    vault = Vault(learner.component, learner.state, learner.replay, lambda: True)
+    vault = Vault(learner.component, learner.state, learner.experience.replay, lambda: True)
     with pytest.raises(Diverged) as caught:
         vault.last_good(Diverged("weights", "such"), 1)
     normalised = peers.plan.algorithm["normalize_observations"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.component import Component
-from spreeze_zmq.learner import CriticLearner, RoundLearner
+from spreeze_zmq.learner import Learner
 from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.checkpoint import Part, complete
 from spreeze_zmq.wire import Message, rollout_message
@@ -309,13 +309,11 @@ LONE = ("run.env=CartPole-v1", "algorithm={hidden_sizes=[8]}", "balance={}")
 
 
 @pytest.mark.parametrize(
-    ("peers", "kind"),
-    [((*LONE, "run.algorithm=dqn"), CriticLearner), ((*LONE, "run.algorithm=pqn"), RoundLearner)],
-    indirect=["peers"],
+    "peers", [(*LONE, f"run.algorithm={name}") for name in ("dqn", "pqn")], indirect=True
 )
-def test_a_lone_learner_makes_no_actor_updates(peers, kind):
+def test_a_lone_learner_makes_no_actor_updates(peers):
     """There is no actor-learner: its updates are those of the critics, whichever way it learns."""
-    learner = kind(Component("critic_learner", peers.plan, 0))
+    learner = Learner(Component("critic_learner", peers.plan, 0))
     learner.half.num_updates = 7
     counters = learner.counters()
     for channel in learner.component._channels.values():

@@ -18,7 +18,7 @@ from spreeze_zmq import topology
 from spreeze_zmq.component import Component
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.launcher import Launch
-from spreeze_zmq.learner import ActorLearner, CriticLearner, RoundLearner
+from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
@@ -220,8 +220,8 @@ def test_parts_are_taken_from_learners_for_the_folder_that_was_asked_for(broker,
 def learners(house, tmp_path_factory):
     """The critic-learner and actor-learner of SAC, and both of PPO."""
     other = House(tmp_path_factory.mktemp("rounds") / "run", "cartpole", "algorithm.hidden_sizes=[8]")
-    made = [CriticLearner(house.component("critic_learner")), ActorLearner(house.component("actor_learner"))]
-    made += [RoundLearner(other.component(role)) for role in other.plan.learning.learners]
+    houses = (house, other)
+    made = [Learner(each.component(role)) for each in houses for role in each.plan.learning.learners]
     torch.set_flush_denormal(False)  # which learners ask for, and hypothesis cannot bear
     yield made
     other.close()
@@ -245,19 +245,20 @@ def rollout_of(learner, num_steps=4, num_envs=2, sequence=0, produced=8):
         "log_prob": -np.ones(steps, np.float32),
     }
     fields = {"produced": produced, "policy_version": 0, "num_steps": num_steps, "num_envs": num_envs}
-    arrays = {name: arrays[name] for name in arrays if name in learner.intake.fields}
+    arrays = {name: arrays[name] for name in arrays if name in learner.experience.intake.fields}
     return Message("rollout", fields, arrays, "sampler-0", 1, sequence)
 
 
 def take(learner, message):
     """Give a learner's intake one message as its channel would; returns the rollout if it was taken."""
-    channel = learner.intake.puller
+    intake = learner.experience.intake
+    channel = intake.puller
     frames = [bytes(frame) for frame in encode(message)] if isinstance(message, Message) else message
     waiting = [frames]
     receive = channel._receive_frames
     channel._receive_frames = lambda: waiting.pop() if waiting else None
     try:
-        return learner.intake.take()
+        return intake.take()
     finally:
         channel._receive_frames = receive
 
@@ -267,8 +268,8 @@ def take(learner, message):
 def test_learners_take_any_rollout(learners, which, data):
     """What is taken is finite, of the right shapes, and in the account; a batch can be drawn of it."""
     learner = learners[which % len(learners)]
-    sequence = learner.intake.receipts._sequences.get("sampler-0/1", -1) + 1
-    stream = learner.intake.receipts.streams.get("sampler-0/1")
+    sequence = learner.experience.intake.receipts._sequences.get("sampler-0/1", -1) + 1
+    stream = learner.experience.intake.receipts.streams.get("sampler-0/1")
     message = rollout_of(learner, sequence=sequence, produced=(stream.last if stream else 0) + 8)
     fields = changed(data, message.fields) if data.draw(st.booleans()) else message.fields
     arrays = {name: np.array(array) for name, array in message.arrays.items()}
@@ -294,9 +295,9 @@ def test_learners_take_any_rollout(learners, which, data):
     if rollout is not None:
         for given_array in rollout.arrays().values():
             assert given_array.dtype.kind != "f" or (np.abs(given_array) <= 1e15).all()
-        if not isinstance(learner, RoundLearner) or not learner.replay.complete:
-            learner.store(rollout)
-    for receipt in learner.intake.receipts.streams.values():
+        if learner.experience.wants:
+            learner.experience.add(rollout)
+    for receipt in learner.experience.intake.receipts.streams.values():
         assert receipt.received + receipt.refused + receipt.lost == receipt.last - receipt.first
         assert min(receipt.lost, receipt.refused, receipt.received, receipt.first) >= 0
     encode(Message("report", learner.component.own_report(), {}, learner.component.name, 1))
@@ -327,7 +328,6 @@ def test_learners_take_any_weights_and_control(learners, kind, data):
     elif (handler := critic.component._handlers.get(kind)) and kind != "stop":
         handler(heard.fields)
     critic.component.stop_reason = ""
-    critic.batch.wanted = critic.batch.size
 
 
 @THOROUGH
@@ -335,7 +335,7 @@ def test_learners_take_any_weights_and_control(learners, kind, data):
 def test_a_checkpoint_is_asked_for_by_a_plain_name(learners, data):
     """Another writes nothing."""
     component = learners[0].component
-    vault = Vault(component, learners[0].state, learners[0].replay, lambda: True)
+    vault = Vault(component, learners[0].state, learners[0].experience.replay, lambda: True)
     folder = data.draw(st.sampled_from(["../x", "/tmp/x", "a/b", "", ".", "..", "x\0y"]))
     vault._on_request({"folder": folder})
     vault.serve()

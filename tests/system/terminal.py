@@ -40,7 +40,7 @@ class Terminal:
 
 def place_of_update():
     """``FILE:LINE`` of the critic-learner's update, for a breakpoint."""
-    source = ROOT / "spreeze_zmq" / "learner" / "critic_learner.py"
+    source = ROOT / "spreeze_zmq" / "learner" / "learner.py"
     lines = source.read_text().splitlines()
-    number = next(n for n, line in enumerate(lines, 1) if "self.train_on(" in line)
+    number = next(n for n, line in enumerate(lines, 1) if "self.half.update(" in line)
     return f"{source}:{number}"

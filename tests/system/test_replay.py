@@ -18,12 +18,12 @@ import runpy
 import numpy as np
 from spreeze_zmq.learner import publication
 
-put = publication.Outbox.put
+put = publication.Outlet._put
 
 def nudged(self, weights, make, *, wait):
     put(self, weights, lambda sent: make(sent + np.float32(1e-6)), wait=wait)
 
-publication.Outbox.put = nudged
+publication.Outlet._put = nudged
 runpy.run_module("spreeze_zmq.components.critic_learner", run_name="__main__")
 """
 
@@ -110,7 +110,7 @@ def test_a_replay_runs_under_a_debugger(recorded, tmp_path):
     pdb = Terminal(*SPREEZE, "replay", str(file), "--run-dir", str(tmp_path / "replay"), "--", *command)
     pdb.answer("(Pdb) ", f"b {place_of_update()}\n")
     pdb.answer("(Pdb) ", "c\n")
-    pdb.answer("(Pdb) ", "p 'batch', self.gate.batch_size\n")
+    pdb.answer("(Pdb) ", "p 'batch', self.experience.gate.batch_size\n")
     pdb.answer("(Pdb) ", "cl 1\nc\n")
     pdb.answer("kept: ")
     assert "('batch', " in pdb.said

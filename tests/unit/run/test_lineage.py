@@ -13,7 +13,7 @@ from spreeze_zmq.commands.compare import evaluated_runs
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.errors import CheckpointError
 from spreeze_zmq.launcher.texts import further
-from spreeze_zmq.learner.critic_learner import CriticLearner
+from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.metrics import Journal, read_journal
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.policy import Policy
@@ -263,7 +263,7 @@ def test_rates_and_findings_are_of_the_run_alone():
 def test_the_wait_for_a_replay_is_said():
     """While the transitions come that replace it, and only in a resumed run."""
     gate = RatioGate(8.0, 32, learning_starts=5000, slack=0, received=1580)
-    said = CriticLearner.lacks(SimpleNamespace(refills=True, gate=gate))
+    said = RatioExperience.lacks(SimpleNamespace(refills=True, gate=gate))
     assert said == "3,420 more transitions, as its replay was not saved"
-    assert CriticLearner.lacks(SimpleNamespace(refills=True, gate=replace(gate, received=5000))) == ""
-    assert CriticLearner.lacks(SimpleNamespace(refills=False, gate=gate)) == ""
+    assert RatioExperience.lacks(SimpleNamespace(refills=True, gate=replace(gate, received=5000))) == ""
+    assert RatioExperience.lacks(SimpleNamespace(refills=False, gate=gate)) == ""

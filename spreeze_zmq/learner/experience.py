@@ -1,0 +1,210 @@
+"""What a learner learns from: when it takes rollouts and weights, when it trains, and when it publishes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spreeze_zmq.balance import LagHistogram
+from spreeze_zmq.component import Component, Weights
+from spreeze_zmq.learner.intake import Intake
+from spreeze_zmq.learner.publication import Outlet
+from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.wire import Message
+
+
+@dataclass
+class Counts:
+    """What a learner counts over all its lives; each checkpoint holds it.
+
+    Attributes:
+        version: of the weights published last, as of the checkpoint.
+        env_steps: transitions that the run has sampled, as far as this learner knows.
+        trained: transitions that updates have trained on.
+        sampled: transitions received until the samplers are stopped; on-policy, those of rounds that began.
+        trained_version: on-policy, the newest policy version among the rollouts of rounds that began.
+    """
+
+    version: int = 0
+    env_steps: int = 0
+    trained: int = 0
+    sampled: int = 0
+    trained_version: int = 0
+
+    def state(self) -> dict[str, int]:
+        """For a checkpoint."""
+        return asdict(self)
+
+    def restore(self, saved: Mapping[str, int]) -> None:
+        """Continue from :meth:`state`, or from what a learner saved when each kept counters of its own: a
+        policy's version had another name.
+        """
+        version = saved.get("policy_version", saved.get("version", 0))
+        for name in vars(self):
+            setattr(self, name, saved.get(name, 0))
+        self.version = version
+
+
+class Experience(ABC):
+    """The rollouts of one learner: transitions in a replay with its gate, or rounds.
+
+    Args:
+        component: the learner.
+        half: the half of the algorithm that is trained.
+        outlet: publishes that half's weights.
+        others: the other half's weights; None for a lone learner.
+        counts: counted here, kept by the learner.
+
+    Attributes:
+        intake: the rollouts that arrive.
+        replay: the rollouts that are kept.
+        lag: transitions by the lag of their policy on receipt, or on-policy when their round began.
+    """
+
+    replay: Replay | ObservationReplay | RoundStore
+
+    def __init__(
+        self, component: Component, half: Any, outlet: Outlet, others: Weights | None, counts: Counts
+    ) -> None:
+        self.component, self.half, self.outlet, self.others = component, half, outlet, others
+        self.counts, self.cadence, self.limits = counts, outlet.cadence, outlet.limits
+        self.options, self.balance = half.algorithm.options, component.plan.balance
+        self.in_order = self.balance.in_order
+        self.enough = component.plan.run.stop.env_steps or math.inf
+        memory_size = type(half.algorithm).memory_size(self.options)
+        self.intake = Intake(component, self.options.frame_stack, self.too_stale, self.unfit, memory_size)
+        self.lag = LagHistogram()
+
+    # --- what it waits for
+
+    @property
+    @abstractmethod
+    def wants(self) -> bool:
+        """Whether another rollout may be added now."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether another update may begin now."""
+        return not self.stopping and self._has_batch() and not self._lacks_weights()
+
+    @property
+    def wants_weights(self) -> bool:
+        """Whether the other half's next weights may be loaded now: always, except in order: then when an
+        update lacks them.
+        """
+        return not self.in_order or self._lacks_weights()
+
+    @property
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether all updates are made that the samples of this run allow, and in order all weights of the
+        other half have come.
+        """
+
+    @property
+    @abstractmethod
+    def owed(self) -> str:
+        """What it waits for when it is not ready, in words."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the samplers have been stopped: the remaining rollouts are kept, nothing is trained."""
+        return SAMPLER in self.component.stopping_roles
+
+    @abstractmethod
+    def _has_batch(self) -> bool:
+        """Whether there are samples for another update."""
+
+    @abstractmethod
+    def _lacks_weights(self) -> bool:
+        """Whether the next update has to wait for weights of the other half."""
+
+    @property
+    def _num_weights(self) -> float:
+        """Versions of the other half's weights that have been loaded; infinite for a lone learner."""
+        return math.inf if self.others is None else self.others.num_taken
+
+    # --- what comes in
+
+    def too_stale(self, rollout: Rollout) -> str:
+        """Why a rollout is older than ``max_policy_lag`` allows; empty if it is not."""
+        return ""
+
+    def unfit(self, rollout: Rollout) -> str:
+        """Why a rollout that fits the environment cannot be kept; empty if it can."""
+        return ""
+
+    @abstractmethod
+    def add(self, rollout: Rollout) -> None:
+        """Keep one rollout to train on."""
+
+    @abstractmethod
+    def meet(self, message: Message) -> None:
+        """Note what came with the other half's weights, which have been loaded."""
+
+    def count(self, transitions: int) -> None:
+        """Add to ``env_steps``. The last sample of the run is reported at once, so that the broker ends the
+        run before samplers collect more.
+        """
+        before, self.counts.env_steps = self.counts.env_steps, self.counts.env_steps + transitions
+        if before < self.enough <= self.counts.env_steps:
+            self.component.send_report()
+
+    # --- an update
+
+    @abstractmethod
+    def next(self) -> Any:
+        """The batch of the next update; None if there is none after all."""
+
+    @property
+    @abstractmethod
+    def measured(self) -> bool:
+        """Whether the update on the batch of :meth:`next` computes the expensive metrics."""
+
+    @abstractmethod
+    def trained(self, batch: Any) -> int:
+        """Note an update on ``batch``; returns its transitions."""
+
+    # --- what goes out
+
+    @abstractmethod
+    def due(self) -> bool:
+        """Whether new weights are to be published; True once per publication."""
+
+    @abstractmethod
+    def limits_due(self) -> bool:
+        """Whether samplers may wait for another limit of collection."""
+
+    @abstractmethod
+    def news(self) -> dict[str, Any] | None:
+        """The arguments of :meth:`Outlet.publish`; None if the publication has to wait."""
+
+    @abstractmethod
+    def recorded(self) -> dict[str, int]:
+        """The counts of a line of the record."""
+
+    @abstractmethod
+    def gauges(self) -> dict[str, float]:
+        """Momentary figures of every report."""
+
+    def policy_lag(self) -> dict[str, float]:
+        """For reports, of one learner: quantiles of the lag in versions, and the dropped transitions."""
+        return {**self.lag.summary(), "stale": self.intake.stale_transitions}
+
+    # --- what is kept
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What a restart needs besides the rollouts and the counts."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state`, after the half and the counts."""
+
+    def go_back(self) -> None:  # noqa: B027
+        """Forget what follows from weights that have been replaced by earlier ones."""

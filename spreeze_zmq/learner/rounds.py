@@ -1,0 +1,208 @@
+"""The experience of an on-policy learner: rounds of rollouts, trained on for some epochs each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
+from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.wire import Message
+
+
+class RoundExperience(Experience):
+    """Rounds of one rollout of each sampler; both learners train on the same round at the same time.
+
+    Targets use the values from before the round: the actor-learner begins a round when it has the critics
+    that were trained on rollouts of the policy version before, the critic-learner when it has the policy that
+    collected the round. ``max_policy_lag`` rounds may be collected while another is trained on; rollouts that
+    are older when their round begins are dropped and counted.
+    """
+
+    replay: RoundStore
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        plan, options, device = self.component.plan, self.options, self.component.options["device"]
+        self.rewards = RewardScale(options.gamma) if options.normalize_rewards else None
+        num_samplers = plan.components[SAMPLER].count.initial
+        self.replay = RoundStore(num_samplers, device, self.rewards, options.frame_stack)
+        self.generator = torch.Generator(device).manual_seed(plan.run.seed)
+        self.rounds = 0
+        self._known_version: float = 0 if self.others else math.inf
+        self.consumed: dict[str, int] = {}
+        self._batches: Iterator[Mapping[str, torch.Tensor]] = iter(())
+        self._left = 0
+        self._rollouts: list[Rollout] = []
+        self._due = self._limits_due = False
+        if self.outlet.of_policy:
+            self.component.figures["policy_lag"] = self.policy_lag
+
+    # --- what it waits for
+
+    @property
+    def wants(self) -> bool:
+        """Whether the next round lacks rollouts that the run wants, or the samplers have been stopped."""
+        return self.stopping or (not self.replay.complete and self.counts.env_steps < self.enough)
+
+    def _has_batch(self) -> bool:
+        """Whether a round is being trained on, or the next one has come."""
+        return self._left > 0 or self.replay.complete
+
+    def _lacks_weights(self) -> bool:
+        """Whether the next round has to wait for the other learner's weights; not in the middle of one."""
+        if self._left:
+            return False
+        if self.in_order:
+            return self._num_weights <= self.rounds
+        too_old = self.replay.complete and self._known_version < self.replay.newest_version
+        return self._num_weights == 0 or too_old
+
+    @property
+    def wants_weights(self) -> bool:
+        """As always, but not in the middle of a round."""
+        return self._left == 0 and super().wants_weights
+
+    @property
+    def done(self) -> bool:
+        """Whether all rounds are trained on and, in order, the other half's last weights have come."""
+        if self._due or (self.in_order and self._lacks_weights()):
+            return False
+        return self.counts.env_steps >= self.enough and not self.ready and not self.replay.complete
+
+    @property
+    def owed(self) -> str:
+        """Rollouts or the other half's weights."""
+        if self.replay.complete and self.others is not None:
+            return f"weights ({self.others.subscriber.endpoint})"
+        return f"rollouts from {SAMPLER}"
+
+    # --- what comes in
+
+    def unfit(self, rollout: Rollout) -> str:
+        """Why a rollout cannot be joined with the others of its round; empty if it can."""
+        return self.replay.unfit(rollout)
+
+    def add(self, rollout: Rollout) -> None:
+        """Keep one rollout for the next round."""
+        self.replay.add(rollout)
+        self.count(rollout.num_transitions)
+
+    def meet(self, message: Message) -> None:
+        """Note the newest policy version whose rollouts the other half's weights allow to train on: that of
+        the policy, or the one after the policy that collected what the critics were trained on.
+        """
+        of_policy = message.kind == "policy"
+        self._known_version = (
+            message.fields["version"] if of_policy else message.fields.get("policy_version", 0) + 1
+        )
+
+    # --- an update
+
+    def next(self) -> Mapping[str, torch.Tensor] | None:
+        """The next batch of the round; after the last one, the first batch of the next round."""
+        if self._left == 0 and not self._begin():
+            return None
+        return next(self._batches)
+
+    @property
+    def measured(self) -> bool:
+        """The last update of a round."""
+        return self._left == 1
+
+    def trained(self, batch: Mapping[str, torch.Tensor]) -> int:
+        """Note an update; after the last one of a round the weights are due."""
+        self._left -= 1
+        if self._left == 0:
+            self._end()
+        return batch["log_prob"].numel()
+
+    def _begin(self) -> bool:
+        """Prepare the next round; False if it is incomplete after rollouts that are too old were dropped."""
+        if self.outlet.of_policy and self.balance.max_policy_lag is not None:
+            for rollout in self.replay.drop_older(self.outlet.versions.newest - self.balance.max_policy_lag):
+                self.intake.drop(rollout)
+                self._consume(rollout)
+                self._limits_due = True
+            if not self.replay.complete:
+                return False
+        self.half.env_steps = self.counts.env_steps
+        self.counts.trained_version = max(self.counts.trained_version, self.replay.newest_version)
+        taken, self._rollouts = self.replay.take()
+        batches = Minibatches(self.half.prepare(taken), self.options.epochs, self.options.batch_size)
+        for rollout in self._rollouts:
+            self.counts.sampled += rollout.num_transitions
+            self.outlet.observe(rollout)
+            self.lag.add(self.outlet.versions.newest - rollout.policy_version, rollout.num_transitions)
+        self._left, self._batches = len(batches), batches.drawn(self.generator)
+        return True
+
+    def _end(self) -> None:
+        """Count the round; the weights are due."""
+        self.rounds += 1
+        for rollout in self._rollouts:
+            self._consume(rollout)
+        self._rollouts, self._due = [], True
+
+    def _consume(self, rollout: Rollout) -> None:
+        """Note the position up to which a stream has been used; limits of collection follow from it."""
+        self.consumed[rollout.stream] = max(self.consumed.get(rollout.stream, 0), rollout.produced)
+
+    # --- what goes out
+
+    def _holds(self) -> bool:
+        """In order: whether the policy waits for the critics of its round. They show that the critic-learner
+        has read the version before, which a new one would replace in the channel.
+        """
+        return self.outlet.of_policy and self.in_order and self._lacks_weights()
+
+    def due(self) -> bool:
+        """After each round."""
+        return self._due and not self._holds()
+
+    def limits_due(self) -> bool:
+        """After rollouts were dropped for their age."""
+        return self._limits_due
+
+    def news(self) -> dict[str, Any] | None:
+        """Of samples up to the last round only: some of the next round may have arrived already."""
+        if self._holds():
+            return None
+        self._due = self._limits_due = False
+        about = {} if self.outlet.of_policy else {"policy_version": self.counts.trained_version}
+        return {"critic_updates": self.half.num_updates, "positions": self.consumed, **about}
+
+    def recorded(self) -> dict[str, int]:
+        """Rounds, updates and samples."""
+        return {"rounds": self.rounds, "updates": self.half.num_updates, "env_steps": self.half.env_steps}
+
+    def gauges(self) -> dict[str, float]:
+        """The ratio, by one learner."""
+        if self.component.role == ACTOR_LEARNER:
+            return {}
+        return {"replay_ratio": self.counts.trained / self.counts.sampled if self.counts.sampled else 0.0}
+
+    # --- what is kept
+
+    def state(self) -> dict[str, Any]:
+        """The scale of rewards and the order of batches; an unfinished round is not saved."""
+        rewards = {} if self.rewards is None else self.rewards.state_dict()
+        return {"rewards": rewards, "order": self.generator.get_state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state`."""
+        if self.rewards is not None and state["rewards"]:
+            self.rewards.load_state_dict(state["rewards"])
+        self.generator.set_state(state["order"].cpu())
+
+    def go_back(self) -> None:
+        """Give up the unfinished round, whose targets are of the networks that diverged."""
+        if self._left:
+            self._left = 0
+            self._end()
+        self._due = True
