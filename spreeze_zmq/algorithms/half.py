@@ -56,6 +56,7 @@ class AutogradHalf:
 
     Attributes:
         algorithm: the instance whose loss is trained.
+        part: what it trains, ``"critic"`` or ``"policy"``.
         num_updates: gradient steps taken.
         env_steps: transitions that the run has sampled, as far as this learner knows; for schedules.
 
@@ -67,7 +68,7 @@ class AutogradHalf:
         self, kind: type[Algorithm], options: Any, env: EnvironmentSpec, device: str, seed: int, part: str
     ) -> None:
         self._device = torch.device(device)
-        self._part, self._memory_size = part, kind.memory_size(options)
+        self.part, self._memory_size = part, kind.memory_size(options)
         self._networks = LearnerNetworks(kind, options, seen(env, options), self._device, seed, part)
         self.algorithm = self._networks.algorithm
         self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
@@ -100,7 +101,7 @@ class AutogradHalf:
     def _forget_recordings(self) -> None:
         """Record updates again, without and with measured metrics: the optimiser's rate is another."""
         learn = [partial(self._learn, measured) for measured in (False, True)]
-        about: Any = (self._device, self._networks.written(), f"{self._part}_loss", [])
+        about: Any = (self._device, self._networks.written(), f"{self.part}_loss", [])
         self._launch = learn if self._plain else [captured(each, *about) for each in learn]
 
     # --- an update
@@ -123,7 +124,7 @@ class AutogradHalf:
         self._names = tuple(fields)
         metrics, self._priorities = self._launch[measured](*fields.values())
         if self._has_after:
-            with torch.no_grad(), blaming(self.algorithm, f"after_{self._part}_step"):
+            with torch.no_grad(), blaming(self.algorithm, f"after_{self.part}_step"):
                 self._after()
                 self._networks.restore_replaced()
         self.num_updates += 1
@@ -139,25 +140,25 @@ class AutogradHalf:
         for name in ("obs", "next_obs"):
             if vars(batch).get(name) is not None:
                 setattr(batch, name, self._rows(getattr(batch, name)))
-        with blaming(self.algorithm, f"{self._part}_loss"), self._autocast():
+        with blaming(self.algorithm, f"{self.part}_loss"), self._autocast():
             returned = self._loss_of(batch)
         loss = returned if isinstance(returned, Loss) else Loss(returned)
         size = len(tensors[0]) if tensors[0] is not None else 0
         metrics = self._metrics_of(loss, measured)
-        check_loss(self.algorithm, self._part, loss._replace(metrics=metrics), size)
+        check_loss(self.algorithm, self.part, loss._replace(metrics=metrics), size)
         if self.num_updates == 0:
-            check_held(self.algorithm, self._part, loss.loss, self._networks.own.held)
+            check_held(self.algorithm, self.part, loss.loss, self._networks.own.held)
         if loss.loss.is_cpu:  # a GPU would have to be waited for: its weights are checked when published
             value = loss.loss.detach()
-            recording.each_time(lambda: check_finite(value, self.algorithm, self._part, self.num_updates + 1))
-        with blaming(self.algorithm, f"{self._part}_loss, going backward"), nn.into_grad():
+            recording.each_time(lambda: check_finite(value, self.algorithm, self.part, self.num_updates + 1))
+        with blaming(self.algorithm, f"{self.part}_loss, going backward"), nn.into_grad():
             loss.loss.backward()  # type: ignore[no-untyped-call]
         if self.num_updates == 0:
             self._name_untrained()
         self._networks.adam.step()
-        with torch.no_grad(), blaming(self.algorithm, f"{self._part}_loss"):
+        with torch.no_grad(), blaming(self.algorithm, f"{self.part}_loss"):
             self._networks.restore_replaced()
-        metrics = {f"{self._part}_loss": loss.loss, **metrics}
+        metrics = {f"{self.part}_loss": loss.loss, **metrics}
         priorities = None if loss.priorities is None else loss.priorities.detach()
         return {name: value.detach() for name, value in metrics.items()}, priorities
 
@@ -166,7 +167,7 @@ class AutogradHalf:
         for name, module in self._networks.modules.items():
             gradients = [each.grad for each in module.parameters() if id(each) in self._networks.own.held]
             if gradients and not any(each is not None and each.any() for each in gradients):
-                kind, part = type(self.algorithm).__name__, self._part
+                kind, part = type(self.algorithm).__name__, self.part
                 log.warning("%s: %s_loss gives no gradient to %r: nothing trains it", kind, part, name)
 
     def _in_rows(self, fields: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
@@ -178,7 +179,7 @@ class AutogradHalf:
 
     @torch.no_grad()
     def _metrics_of(self, loss: Loss, measured: bool) -> dict[str, torch.Tensor]:
-        with blaming(self.algorithm, f"{self._part}_loss"):
+        with blaming(self.algorithm, f"{self.part}_loss"):
             return {
                 name: value() if callable(value) else value
                 for name, value in loss.metrics.items()
@@ -193,7 +194,7 @@ class AutogradHalf:
         """
         if self._priorities is None:
             raise AlgorithmError(
-                self.algorithm, f"{self._part}_loss returns no priorities: Loss(..., priorities=error)"
+                self.algorithm, f"{self.part}_loss returns no priorities: Loss(..., priorities=error)"
             )
         return self._priorities
 

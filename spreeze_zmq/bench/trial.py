@@ -126,7 +126,7 @@ def flops_of(kind: type[Algorithm], spec: EnvironmentSpec, options: Any) -> dict
     """:func:`spreeze_zmq.learner.flops_per_transition` of each part in float32."""
     fp32 = dataclasses.replace(options, precision="fp32")
     halves = {part: algorithms.make(part, kind, fp32, spec, "cpu", 1) for part in parts_of(kind)}
-    return {part: flops_per_transition(half, part, kind, fp32, spec) for part, half in halves.items()}
+    return {part: flops_per_transition(half, spec) for part, half in halves.items()}
 
 
 def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from spreeze_zmq import algorithms, nn
-from spreeze_zmq.algorithms import Algorithm
+from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.algorithms.precision import dtypes_of
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
@@ -33,56 +33,43 @@ class Arithmetic(NamedTuple):
     limit_flops_per_s: float
 
 
-def arithmetic_of(
-    half: Any, part: str, kind: type[Algorithm], options: Any, spec: EnvironmentSpec, device: str
-) -> Arithmetic:
+def arithmetic_of(half: AutogradHalf, spec: EnvironmentSpec, device: str) -> Arithmetic:
     """Count an update and measure the device, in some hundredths of a second; the half stays as it was."""
+    kind, options = type(half.algorithm), half.algorithm.options
     dtype = dtypes_of(options.precision, torch.device(device), kind.auto_bf16)[-1]
     with torch.random.fork_rng(devices=[]):
         limit = nn.most_flops_per_s(device, dtype)
         try:
             if device != "cpu":
                 options = dataclasses.replace(options, precision="fp32")
-                half = algorithms.make(part, kind, options, spec, "cpu", 1)
-            return Arithmetic(flops_per_transition(half, part, kind, options, spec), limit)
+                half = algorithms.make(half.part, kind, options, spec, "cpu", 1)
+            return Arithmetic(flops_per_transition(half, spec), limit)
         except Exception as error:  # a user's algorithm may fail on random numbers
             log.info("the arithmetic of an update is not counted: %s: %s", type(error).__name__, error)
             return Arithmetic(0.0, limit)
 
 
-def flops_per_transition(
-    half: Any, part: str, kind: type[Algorithm], options: Any, spec: EnvironmentSpec
-) -> float:
+def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec) -> float:
     """Floating point operations of an update's matrix products and convolutions per transition of its batch;
-    on-policy, with a share of the preparation of a round. The half stays as it was.
-
-    Args:
-        half: a half of the algorithm on the CPU.
-        part: the part that it trains, ``"critic"`` or ``"policy"``.
-        kind: the algorithm.
-        options: its options.
-        spec: the environment.
+    on-policy, with a share of the preparation of a round. The half, which is on the CPU, stays as it was.
     """
-    state = half.state_dict()
+    kind, options, state = type(half.algorithm), half.algorithm.options, half.state_dict()
+    preparation, update, per_epoch, size = nn.CountedProducts(), nn.CountedProducts(), 0.0, COUNTED_BATCH
     try:
-        if not kind.on_policy():
-            batch = random_batch_of(kind.fields_of(part), spec, options, COUNTED_BATCH, "cpu")
-            return _update_flops(half, batch) / COUNTED_BATCH
-        rollouts = random_round(
-            spec, COUNTED_BATCH * NUM_ENVS, "cpu", options.frame_stack, kind.memory_size(options)
-        )
-        preparation = nn.CountedProducts()
-        with preparation:
-            fields = half.prepare(rollouts)
-        batch = next(Minibatches(fields, 1, COUNTED_BATCH).drawn(torch.Generator()))
-        per_epoch: float = preparation.flops / rollouts.reward.numel() / options.epochs
-        return per_epoch + _update_flops(half, batch) / batch["log_prob"].numel()
+        if kind.on_policy():
+            memory_size = kind.memory_size(options)
+            made = random_round(spec, size * NUM_ENVS, "cpu", options.frame_stack, memory_size)
+            with preparation:
+                fields = half.prepare(made)
+            batch: Any = next(Minibatches(fields, 1, size).drawn(torch.Generator()))
+            per_epoch, size = (
+                preparation.flops / made.reward.numel() / options.epochs,
+                batch["log_prob"].numel(),
+            )
+        else:
+            batch = random_batch_of(kind.fields_of(half.part), spec, options, size, "cpu")
+        with update:
+            half.update(batch)
+        return per_epoch + update.flops / size
     finally:
         half.load_state_dict(state)
-
-
-def _update_flops(half: Any, batch: Any) -> int:
-    products = nn.CountedProducts()
-    with products:
-        half.update(batch)
-    return products.flops

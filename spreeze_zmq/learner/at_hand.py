@@ -53,16 +53,28 @@ def random_rollout(
     return Rollout(*("random", 1, 0, num_steps * num_envs, 0, num_steps, num_envs), **arrays)
 
 
+def random_replay(
+    fields: tuple[str, ...],
+    spec: EnvironmentSpec,
+    options: Any,
+    device: str,
+    num_steps: int = 16,
+    num_envs: int = NUM_ENVS,
+) -> Any:
+    """A full replay of one :func:`random_rollout`, for a learner whose rollouts have these ``fields``."""
+    stack = options.frame_stack
+    small = dataclasses.replace(options, replay_capacity=(num_steps + stack) * num_envs, learning_starts=1)
+    replay = replay_of(fields, spec, small, device, 1)
+    replay.add(random_rollout(spec, num_steps, num_envs, stack))
+    return replay
+
+
 def random_batch_of(
     fields: tuple[str, ...], spec: EnvironmentSpec, options: Any, batch_size: int, device: str
 ) -> Any:
-    """A random batch of a learner whose rollouts have these ``fields``: observations or a ``Batch``."""
-    rows, stack = math.ceil(batch_size / NUM_ENVS), options.frame_stack
-    kept = (rows + stack) * NUM_ENVS
-    small = dataclasses.replace(options, replay_capacity=kept, learning_starts=1)
-    replay = replay_of(fields, spec, small, device, 1)
-    replay.add(random_rollout(spec, rows, NUM_ENVS, stack))
-    return replay.sample(batch_size)
+    """A random batch of such a replay: observations or a ``Batch``."""
+    num_steps = math.ceil(batch_size / NUM_ENVS)
+    return random_replay(fields, spec, options, device, num_steps).sample(batch_size)
 
 
 def random_round(

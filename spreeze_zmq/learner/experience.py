@@ -158,13 +158,10 @@ class Experience(ABC):
     # --- an update
 
     @abstractmethod
-    def next(self) -> Any:
-        """The batch of the next update; None if there is none after all."""
-
-    @property
-    @abstractmethod
-    def measured(self) -> bool:
-        """Whether the update on the batch of :meth:`next` computes the expensive metrics."""
+    def next(self) -> tuple[Any, bool] | None:
+        """The batch of the next update and whether that computes the expensive metrics, too; None if there is
+        no batch after all.
+        """
 
     @abstractmethod
     def trained(self, batch: Any) -> int:

@@ -75,11 +75,6 @@ class Intake:
         """Whether the next rollout has already been pulled, so that no wait on the channel is needed."""
         return self._turns is not None and self._turns.ready
 
-    @property
-    def fetches(self) -> bool:
-        """Whether :meth:`fetch` takes rollouts off the channel before their turn."""
-        return self._turns is not None
-
     def take(self) -> Rollout | None:
         """The next rollout; None if none has arrived, or if it is refused."""
         rollout = self._pull() if self._turns is None else self._pull_in_turn(self._turns)

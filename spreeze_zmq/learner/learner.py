@@ -46,9 +46,9 @@ class Learner:
             check_memory(plan)  # not again after a crash: by then the other learners' replays have grown
         device = prepare_device(component)
         algorithm, options = algorithm_of(plan)
-        about = (PART_OF[role], algorithm, options, component.environment, device)
-        self.half: Any = algorithms.make(*about, plan.run.seed)
-        self.arithmetic = arithmetic_of(self.half, *about)
+        env = component.environment
+        self.half: Any = algorithms.make(PART_OF[role], algorithm, options, env, device, plan.run.seed)
+        self.arithmetic = arithmetic_of(self.half, env, device)
         self.cadence = cadence_of(component)
         self.work = Work(device)
         self.record = Record(component.folder.learning / f"{role}.jsonl", self.cadence)
@@ -82,7 +82,7 @@ class Learner:
     def sources(self) -> list[Any]:
         """The channels whose next message it can take now."""
         intake = self.experience.intake
-        channels: list[Any] = [intake.puller] if self.experience.wants or intake.fetches else []
+        channels: list[Any] = [intake.puller] if self.experience.wants or self.experience.in_order else []
         if self.others is not None and self.experience.wants_weights:
             channels.append(self.others.subscriber)
         return channels
@@ -110,9 +110,9 @@ class Learner:
 
     def update(self) -> None:
         """One gradient step on the next batch."""
-        if (batch := self.experience.next()) is None:
+        if (drawn := self.experience.next()) is None:
             return
-        measured = self.experience.measured
+        batch, measured = drawn
         metrics = self.half.update(batch, measured)
         if measured:
             self.metrics = metrics

@@ -6,7 +6,6 @@ JSON to its output. The half and its replay are real and are thrown away; the tr
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import sys
@@ -20,12 +19,13 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.autoscale.knee import climb, doublings, knee
 from spreeze_zmq.autoscale.sizing import BATCH_SIZE
 from spreeze_zmq.device import WARM_UP_CALLS
+from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.learner.at_hand import NUM_ENVS, random_rollout, random_round
+from spreeze_zmq.learner.at_hand import NUM_ENVS, random_replay, random_round
 from spreeze_zmq.learner.setup import algorithm_of, replay_bytes
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
-from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, free_bytes, replay_of
+from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, free_bytes
 
 #: The first batch size: smaller ones never train more.
 SMALLEST = 64
@@ -53,27 +53,35 @@ class Trial:
     """
 
     def __init__(self, plan: Plan):
-        algorithm, options = algorithm_of(plan)
-        device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
-        env, part, stack = plan.environment, PART_OF[CRITIC_LEARNER], options.frame_stack
-        self.device, self.options = device, options
-        self.half: Any = algorithms.make(part, algorithm, options, env, str(device), 1)
+        algorithm, self.options = algorithm_of(plan)
+        options, env, part = self.options, plan.environment, PART_OF[CRITIC_LEARNER]
+        device: str = plan.components[CRITIC_LEARNER].options.get("device", "cpu")
+        self.device, self.clock = torch.device(device), time.perf_counter
+        self.half: Any = algorithms.make(part, algorithm, options, env, device, 1)
         self.replay: Any = None
         if algorithm.on_policy():
-            multiple = math.lcm(NUM_ENVS, options.batch_size)
-            size = multiple * math.ceil(ROUND / multiple)
-            self.round = random_round(env, size, str(device), stack, algorithm.memory_size(options))
-            self.generator = torch.Generator(device).manual_seed(1)
-            self._batches: Iterator[Any] = iter(())
+            self._batches = self._of_rounds(env, algorithm.memory_size(options))
         else:
             rows = min(ROWS, ROWS_BYTES * options.replay_capacity // replay_bytes(plan)[CRITIC_LEARNER])
-            rows = max(STEPS, rows // STEPS * STEPS)
-            small = dataclasses.replace(options, replay_capacity=rows, learning_starts=1)
-            self.replay = replay_of(algorithm.fields_of(part, stack), env, small, device, 1)
-            self.replay.add(random_rollout(env, STEPS, rows // (STEPS + stack), stack))
-        self.clock: Callable[[], float] = time.perf_counter
+            fields, num_envs = (
+                algorithm.fields_of(part, options.frame_stack),
+                rows // (STEPS + options.frame_stack),
+            )
+            self.replay = random_replay(fields, env, options, device, STEPS, max(1, num_envs))
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
+
+    def _of_rounds(self, env: EnvironmentSpec, memory_size: int) -> Iterator[Any]:
+        """The batches of a random round, whose epochs are repeated without end."""
+        options, device = self.options, str(self.device)
+        multiple = math.lcm(NUM_ENVS, options.batch_size)
+        size = multiple * math.ceil(ROUND / multiple)
+        made = random_round(env, size, device, options.frame_stack, memory_size)
+        generator = torch.Generator(device).manual_seed(1)
+        while True:
+            yield from Minibatches(self.half.prepare(made), options.epochs, options.batch_size).drawn(
+                generator
+            )
 
     def rate(self, batch_size: int) -> float:
         """Transitions/s over one turn; warms up before: on a GPU at each change of size, else once a size."""
@@ -91,22 +99,12 @@ class Trial:
         """The seconds that a number of updates takes, on batches drawn as a learner draws them."""
         began_s = self.clock()
         for _ in range(updates):
-            self.half.update(self._batch(batch_size))
+            self.half.update(next(self._batches) if self.replay is None else self.replay.sample(batch_size))
             if self.replay is not None and self.replay.prioritized:
                 self.replay.prioritize(self.half.priorities())
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return self.clock() - began_s
-
-    def _batch(self, batch_size: int) -> Any:
-        """A batch of the replay, or the next one of the round, whose epochs are repeated without end."""
-        if self.replay is not None:
-            return self.replay.sample(batch_size)
-        if (batch := next(self._batches, None)) is None:
-            batches = Minibatches(self.half.prepare(self.round), self.options.epochs, batch_size)
-            self._batches = batches.drawn(self.generator)
-            batch = next(self._batches)
-        return batch
 
 
 def largest_batch(plan: Plan, free: int) -> int:
@@ -142,42 +140,33 @@ def measure(plan: Plan) -> dict[str, Any]:
     Raises:
         InputError: no batch fits into the memory.
     """
-    threads = plan.components[CRITIC_LEARNER].threads
+    learner = plan.components[CRITIC_LEARNER]
+    device, threads = torch.device(learner.options.get("device", "cpu")), learner.threads
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # as in a learner
-    curve: dict[int, float] = {}
-    batch_size, ended = plan.learning.batch_size, "last"
-    device = torch.device(plan.components[CRITIC_LEARNER].options.get("device", "cpu"))
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    largest = largest_batch(plan, free_bytes(device)) if BATCH_SIZE in plan.to_measure else 0
-    trial = Trial(plan)  # allocates memory, and so comes after free_bytes
+    free = free_bytes(device)  # before the trial allocates memory
+    largest = largest_batch(plan, free) if BATCH_SIZE in plan.to_measure else 0
+    trial, curve, ended = Trial(plan), dict[int, float](), "last"
     if largest:
-        curve, ended = measure_batches(trial, largest, threads)
-        batch_size = knee(curve)
+        if device.type == "cpu" and threads == 1:
+            trial.clock = time.process_time
+        wanted = max(SMALLEST, min(trial.options.max_batch_size, trial.options.replay_capacity))
+        left = within(CUDA_BUDGET_S if device.type == "cuda" else BATCH_BUDGET_S, trial.clock)
+        curve, ended = climb(list(doublings(SMALLEST, min(wanted, largest))), trial.rate, left)
+        ended = "memory" if ended == "last" and largest < wanted else ended
     by_threads: dict[int, float] = {}
     if any(key.endswith(".threads") for key in plan.to_measure):
-        numbers = sorted({*doublings(1, threads), threads})
         trial.clock = time.perf_counter
-        left = within(THREADS_BUDGET_S, trial.clock)
 
         def rate(number: int) -> float:
             torch.set_num_threads(number)
-            return trial.rate(batch_size)
+            return trial.rate(knee(curve) if curve else plan.learning.batch_size)
 
-        by_threads, _ = climb(numbers, rate, left)
+        numbers = sorted({*doublings(1, threads), threads})
+        by_threads, _ = climb(numbers, rate, within(THREADS_BUDGET_S, trial.clock))
     return {"batch_sizes": curve, "ended": ended, "threads": by_threads}
-
-
-def measure_batches(trial: Trial, largest: int, threads: int) -> tuple[dict[int, float], str]:
-    """The curve of batch sizes up to ``largest``, the memory's limit, and why it ends."""
-    wanted = max(SMALLEST, min(trial.options.max_batch_size, trial.options.replay_capacity))
-    if trial.device.type == "cpu" and threads == 1:
-        trial.clock = time.process_time
-    budget_s = CUDA_BUDGET_S if trial.device.type == "cuda" else BATCH_BUDGET_S
-    sizes = list(doublings(SMALLEST, min(wanted, largest)))
-    curve, ended = climb(sizes, trial.rate, within(budget_s, trial.clock))
-    return curve, "memory" if ended == "last" and largest < wanted else ended
 
 
 def within(budget_s: float, clock: Callable[[], float]) -> Callable[[], bool]:

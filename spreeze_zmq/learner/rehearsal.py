@@ -37,7 +37,7 @@ def rehearse(plan: Plan) -> tuple[str, ...]:
         half = algorithms.make(PART_OF[role], kind, options, plan.environment, "cpu", 1)
         half.leave_to_torch()
         with pairs:
-            flops_per_transition(half, PART_OF[role], kind, options, plan.environment)
+            flops_per_transition(half, plan.environment)
     return tuple(
         f"{place}: rows of shape [{rows}, 1] and [{rows}] give [{rows}, {rows}], each beside every other; "
         "if that is not meant, squeeze(1) the first"

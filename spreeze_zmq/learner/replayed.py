@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from spreeze_zmq import kept_memory
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.balance import DelayGate, RatioGate
 from spreeze_zmq.learner.experience import Experience
-from spreeze_zmq.learner.setup import keep
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.replay import ObservationReplay, Replay, replay_of
 from spreeze_zmq.rollout import Rollout
@@ -38,7 +38,10 @@ class ReplayExperience(Experience):
         component, plan = self.component, self.component.plan
         device, seed = component.options["device"], plan.run.seed
         self.replay = replay_of(self.intake.fields, component.environment, self.options, device, seed)
-        keep(self.replay)
+        if (descriptor := kept_memory.inherited()) is not None:
+            self.replay.keep_in(descriptor)  # so that it survives a crash of the learner
+        if count := len(self.replay):
+            log.info("the replay is back: %s transitions outlived the process before this one", f"{count:,}")
         self.learning_rate = float(plan.algorithm["learning_rate"])
         self.batch_size = self._largest_batch = plan.learning.batch_size
         if "batch_size" in plan.measured:
@@ -56,14 +59,10 @@ class ReplayExperience(Experience):
             log.info("batch size %d -> %d; %s", self.batch_size, size, sizing.scaling_line(scaling))
             self.batch_size, self.learning_rate = size, rates["learning_rate"]
 
-    def next(self) -> Any:
-        """A batch drawn from the replay."""
-        return self.replay.sample(self.batch_size)
-
-    @property
-    def measured(self) -> bool:
-        """Where publications are counted always, since they are recorded; else now and then."""
-        return bool(self.cadence.every) or self.half.num_updates % MEASURED_EVERY == 0
+    def next(self) -> tuple[Any, bool]:
+        """A batch drawn from the replay; where publications are counted, and recorded, each is measured."""
+        measured = bool(self.cadence.every) or self.half.num_updates % MEASURED_EVERY == 0
+        return self.replay.sample(self.batch_size), measured
 
     def state(self) -> dict[str, Any]:
         """The state of the drawing; the replay is saved only with ``save_replay``."""

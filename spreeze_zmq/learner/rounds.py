@@ -104,16 +104,11 @@ class RoundExperience(Experience):
 
     # --- an update
 
-    def next(self) -> Mapping[str, torch.Tensor] | None:
-        """The next batch of the round; after the last one, the first batch of the next round."""
+    def next(self) -> tuple[Mapping[str, torch.Tensor], bool] | None:
+        """The next batch of the round, or the first of the next round; the last one of each is measured."""
         if self._left == 0 and not self._begin():
             return None
-        return next(self._batches)
-
-    @property
-    def measured(self) -> bool:
-        """The last update of a round."""
-        return self._left == 1
+        return next(self._batches), self._left == 1
 
     def trained(self, batch: Mapping[str, torch.Tensor]) -> int:
         """Note an update; after the last one of a round the weights are due."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from spreeze_zmq import algorithms, kept_memory
+from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component import Component
@@ -17,7 +17,7 @@ from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner.publication import Cadence
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import experience_of
-from spreeze_zmq.replay import MEMORY_SHARE, ObservationReplay, Replay, free_bytes, replay_of
+from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
 
 log = logging.getLogger("spreeze")
 
@@ -86,16 +86,3 @@ def check_memory(plan: Plan) -> dict[str, int]:
             f"{free / 1e9:.1f} GB are free: lower algorithm.replay_capacity to at most {capacity:,}"
         )
     return sizes
-
-
-def keep(replay: Replay | ObservationReplay) -> None:
-    """Hold a replay in the launcher's memory, if the launcher gives any, so that it survives a crash of the
-    learner; transitions that the learner's previous process left there are taken over.
-    """
-    descriptor = kept_memory.inherited()
-    if descriptor is not None:
-        replay.keep_in(descriptor)
-    if len(replay):
-        log.info(
-            "the replay is back: %s transitions outlived the process before this one", f"{len(replay):,}"
-        )

@@ -35,7 +35,7 @@ def test_counting_leaves_no_trace(case, part):
     for counts in (False, True):
         half = algorithms.make(part, kind, options, env, "cpu", 1)
         if counts:
-            found = arithmetic_of(half, part, kind, options, env, "cpu")
+            found = arithmetic_of(half, env, "cpu")
             assert found.flops_per_transition > 1000
             assert found.limit_flops_per_s > 1e8
         if kind.on_policy():
@@ -55,7 +55,7 @@ def test_each_pass_of_a_value_network_is_counted():
     options = kind.Options(hidden_sizes=(8, 16), double=False, dueling=False)
     half = algorithms.make("critic", kind, options, DISCRETE, "cpu", 1)
     one = 2 * (3 * 8 + 8 * 16 + 16 * 4)
-    assert flops_per_transition(half, "critic", kind, options, DISCRETE) == 4 * one - 2 * 3 * 8
+    assert flops_per_transition(half, DISCRETE) == 4 * one - 2 * 3 * 8
 
 
 def test_a_loss_that_fails_on_random_numbers_only_leaves_the_figure_out(caplog):
@@ -70,7 +70,7 @@ def test_a_loss_that_fails_on_random_numbers_only_leaves_the_figure_out(caplog):
 
     half._loss_of = refuse
     with caplog.at_level(logging.INFO, "spreeze"):
-        found = arithmetic_of(half, "critic", kind, options, DISCRETE, "cpu")
+        found = arithmetic_of(half, DISCRETE, "cpu")
     assert found.flops_per_transition == 0.0
     assert "observations lie in 0..1" in caplog.text
     assert torch.equal(half.weights, before)
