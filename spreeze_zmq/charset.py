@@ -20,7 +20,7 @@ _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 ESCAPING, AS_BYTES = "spreeze.escaping", "spreeze.as_bytes"
 
 
-def settle(*streams: IO[str]) -> None:
+def spell_out(*streams: IO[str]) -> None:
     """Have streams write what they lack in ASCII; without this, one such character ends the program."""
     for stream in streams:
         encoding = getattr(stream, "encoding", None) or "utf-8"

@@ -24,7 +24,7 @@ from spreeze_zmq.bench.physics import bare_physics, cycled, policy_actions
 from spreeze_zmq.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.supervisor import Exited, ProcessSpec, Supervisor
 from spreeze_zmq.wire import Message
 
@@ -158,7 +158,7 @@ class WholeSampler:
 def running_sampler(plan: Plan, policy: Message) -> Iterator[WholeSampler]:
     """A context with a suspended sampler of ``plan``, which leaves no process and no file behind."""
     with tempfile.TemporaryDirectory(prefix="spreeze-bench-") as folder:
-        plan, sockets = settle(plan, RunFolder.create("bench", folder))
+        plan, sockets = write_plan(plan, RunFolder.create("bench", folder))
         try:
             with closing(Supervisor()) as supervisor:
                 supervisor.end_restarts()

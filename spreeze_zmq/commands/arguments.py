@@ -35,7 +35,7 @@ def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., in
 
     @functools.wraps(main)
     def program(argv: Sequence[str] | None = None) -> int:
-        charset.settle(sys.stdout, sys.stderr)
+        charset.spell_out(sys.stdout, sys.stderr)
         try:
             try:
                 return main(argv)

@@ -24,7 +24,7 @@ from spreeze_zmq.launcher.outputs import Outputs
 from spreeze_zmq.launcher.playback import Pace, Playback, in_fixed_order
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.supervisor.process import THREAD_VARIABLES
 from spreeze_zmq.topology.component_file import find_component
 from spreeze_zmq.trust import FILE, grant_of, module_of
@@ -79,7 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
     fixed = in_fixed_order(plan, about["role"])
     pace: Pace = arguments.pace or ("full" if fixed else "recorded")
     folder = RunFolder.create(f"replay-{about['name']}", arguments.run_dir)
-    plan, sockets = settle(plan, folder)
+    plan, sockets = write_plan(plan, folder)
     words = [*command, str(folder.run_file), str(about["index"])]
     under_test = bool(arguments.program) or arguments.by_hand
     timeout_s = arguments.timeout or (math.inf if under_test else TIMEOUT_S)

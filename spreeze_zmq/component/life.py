@@ -22,7 +22,7 @@ from spreeze_zmq.plan.parts import python
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.policy import register_class_loader
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 
 log = logging.getLogger("spreeze")
 
@@ -140,7 +140,7 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
         topology.make_importable(Path(plan.topology_file).parent)
         return Component(role, plan, index), None
     plan = sizing.settle(topology.load(arguments[0], without=ROLES))  # there is no launcher
-    plan, sockets = settle(plan, RunFolder.create(plan.name))
+    plan, sockets = write_plan(plan, RunFolder.create(plan.name))
     joining = f"{python()} -m spreeze_zmq.components.ROLE {RunFolder(Path(plan.run_dir)).run_file}"
     log.info("standing alone; others join with: %s", joining)
     return Component(role, plan, index), sockets

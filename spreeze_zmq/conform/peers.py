@@ -14,7 +14,7 @@ from spreeze_zmq.conform.program import Life
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import OTHER_END
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.wire import KINDS, Message, decode, encode
 
 #: Longest wait of one poll of the sockets.
@@ -100,7 +100,7 @@ class Peers:
     def __init__(
         self, plan: Plan, role: str, command: Sequence[str], folder: Path, tier: str, patience_s: float
     ) -> None:
-        self.plan, self.sockets = settle(plan, RunFolder.create(plan.name, str(folder)))
+        self.plan, self.sockets = write_plan(plan, RunFolder.create(plan.name, str(folder)))
         self.role, self.command, self.tier, self.patience_s = role, command, tier, patience_s
         self.about, self.folder = self.plan.components[role], RunFolder(folder.resolve())
         about = json.loads(self.folder.run_file.read_text())

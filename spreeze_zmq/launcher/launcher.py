@@ -29,7 +29,7 @@ from spreeze_zmq.plan.roles import (
     is_observer,
     stop_order,
 )
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.run.saved import own_modules
 from spreeze_zmq.status import View, mistakes, say_last
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
@@ -60,7 +60,7 @@ class Launch:
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
         self.pinning = pinned(plan, usable_cores(os.sched_getaffinity(0)))
         plan = replace(plan, pinning={"cpus": self.pinning.cpus, "reason": self.pinning.reason})
-        self.plan, self.sockets = settle(plan, folder)
+        self.plan, self.sockets = write_plan(plan, folder)
         leave_mark(folder.path, own_modules(plan), Path(plan.topology_file).parent)
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
         self.crew = Crew(self.plan, folder, self.pinning, threads=threads)

@@ -1,4 +1,4 @@
-"""The folder of one run on disk; :func:`settle` writes run.json with every path and endpoint explicit."""
+"""The folder of one run on disk; :func:`write_plan` writes run.json with every path and endpoint explicit."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class RunFolder:
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def settle(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
+def write_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
     """Set the plan's paths and endpoints and write run.json; the caller owns the returned socket folder."""
     SocketFolder.sweep()
     sockets = SocketFolder.create(plan.name)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spreeze_zmq.charset import settle
+from spreeze_zmq.charset import spell_out
 from spreeze_zmq.status.drawing import LABEL
 from spreeze_zmq.status.view import discard
 from spreeze_zmq.status.words import decimal, ended_by, finding_line, findings, mistakes, program
@@ -92,7 +92,7 @@ def next_commands(
 
 def say_last(lines: Iterable[str]) -> None:
     """Print to standard error; nothing happens if the terminal is gone."""
-    settle(sys.stderr)
+    spell_out(sys.stderr)
     try:
         print("\n".join(lines), file=sys.stderr, flush=True)
     except OSError:

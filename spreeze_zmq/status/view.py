@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 from rich.text import Text
 
-from spreeze_zmq.charset import fitted, settle
+from spreeze_zmq.charset import fitted, spell_out
 from spreeze_zmq.status.drawing import ENDED, LABEL, Scene, frame
 from spreeze_zmq.status.plain import plain_line
 from spreeze_zmq.status.stages import RUNNING
@@ -242,7 +242,7 @@ class _Console(Console):
 
 
 def _console() -> Console:
-    settle(sys.stdout)
+    spell_out(sys.stdout)
     return _Console(highlight=False)
 
 

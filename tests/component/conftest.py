@@ -9,7 +9,7 @@ import pytest
 
 from spreeze_zmq import algorithms, channels, topology
 from spreeze_zmq.autoscale import sizing
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 
 ROOT = Path(__file__).parents[2]
 OTHER_END = {"push": "pull", "pull": "push", "pub": "sub", "sub": "pub"}
@@ -25,7 +25,7 @@ class Peers:
         plan = topology.load("pendulum", ["run.stop.minutes=1", *overrides])
         if plan.to_measure:
             plan = sizing.resolved(plan, CURVES, "as the test says")
-        self.plan, self.sockets = settle(plan, RunFolder.create(plan.name, str(folder)))
+        self.plan, self.sockets = write_plan(plan, RunFolder.create(plan.name, str(folder)))
         self.folder = RunFolder(Path(self.plan.run_dir))
         self.open = {}
         self.processes = []

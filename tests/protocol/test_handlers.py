@@ -22,7 +22,7 @@ from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.status import View, plain_line
 from spreeze_zmq.wire import KINDS, Message, decode, encode
 
@@ -101,7 +101,7 @@ class House:
 
     def __init__(self, path, topology_name, *overrides):
         plan = topology.load(topology_name, ["components.sampler.count=1", *overrides])
-        self.plan, self.sockets = settle(plan, RunFolder.create(plan.name, str(path)))
+        self.plan, self.sockets = write_plan(plan, RunFolder.create(plan.name, str(path)))
         self.components = []
 
     def component(self, role):

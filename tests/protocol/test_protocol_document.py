@@ -22,7 +22,7 @@ from spreeze_zmq.policy.heads import HEADS
 from spreeze_zmq.policy.layers import KINDS as LAYERS
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.rollout import ARRAY_FIELDS
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.wire import KINDS, Message, rollout_from
 
 ROOT = Path(__file__).parents[2]
@@ -201,7 +201,7 @@ class Peers:
 
     def __init__(self, folder, change=lambda plan: plan):
         plan = change(topology.load("pendulum", []))
-        self.plan, self.sockets = settle(plan, RunFolder.create("run", str(folder)))
+        self.plan, self.sockets = write_plan(plan, RunFolder.create("run", str(folder)))
         self.run_file = str(RunFolder(folder).run_file)
         ends = {name: "pull" if spec.pattern == "push_pull" else "pub" for name, spec in CHANNELS.items()}
         self.ends = {

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from spreeze_zmq import topology
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from tests.system.conftest import LAUNCH, adds_up, reached
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_the_replay_goes_along_where_the_topology_asks(launch):
 def test_resume_of_what_has_no_checkpoint_is_refused(tmp_path):
     """A run that was killed before its first one: one clear line, exit code 2."""
     folder = RunFolder.create("killed", str(tmp_path / "killed"))
-    settle(topology.load("pendulum"), folder)[1].remove()
+    write_plan(topology.load("pendulum"), folder)[1].remove()
     done = subprocess.run(
         [*LAUNCH, "pendulum", "--resume", str(folder.path)],
         capture_output=True,

@@ -23,7 +23,7 @@ def written(monkeypatch, text, encoding="utf-8", *, is_terminal=False, **environ
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding)
     stream.isatty = lambda: is_terminal
-    charset.settle(stream)
+    charset.spell_out(stream)
     stream.write(text)
     stream.flush()
     return raw.getvalue()

@@ -18,7 +18,7 @@ from spreeze_zmq.commands import launch
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.run.saved import SavedPolicy, own_modules
 from tests.unit.run.test_saved import save, save_for
 
@@ -70,7 +70,7 @@ def own(place):
     (place / "mine.toml").write_text('[run]\nenv = "payload_own:make"\nalgorithm = "sac"\n')
     plan = topology.load(place / "mine.toml")
     folder = RunFolder.create("run", str(place / "own"))
-    settle(plan, folder)[1].remove()
+    write_plan(plan, folder)[1].remove()
     trust.leave_mark(folder.path, own_modules(plan), place)
     save(folder.best_policy, "payload_own:make")
     sys.path.remove(str(place))

@@ -21,7 +21,7 @@ from spreeze_zmq.run import lineage
 from spreeze_zmq.run.checkpoint import complete, write_part
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.doctor import Doctor
-from spreeze_zmq.run.folder import RunFolder, settle
+from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.run.history import find_runs, parent_of
 from spreeze_zmq.run.lineage import Origin, reached
 from spreeze_zmq.run.record import RunRecord
@@ -65,7 +65,7 @@ def policy(folder, mean_return):
 def begin(path, plan):
     """Make a run's folder with its run.json."""
     folder = RunFolder.create("run", str(path))
-    settle(plan, folder)[1].remove()
+    write_plan(plan, folder)[1].remove()
     return folder
 
 
