@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
 from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
@@ -16,6 +16,9 @@ from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
 from spreeze_zmq.rollout import ARRAY_FIELDS
 from spreeze_zmq.schema import one_of, options_of, suggestion
+
+if TYPE_CHECKING:
+    from spreeze_zmq.algorithms.half import AutogradHalf
 
 #: The shipped algorithms: class names by module name.
 _SHIPPED = {"dqn": "DQN", "ppo": "PPO", "pqn": "PQN", "sac": "SAC", "td3": "TD3"}
@@ -139,7 +142,9 @@ def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:
             raise InputError(f"{name}: {problem}; Options that inherit RolloutOptions do")
 
 
-def make(part: str, kind: type[Algorithm], options: Any, env: EnvironmentSpec, device: str, seed: int) -> Any:
+def make(
+    part: str, kind: type[Algorithm], options: Any, env: EnvironmentSpec, device: str, seed: int
+) -> AutogradHalf:
     """The half of an algorithm that trains ``part``, ``"critic"`` or ``"policy"``, initialised from ``seed``.
 
     Raises:

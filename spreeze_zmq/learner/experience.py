@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.balance import LagHistogram
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.intake import Intake
@@ -69,7 +70,12 @@ class Experience(ABC):
     replay: Replay | ObservationReplay | RoundStore
 
     def __init__(
-        self, component: Component, half: Any, outlet: Outlet, others: Weights | None, counts: Counts
+        self,
+        component: Component,
+        half: AutogradHalf,
+        outlet: Outlet,
+        others: Weights | None,
+        counts: Counts,
     ) -> None:
         self.component, self.half, self.outlet, self.others = component, half, outlet, others
         self.counts, self.cadence, self.limits = counts, outlet.cadence, outlet.limits

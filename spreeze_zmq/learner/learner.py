@@ -47,7 +47,7 @@ class Learner:
         device = prepare_device(component)
         algorithm, options = algorithm_of(plan)
         env = component.environment
-        self.half: Any = algorithms.make(PART_OF[role], algorithm, options, env, device, plan.run.seed)
+        self.half = algorithms.make(PART_OF[role], algorithm, options, env, device, plan.run.seed)
         self.arithmetic = arithmetic_of(self.half, env, device)
         self.cadence = cadence_of(component)
         self.work = Work(device)
@@ -125,7 +125,7 @@ class Learner:
             is_new: whether a policy differs from the one published last.
         """
         if (news := self.experience.news()) is not None:
-            # On-policy, nothing is trained on before: a publication changes how observations are normalised.
+            # On-policy, no update may come between: a publication changes how observations are normalised.
             wait = self.component.plan.learning.on_policy or not self.experience.ready
             self.outlet.publish(**news, is_new=is_new, wait=wait)
 

@@ -57,17 +57,15 @@ class Trial:
         options, env, part = self.options, plan.environment, PART_OF[CRITIC_LEARNER]
         device: str = plan.components[CRITIC_LEARNER].options.get("device", "cpu")
         self.device, self.clock = torch.device(device), time.perf_counter
-        self.half: Any = algorithms.make(part, algorithm, options, env, device, 1)
+        self.half = algorithms.make(part, algorithm, options, env, device, 1)
         self.replay: Any = None
         if algorithm.on_policy():
             self._batches = self._of_rounds(env, algorithm.memory_size(options))
         else:
             rows = min(ROWS, ROWS_BYTES * options.replay_capacity // replay_bytes(plan)[CRITIC_LEARNER])
-            fields, num_envs = (
-                algorithm.fields_of(part, options.frame_stack),
-                rows // (STEPS + options.frame_stack),
-            )
-            self.replay = random_replay(fields, env, options, device, STEPS, max(1, num_envs))
+            num_envs = max(1, rows // (STEPS + options.frame_stack))
+            fields = algorithm.fields_of(part, options.frame_stack)
+            self.replay = random_replay(fields, env, options, device, STEPS, num_envs)
         self._updates: dict[tuple[int, int], int] = {}
         self._batch_size = 0
 
@@ -79,9 +77,8 @@ class Trial:
         made = random_round(env, size, device, options.frame_stack, memory_size)
         generator = torch.Generator(device).manual_seed(1)
         while True:
-            yield from Minibatches(self.half.prepare(made), options.epochs, options.batch_size).drawn(
-                generator
-            )
+            fields = self.half.prepare(made)
+            yield from Minibatches(fields, options.epochs, options.batch_size).drawn(generator)
 
     def rate(self, batch_size: int) -> float:
         """Transitions/s over one turn; warms up before: on a GPU at each change of size, else once a size."""
