@@ -76,16 +76,13 @@ class Learner:
                 return
             self.component.poll()
         else:
-            self.component.poll(self.sources(), timeout_s=1.0, charge="starved", waiting_for=experience.owed)
+            channels: list[Any] = (
+                [experience.intake.puller] if experience.wants or experience.in_order else []
+            )
+            if self.others is not None and experience.wants_weights:
+                channels.append(self.others.subscriber)
+            self.component.poll(channels, timeout_s=1.0, charge="starved", waiting_for=experience.owed)
         self._poll_s = time.monotonic() + POLL_INTERVAL_S
-
-    def sources(self) -> list[Any]:
-        """The channels whose next message it can take now."""
-        intake = self.experience.intake
-        channels: list[Any] = [intake.puller] if self.experience.wants or self.experience.in_order else []
-        if self.others is not None and self.experience.wants_weights:
-            channels.append(self.others.subscriber)
-        return channels
 
     def take_weights(self) -> None:
         """Load the other half's newest weights, or in order the next version of them."""

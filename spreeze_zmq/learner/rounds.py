@@ -133,7 +133,9 @@ class RoundExperience(Experience):
         for rollout in self._rollouts:
             self.counts.sampled += rollout.num_transitions
             self.outlet.observe(rollout)
-            self.lag.add(self.outlet.versions.newest - rollout.policy_version, rollout.num_transitions)
+            if self.outlet.of_policy:
+                lag = self.outlet.versions.newest - rollout.policy_version
+                self.lag.add(lag, rollout.num_transitions)
         self._left, self._batches = len(batches), batches.drawn(self.generator)
         return True
 
