@@ -11,9 +11,10 @@ from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.device import Work
 from spreeze_zmq.errors import CheckpointError, Diverged, WireError
 from spreeze_zmq.learner.arithmetic import arithmetic_of
+from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts, Experience
 from spreeze_zmq.learner.publication import Outlet, Record
-from spreeze_zmq.learner.replayed import DelayExperience, RatioExperience
+from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, check_memory, prepare_device
 from spreeze_zmq.learner.vault import Vault

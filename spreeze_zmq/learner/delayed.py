@@ -1,0 +1,111 @@
+"""The experience of an off-policy actor-learner: a replay, trained on as often as the critics are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spreeze_zmq.balance import DelayGate
+from spreeze_zmq.learner.replayed import ReplayExperience
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
+from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.wire import Message
+
+
+class DelayExperience(ReplayExperience):
+    """Trains the policy against the newest critics, one update for each ``policy_delay`` critic updates.
+
+    In order, it follows every version of the critics with exactly the samples that they were trained on.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.gate = DelayGate(self.options.policy_delay, self.component.options["slack_updates"])
+        self._critics_from = self._received = self._wanted = 0
+        self._taken: Mapping[str, int] = {}
+
+    # --- what it waits for
+
+    def _lacks_samples(self) -> bool:
+        """In order: whether samples that the critics were trained on have not been stored yet."""
+        return self.in_order and self._received < self._wanted
+
+    def _has_batch(self) -> bool:
+        return len(self.replay) > 0 and not self._lacks_samples()
+
+    def _lacks_weights(self) -> bool:
+        """Whether it has followed the present critics to their end."""
+        return not (self.gate.may_update or self._lacks_samples())
+
+    @property
+    def wants(self) -> bool:
+        """Always, except in order: then up to the samples that the critics were trained on."""
+        return not self.in_order or self._lacks_samples() or self.stopping
+
+    @property
+    def done(self) -> bool:
+        """Whether it has followed the last critics of the run, after all updates that the ratio allows."""
+        if self.counts.env_steps < self.enough or self.ready or self.limits.schedule is None:
+            return False
+        return self.gate.critic_updates == self.limits.schedule.updates_allowed(self._received)
+
+    @property
+    def owed(self) -> str:
+        """Observations or critics."""
+        return f"critics from {CRITIC_LEARNER}" if self._has_batch() else f"observations from {SAMPLER}"
+
+    # --- what comes in
+
+    def add(self, rollout: Rollout) -> None:
+        """Keep the observations of one rollout."""
+        self.replay.add(rollout)
+        self.outlet.observe(rollout)
+        self._received += rollout.num_transitions
+
+    def meet(self, message: Message) -> None:
+        """Note how far the critic-learner is."""
+        updates, env_steps = message.fields["critic_updates"], message.fields["env_steps"]
+        if message.incarnation != self._critics_from:
+            self._critics_from = message.incarnation
+            self.limits.published = None  # by the earlier critic-learner: samplers may wait for a new limit
+            self.gate.meet(updates)
+            self.cadence.restart()
+            self.counts.env_steps = env_steps
+        self.gate.hear(updates)
+        self._wanted += env_steps - self.counts.env_steps
+        self.counts.env_steps = env_steps
+        self._taken = message.fields.get("taken", {})
+
+    # --- an update
+
+    def trained(self, batch: Any) -> int:
+        """Note an update."""
+        self.gate.actor_updates += 1
+        return self.batch_size
+
+    # --- what goes out
+
+    def due(self) -> bool:
+        """By the clock or by the count."""
+        news = self.half.num_updates > self.outlet.updates or self.cadence.every > 0
+        return news and self.cadence.due(self.gate.followed)
+
+    def limits_due(self) -> bool:
+        """When samplers may have used up their share."""
+        return self.limits.used_up(self._taken)
+
+    def news(self) -> dict[str, Any] | None:
+        """The updates that it has followed. In order the first policy waits for the first critics."""
+        if self.in_order and not self._num_weights:
+            return None
+        self.half.env_steps = self.counts.env_steps
+        return {"critic_updates": self.gate.critic_updates, "positions": self._taken}
+
+    def recorded(self) -> dict[str, int]:
+        """Version, updates and samples."""
+        counts = {"version": self.outlet.versions.newest, "actor_updates": self.half.num_updates}
+        return {**counts, "env_steps": self.counts.env_steps}
+
+    def gauges(self) -> dict[str, float]:
+        """The size of the replay."""
+        return {"actor_replay_size": len(self.replay)}
