@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.errors import InputError
-from spreeze_zmq.user_cache import state_folder
+from spreeze_zmq.machine import state_folder
 
 RUN_FILE = "run.json"
 #: Marks that are kept; those of the runs that were not used for the longest time go first.

@@ -15,7 +15,7 @@ from spreeze_zmq.channels import Subscriber
 from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.metrics import available_cores
+from spreeze_zmq.machine import available_cores
 from spreeze_zmq.plan.numbering import first_index
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.policy import Policy, usable

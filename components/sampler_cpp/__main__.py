@@ -1,17 +1,15 @@
 """Sampler in C++: builds the program where this machine has not got it yet, and becomes it."""
 
-import fcntl
-import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
+
+from spreeze_zmq.machine import cache_folder, cpu_flags, digest, made_once
 
 HERE = Path(__file__).absolute().parent
 
@@ -33,32 +31,9 @@ def package(name: str) -> str:
     return str(Path(spec.origin).parent)
 
 
-def cpu() -> str:
-    """The CPU that the program is compiled for."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
-
-
-def digest(*parts: str | bytes) -> str:
-    """A name for what is made of these parts."""
-    made = hashlib.sha256()
-    for part in parts:
-        made.update(part if isinstance(part, bytes) else part.encode())
-        made.update(b"\0")
-    return made.hexdigest()[:16]
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """One process builds while the others wait for it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def compile_in(folder: Path, definitions: list[str]) -> None:
     """Run CMake and the compiler. Raises NotBuilt."""
+    folder.mkdir(parents=True, exist_ok=True)
     for program, packaged in (("cmake", "cmake"), (os.environ.get("CXX", "c++"), "g++")):
         if shutil.which(program) is None:
             raise NotBuilt(f"missing: {program} (apt install {packaged})")
@@ -80,17 +55,17 @@ def built() -> Path:
         OSError: the cache cannot be written.
     """
     definitions = [f"MUJOCO={package('mujoco')}", f"GYMNASIUM={package('gymnasium')}"]
-    machine = (*definitions, cpu(), os.environ.get("CXX", ""))
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spreeze_zmq"
-    program = cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}"
+    machine = (*definitions, *sorted(cpu_flags()), os.environ.get("CXX", ""))
+    cache = cache_folder()
     folder = cache / f"build-{HERE.name}-{digest(*machine, str(HERE))}"
-    if not program.exists():
-        with alone(folder):
-            if not program.exists():
-                compile_in(folder, definitions)
-                made = folder / "sampler_cpp"
-                os.replace(shutil.copy2(made, folder / "made"), program)
-    return program
+
+    def make(path: Path) -> None:
+        compile_in(folder, definitions)
+        shutil.copy2(folder / "sampler_cpp", path)
+
+    return made_once(
+        cache / f"sampler_cpp-{digest(*machine, *(path.read_bytes() for path in sources()))}", make
+    )
 
 
 def main(arguments: list[str]) -> NoReturn:

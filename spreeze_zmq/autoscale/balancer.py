@@ -14,7 +14,8 @@ from spreeze_zmq.autoscale.knobs import SMALLEST_BATCH, BatchSize, Knob, Sampler
 from spreeze_zmq.autoscale.rule import Change, Rule
 from spreeze_zmq.autoscale.tuning import Tuning
 from spreeze_zmq.autoscale.windows import Windows
-from spreeze_zmq.metrics import Gpus, available_cores, busy_cpu_s
+from spreeze_zmq.machine import available_cores
+from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS, SAMPLER
 

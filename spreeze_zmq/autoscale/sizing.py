@@ -18,9 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from spreeze_zmq import algorithms
+from spreeze_zmq import algorithms, machine
 from spreeze_zmq.algorithms.batch_scaling import WORDS, following, scaled
-from spreeze_zmq.autoscale import machine_cache
 from spreeze_zmq.autoscale.knee import knee
 from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.plan.plan import Plan
@@ -105,14 +104,14 @@ def settle(plan: Plan, *, remeasure: bool = False, say: Callable[[str], None] = 
     if not plan.to_measure:
         return plan
     subject = subject_of(plan)
-    curves = None if remeasure else machine_cache.recall(subject, Curves.read)
+    curves = None if remeasure else machine.recall(subject, Curves.read)
     source = "as measured on this machine before"
     if curves is None:
         say(f"{' and '.join(plan.to_measure)}: measuring the updates of this machine")
         curves = measure(plan)
         source = f"measured in {curves.took_s:.1f} s"
         if curves.ended != "memory":  # the next run may have more free memory
-            machine_cache.remember(subject, asdict(curves))
+            machine.remember(subject, asdict(curves))
     settled = resolved(plan, curves, source)
     for line in lines(settled.measured):
         say(line)
@@ -228,7 +227,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     shapes = ("obs_shape", "obs_dtype", "action_kind", "action_shape", "action_sizes")
     return {
         "what": "updates by batch size and threads",
-        "machine": machine_cache.machine(),
+        "machine": machine.properties(),
         "measured": plan.to_measure,
         "environment": {name: environment[name] for name in shapes},
         "algorithm": {name: value for name, value in plan.algorithm.items() if name not in without},

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.autoscale import machine_cache
+from spreeze_zmq import machine
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
 
@@ -62,12 +62,12 @@ def movable(plan: Plan) -> bool:
 
 def recall(plan: Plan) -> Tuning | None:
     """The cached tuning of this plan on this machine; None where there is none, or none that can be read."""
-    return machine_cache.recall(subject_of(plan), _read)
+    return machine.recall(subject_of(plan), _read)
 
 
 def remember(plan: Plan, tuning: Tuning) -> Path | None:
     """Keep a tuning; returns its file, or None where it cannot be written."""
-    return machine_cache.remember(subject_of(plan), asdict(tuning))
+    return machine.remember(subject_of(plan), asdict(tuning))
 
 
 def _read(found: Any) -> Tuning:
@@ -83,7 +83,7 @@ def subject_of(plan: Plan) -> dict[str, Any]:
     roles = (SAMPLER, *plan.learning.learners)
     return {
         "what": "number of samplers",
-        "machine": machine_cache.machine(),
+        "machine": machine.properties(),
         "env": plan.run.env,
         "env_kwargs": plan.run.env_kwargs,
         "algorithm": plan.algorithm,

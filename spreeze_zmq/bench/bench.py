@@ -17,13 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import algorithms, envs, topology
-from spreeze_zmq.autoscale import machine_cache
+from spreeze_zmq import algorithms, envs
 from spreeze_zmq.bench.figures import Job, Section, number
 from spreeze_zmq.errors import InputError, InvalidEnvironment
+from spreeze_zmq.machine import properties
 from spreeze_zmq.metrics import write_json
 from spreeze_zmq.schema import suggestion
 from spreeze_zmq.topology.resolve import device_problem, num_cuda_devices, resolve_device, torch_has_cuda
+from spreeze_zmq.trust import make_importable
 
 WIDTH = 100
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
@@ -111,7 +112,7 @@ def checked_job(arguments: argparse.Namespace) -> Job:
         raise InputError(f"--device {problem}; without it the CPU is measured")
     if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
         raise InputError(f"--json {path}: no file can be written there")
-    topology.make_importable(Path.cwd())
+    make_importable(Path.cwd())
     env_id = arguments.env
     try:
         spec = envs.probe(env_id)
@@ -150,7 +151,7 @@ def plain_figures(sections: list[Section]) -> list[dict[str, Any]]:
 
 def machine() -> dict[str, Any]:
     """The properties of the machine that the figures depend on."""
-    about = machine_cache.machine()
+    about = properties()
     versions = {"python": platform.python_version(), **about.pop("packages"), "pyzmq": version("pyzmq")}
     system = f"{platform.system()} {platform.machine()}"
     return {**about, "load_before": os.getloadavg()[0], "system": system, "versions": versions}

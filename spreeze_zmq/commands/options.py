@@ -10,6 +10,7 @@ from typing import Any
 from spreeze_zmq import topology
 from spreeze_zmq.commands import table
 from spreeze_zmq.schema import show
+from spreeze_zmq.trust import make_importable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +29,7 @@ def main(arguments: argparse.Namespace) -> int:
     wanted = arguments.of
     tables = [found for found in topology.reference() if wanted in (None, *names_of(found))]
     if not tables:
-        topology.make_importable(Path.cwd())
+        make_importable(Path.cwd())
         tables = [topology.algorithm_table(wanted)]
     if arguments.json:
         print(json.dumps(topology.entries(tables), indent=1))

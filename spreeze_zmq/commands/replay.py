@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spreeze_zmq import topology
 from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.channels import Recording
 from spreeze_zmq.commands.evaluate import add_trust
@@ -27,7 +26,7 @@ from spreeze_zmq.plan.roles import LEARNERS
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.supervisor.process import THREAD_VARIABLES
 from spreeze_zmq.topology.component_file import find_component
-from spreeze_zmq.trust import FILE, grant_of, module_of
+from spreeze_zmq.trust import FILE, grant_of, make_importable, module_of
 
 #: Longest wait for a message of the shipped component; a COMMAND of the user's may take any time.
 TIMEOUT_S = 60.0
@@ -128,7 +127,7 @@ def _plan_of(recording: Recording, trust: Sequence[str]) -> Plan:
     for what, name in (("an environment", plan.run.env), ("an algorithm", plan.run.algorithm)):
         if (module := module_of(name)) and module not in {*trust, *grant.modules}:
             raise grant.refusal(recording.path, what, module)
-    topology.make_importable(Path(plan.topology_file).parent)
+    make_importable(Path(plan.topology_file).parent)
     return replace(plan, channels=places, recording={})
 
 

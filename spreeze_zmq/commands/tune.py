@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import topology
-from spreeze_zmq.autoscale import machine_cache, sizing, tuning
+from spreeze_zmq import machine, topology
+from spreeze_zmq.autoscale import sizing, tuning
 from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.launcher.building import build_all
@@ -81,7 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
     found = measure(plan)
     print(report(plan, found))
     if arguments.json is not None:
-        about = {"machine": machine_cache.machine(), "topology": plan.name, "auto": plan.measured}
+        about = {"machine": machine.properties(), "topology": plan.name, "auto": plan.measured}
         write_json(arguments.json, {**about, **found})
     return 0
 
@@ -109,10 +109,10 @@ def measure(plan: Plan) -> dict[str, Any]:
 
 def report(plan: Plan, found: Mapping[str, Any]) -> str:
     """The chosen values and the expected rates, as lines of text."""
-    sampler, machine = plan.components["sampler"], machine_cache.machine()
+    sampler, about = plan.components["sampler"], machine.properties()
     count, ratio = found["samplers"], found["replay_ratio"]
     lines = [
-        f"{machine['cpu']}, {machine['cores']} cores of which {found['busy_cores']:.1f} were busy",
+        f"{about['cpu']}, {about['cores']} cores of which {found['busy_cores']:.1f} were busy",
         f"plan: {count} samplers of {sampler.count.minimum} to {sampler.count.maximum}"
         + (f", {sampler.options['envs']} environments in each" if "envs" in sampler.options else ""),
         f"expect: {found['received_per_s']:,.0f} env steps and {found['trained_per_s']:,.0f} trained "
@@ -134,4 +134,4 @@ def _kept(plan: Plan, found: Mapping[str, Any]) -> str:
         return "the topology fixes the count, so nothing is kept"
     if not found["settled"]:
         return "the count had not settled yet, so nothing is kept: give it longer with --seconds"
-    return f"kept in {machine_cache.file_of(tuning.subject_of(plan))}"
+    return f"kept in {machine.file_of(tuning.subject_of(plan))}"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from spreeze_zmq import channels, topology
+from spreeze_zmq import channels
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.component.component import Component
@@ -23,6 +23,7 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.trust import make_importable
 
 log = logging.getLogger("spreeze")
 
@@ -137,8 +138,10 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
     run_file = RunFolder(Path(arguments[0])).run_file if Path(arguments[0]).is_dir() else Path(arguments[0])
     if run_file.suffix == ".json":
         plan = Plan.read(run_file)
-        topology.make_importable(Path(plan.topology_file).parent)
+        make_importable(Path(plan.topology_file).parent)
         return Component(role, plan, index), None
+    from spreeze_zmq import topology  # a process of a live run reads no TOML
+
     plan = sizing.settle(topology.load(arguments[0], without=ROLES))  # there is no launcher
     plan, sockets = write_plan(plan, RunFolder.create(plan.name))
     joining = f"{python()} -m spreeze_zmq.components.ROLE {RunFolder(Path(plan.run_dir)).run_file}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spreeze_zmq.conform.peers import NotSeen, Peers, Stalled
-from spreeze_zmq.topology.source import shipped_folder
+from spreeze_zmq.machine import shipped_folder
 
 KEPT, BROKEN, NOT_SEEN = "kept", "broken", "not seen"
 

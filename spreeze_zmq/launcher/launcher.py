@@ -18,7 +18,7 @@ from spreeze_zmq.errors import InputError
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
-from spreeze_zmq.metrics import usable_cores
+from spreeze_zmq.machine import usable_cores
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import (
     BROKER,

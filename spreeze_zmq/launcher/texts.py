@@ -10,7 +10,7 @@ from typing import Any
 
 from spreeze_zmq.channels import SocketFolder
 from spreeze_zmq.errors import DiskFull
-from spreeze_zmq.metrics import available_cores
+from spreeze_zmq.machine import available_cores
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.topology import dial
 
 #: In the folder of sockets: version of the newest policy, 8 bytes, little-endian.
 VERSION_FILE = "policy.version"
@@ -100,7 +99,7 @@ class CollectionLimits:
         balance = plan.balance
         self._on_policy = plan.learning.on_policy
         self._round_share = (1 + (balance.max_policy_lag or 0)) * balance.rollout_transitions
-        self.schedule = None if self._on_policy else dial.schedule(plan)
+        self.schedule = None if self._on_policy else plan.balance.schedule(plan.components, plan.learning)
         self.by_position = self.schedule is not None and not balance.in_order
         self.published: Mapping[str, int] | None = {}
 

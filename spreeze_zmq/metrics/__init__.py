@@ -1,6 +1,5 @@
 """Measurements of a live run: CPU time, GPUs, the journal, TensorBoard's curves."""
 
-from spreeze_zmq.metrics.cores import available_cores, physical_cores, quota_cores, usable_cores
 from spreeze_zmq.metrics.journal import Journal, plain, read_journal, write_json
 from spreeze_zmq.metrics.machine import Family, Gpus, busy_cpu_s
 from spreeze_zmq.metrics.tensorboard import TensorBoard
@@ -10,12 +9,8 @@ __all__ = [
     "Gpus",
     "Journal",
     "TensorBoard",
-    "available_cores",
     "busy_cpu_s",
-    "physical_cores",
     "plain",
-    "quota_cores",
     "read_journal",
-    "usable_cores",
     "write_json",
 ]

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
-import hashlib
 import logging
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spreeze_zmq.user_cache import cache_folder
+from spreeze_zmq.machine import cache_folder, cpu_flags, digest, made_once
 
 log = logging.getLogger("spreeze")
 
@@ -55,17 +52,6 @@ class Library(NamedTuple):
     name: str = ""
     instructions: str = ""
     problem: str = ""
-
-
-@cache
-def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """The instruction set flags of the first processor; empty if the file cannot be read."""
-    try:
-        text = Path(path).read_text()
-    except OSError:
-        return frozenset()
-    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return frozenset(line.partition(":")[2].split())
 
 
 def enabled() -> bool:
@@ -140,9 +126,8 @@ def name_of(flags: Sequence[str], compiler: str = "") -> str:
     if compiler:
         stat = os.stat(os.path.realpath(compiler))
         version += [str(stat.st_size), str(stat.st_mtime_ns)]
-    sources = [path.read_text(encoding="utf-8") for path in sorted(SOURCES.iterdir())]
-    text = "\0".join((*sources, *version, *flags))
-    return f"native-{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
+    sources = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
+    return f"native-{digest(*sources, *version, *flags)}.so"
 
 
 def compiler_found() -> str:
@@ -154,16 +139,14 @@ def compiler_found() -> str:
 
 
 def compile_to(path: Path, compiler: str, flags: Sequence[str]) -> None:
-    """Compile the library. ``path`` appears only when it is complete.
+    """Compile the library.
 
     Raises:
         OSError: the folder cannot be written.
         CalledProcessError: the compiler failed.
     """
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        command = [compiler, *flags, str(SOURCES / "native.cpp"), "-o", f"{folder}/native.so"]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
-        os.replace(f"{folder}/native.so", path)
+    command = [compiler, *flags, str(SOURCES / "native.cpp"), "-o", str(path)]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str], None] = log.info) -> Path:
@@ -183,29 +166,18 @@ def compiled(instructions: str, extra: tuple[str, ...] = (), say: Callable[[str]
     if (carried := CARRIED / name_of(flags)).exists():
         return carried
     compiler, folder = compiler_found(), folder_of_libraries()
-    path = folder / name_of(flags, compiler)
-    if path.exists():
-        return path
-    folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder / "native.lock"):
-        if not path.exists():
-            say(f"compiling the native layers with {compiler} for {instructions}, once")
-            compile_to(path, compiler, flags)
-    return path
+
+    def make(path: Path) -> None:
+        say(f"compiling the native layers with {compiler} for {instructions}, once")
+        compile_to(path, compiler, flags)
+
+    return made_once(folder / name_of(flags, compiler), make)
 
 
 def folder_of_libraries() -> Path:
     """The cache: beside Python's bytecode if that folder can be written, else the user's cache."""
     beside = Path(__file__).with_name("__pycache__")
     return beside if os.access(beside, os.W_OK) else cache_folder()
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock on a file; other processes wait."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def loaded(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Chooses which layers run natively and in which number format, by measuring a learner's own shapes.
+"""Runs layers natively wherever the native library loads, and measures which number format is the fastest.
 
 Measurements are cached for the user: all runs on one machine choose alike, and so compute the same bits.
 """
@@ -7,35 +7,27 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
-import json
-import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from spreeze_zmq.machine import alone, cache_folder, processor, recall, remember
 from spreeze_zmq.native.library import Library, library
 from spreeze_zmq.nn.native_layers import STEPS, NativeSequential, Step
-from spreeze_zmq.user_cache import cache_folder
-
-log = logging.getLogger("spreeze")
 
 #: Larger batches are measured with this many rows: the cost of a row hardly changes beyond.
 MOST_ROWS = 1024
-#: Measurements of each way, in turn; the fastest counts.
+#: Results are checked on this many rows.
+FEW_ROWS = 64
+#: Measurements of each format, in turn; the fastest counts.
 ROUNDS = 7
 #: Relative distance from torch's float32 results beyond which native results are wrong, unless it is at most
 #: twice that of torch's results in the same format.
 TOLERANCE = 1e-4
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-#: Seconds of each way, such as ``"torch fp32"`` or ``"native bf16"``; infinite where its results were wrong.
-Times = dict[str, float]
 
 
 class Choice(NamedTuple):
@@ -51,7 +43,7 @@ class Choice(NamedTuple):
 
 
 def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[torch.dtype]) -> Choice:
-    """Make each ``Sequential`` of linear layers in these modules native where that is faster than torch.
+    """Make each ``Sequential`` of linear layers in these modules native where the library loads.
 
     Args:
         modules: networks by name, on their device.
@@ -63,19 +55,18 @@ def choose(modules: Mapping[str, torch.nn.Module], rows: int, dtypes: Sequence[t
     native = library()
     if not parts or not on_cpu:
         return Choice(dtypes[-1], "layers: torch")
+    for _, part in parts:
+        part.formats = frozenset(dtype for dtype in dtypes if _is_right(part, dtype, native))
+    dtype = dtypes[0] if len(dtypes) == 1 else _fastest([part for _, part in parts], rows, dtypes, native)
     if native.code is None and len(dtypes) == 1:
-        return Choice(dtypes[0], f"layers: torch, about half as fast as native code: {native.problem}")
-    shapes = {_shape(part): part for _, part in parts}
-    of_shape = {
-        shape: times_of(part, shape, min(rows, MOST_ROWS), dtypes, native) for shape, part in shapes.items()
-    }
-    times = [of_shape[_shape(part)] for _, part in parts]
-    totals = {dtype: sum(_best(each, dtype) for each in times) for dtype in dtypes}
-    dtype = min(totals, key=lambda dtype: totals[dtype])
-    for (_, part), each in zip(parts, times, strict=True):
-        part.formats = frozenset(allowed for allowed in dtypes if _ratio(each, allowed) > 1.0)
+        return Choice(dtype, f"layers: torch, about half as fast as native code: {native.problem}")
+    if native.code is None:
+        return Choice(dtype, f"layers: torch in {NAMES[dtype]}; no native ones: {native.problem}")
     names = sorted({name for name, part in parts if dtype in part.formats})
-    return Choice(dtype, _line(native, names, NAMES[dtype], [_ratio(each, dtype) for each in times]))
+    found = f"({native.instructions})" + (f" ({native.problem})" if native.problem else "")
+    if not names:
+        return Choice(dtype, f"layers: torch in {NAMES[dtype]}; native ones {found} compute something else")
+    return Choice(dtype, f"layers: native {found} in {NAMES[dtype]}: {', '.join(names)}")
 
 
 def leave_to_torch(module: torch.nn.Module) -> None:
@@ -84,133 +75,96 @@ def leave_to_torch(module: torch.nn.Module) -> None:
         part.formats = frozenset()
 
 
-def _line(native: Library, names: Sequence[str], dtype: str, ratios: Sequence[float]) -> str:
-    """The result for the log; ``names`` are the networks with native layers."""
-    if native.code is None:
-        return f"layers: torch in {dtype}; no native ones: {native.problem}"
-    speed = f"{min(ratios):.2f} to {max(ratios):.2f} times torch's speed"
-    speed += f" ({native.problem})" if native.problem else ""
-    if not names:
-        return f"layers: torch in {dtype}; native ones ({native.instructions}) have {speed}"
-    return f"layers: native ({native.instructions}) in {dtype}, {speed}: {', '.join(names)}"
-
-
 def native_parts(module: torch.nn.Module) -> list[NativeSequential]:
     """Turn every ``Sequential`` of a module into a :class:`NativeSequential`; those with a native step."""
     found = []
     for part in module.modules():
         if type(part) is torch.nn.Sequential:
             part.__class__ = NativeSequential
-        if isinstance(part, NativeSequential) and any(isinstance(step, STEPS) for step in part.steps()):
+        if isinstance(part, NativeSequential) and _steps(part):
             found.append(part)
     return found
 
 
-def _shape(part: NativeSequential) -> str:
-    """The shapes of the native steps of a part, which decide how long they take."""
-    return json.dumps([[run.num, run.inputs, run.layers] for run in part.steps() if isinstance(run, STEPS)])
+def _steps(part: NativeSequential) -> list[Step]:
+    return [step for step in part.steps() if isinstance(step, STEPS)]
 
 
-def _best(times: Times, dtype: torch.dtype) -> float:
-    return min(seconds for way, seconds in times.items() if way.endswith(NAMES[dtype]))
+def _gradients(step: Step, rows: int) -> Callable[[torch.dtype, bool], list[Tensor]]:
+    """A function that computes a copy of a step, forward and backward on random rows, in a format and either
+    natively or by torch.
+    """
+    step, source = copy.deepcopy(step), torch.Generator().manual_seed(0)
+    parameters = [parameter.requires_grad_(True) for parameter in step.parameters()]
+    x = torch.randn(rows, step.inputs, generator=source)
+    x = x.expand(step.num, *x.shape) if step.num else x
+    gradient = torch.randn(*x.shape[:-1], step.outputs, generator=source)
+
+    def compute(dtype: torch.dtype, natively: bool) -> list[Tensor]:
+        bf16 = dtype == torch.bfloat16
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16 and not (natively and step.in_bf16)):
+            output = step(x, bf16=bf16) if natively else step.in_torch(x)
+            return [output.detach(), *torch.autograd.grad(output, parameters, gradient.to(output.dtype))]
+
+    return compute
 
 
-def _ratio(times: Times, dtype: torch.dtype) -> float:
-    """Speed of the native way divided by torch's; 0 where there is no native way."""
-    name = NAMES[dtype]
-    return times[f"torch {name}"] / times[f"native {name}"] if f"native {name}" in times else 0.0
+def _is_right(part: NativeSequential, dtype: torch.dtype, native: Library) -> bool:
+    """Whether there is native code of this format whose results are torch's."""
+    if native.code is None or (dtype == torch.bfloat16 and not native.code.spreeze_has_bf16()):
+        return False
+    for compute in (_gradients(step, FEW_ROWS) for step in _steps(part)):
+        exact = compute(torch.float32, False)
+        allowed = max(TOLERANCE, 2.0 * distance(compute(dtype, False), exact))
+        if not distance(compute(dtype, True), exact) <= allowed:
+            return False
+    return True
 
 
-# --- measurement
-
-
-def times_of(
-    part: NativeSequential, shape: str, rows: int, dtypes: Sequence[torch.dtype], native: Library
-) -> Times:
-    """Seconds of the native steps of a part, forward and backward, by way: cached ones, else measured."""
+def _fastest(
+    parts: Sequence[NativeSequential], rows: int, dtypes: Sequence[torch.dtype], native: Library
+) -> torch.dtype:
+    """The format in which these parts take the least time, as measured before or now."""
+    shapes = [[[step.num, step.inputs, step.layers] for step in _steps(part)] for part in parts]
     subject = {
+        "what": "number format of layers",
         "library": native.name,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "shape": shape,
-        "rows": rows,
+        "shapes": shapes,
+        "rows": min(rows, MOST_ROWS),
         "dtypes": [NAMES[dtype] for dtype in dtypes],
-        "processor": _processor(),
+        "processor": processor().get("model name", ""),
     }
-    key = hashlib.sha256(json.dumps(subject, sort_keys=True).encode()).hexdigest()[:24]
-    path = cache_folder() / f"layers-{key}.json"
-    if (known := _kept(path)) is not None:
-        return known
-    ways: Times = {}
-    for run in part.steps():
-        if isinstance(run, STEPS):
-            for name, seconds in measured(run, rows, dtypes, native).items():
-                ways[name] = ways.get(name, 0.0) + seconds
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(ways), encoding="utf-8")
-        with contextlib.suppress(FileExistsError):  # the first of several learners decides for all
-            os.link(aside, path)
-        aside.unlink()
-    except OSError as error:
-        log.warning("what was measured is not kept: %s: %s", path, error.strerror)
-    return _kept(path) or ways
+    by_name = {NAMES[dtype]: dtype for dtype in dtypes}
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # the first of several learners decides for all
+            stack.enter_context(alone(cache_folder()))
+        if (known := recall(subject, by_name.__getitem__)) is not None:
+            return known
+        seconds = _seconds(parts, min(rows, MOST_ROWS), dtypes)
+        fastest = min(seconds, key=seconds.__getitem__)
+        remember(subject, NAMES[fastest])
+        return fastest
 
 
-def _kept(path: Path) -> Times | None:
-    """The times in a cache file; None where it is missing or unreadable."""
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return {str(way): float(seconds) for way, seconds in kept.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-
-
-def measured(run: Step, rows: int, dtypes: Sequence[torch.dtype], native: Library) -> Times:
-    """Seconds of one step, forward and backward, by way: the fastest of ``ROUNDS``."""
-    run, source = copy.deepcopy(run), torch.Generator().manual_seed(0)
-    parameters = [parameter.requires_grad_(True) for parameter in run.parameters()]
-    x = torch.randn(rows, run.inputs, generator=source)
-    x = x.expand(run.num, *x.shape) if run.num else x
-    gradient = torch.randn(*x.shape[:-1], run.outputs, generator=source)
-
-    def by(call: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        output = call(x)
-        return [output.detach(), *torch.autograd.grad(output, parameters, gradient.to(output.dtype))]
-
-    ways: dict[str, Callable[[], list[Tensor]]] = {}
-    for dtype in dtypes:
-        bf16 = dtype == torch.bfloat16
-        ways[f"torch {NAMES[dtype]}"] = partial(_autocast, bf16, partial(by, run.in_torch))
-        if native.code is not None and (not bf16 or native.code.spreeze_has_bf16()):
-            natively = partial(by, partial(run.__call__, bf16=bf16))
-            ways[f"native {NAMES[dtype]}"] = natively if run.in_bf16 else partial(_autocast, bf16, natively)
-    exact = by(run.in_torch)
-    off = {name: distance(way(), exact) for name, way in ways.items()}
-    wrong = {name for name in ways if not off[name] <= max(TOLERANCE, 2.0 * off[f"torch {name.split()[1]}"])}
+def _seconds(
+    parts: Sequence[NativeSequential], rows: int, dtypes: Sequence[torch.dtype]
+) -> dict[torch.dtype, float]:
+    """Seconds of all steps in each format, natively where the part has it: the fastest of ``ROUNDS``."""
     # The CPU time of a single thread does not depend on the machine's other load.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
-    least = dict.fromkeys(ways, float("inf"))
-    for _ in range(ROUNDS):
-        for name, way in ways.items():
-            began_s = clock()
-            way()
-            least[name] = min(least[name], clock() - began_s)
-    return {name: float("inf") if name in wrong else seconds for name, seconds in least.items()}
-
-
-def _autocast(bf16: bool, call: Callable[[], list[Tensor]]) -> list[Tensor]:
-    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-        return call()
+    totals = dict.fromkeys(dtypes, 0.0)
+    for part in parts:
+        for compute in (_gradients(step, rows) for step in _steps(part)):
+            least = dict.fromkeys(dtypes, float("inf"))
+            for turn in range(ROUNDS + 1):  # the first one warms up
+                for dtype in dtypes:
+                    began_s = clock()
+                    compute(dtype, dtype in part.formats)
+                    least[dtype] = min(least[dtype], clock() - began_s) if turn else least[dtype]
+            totals = {dtype: totals[dtype] + least[dtype] for dtype in dtypes}
+    return totals
 
 
 def distance(results: Sequence[Tensor], expected: Sequence[Tensor]) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import psutil
 
-from spreeze_zmq.metrics import available_cores, quota_cores
+from spreeze_zmq.machine import available_cores, quota_cores
 
 #: Seconds between two measurements of the machine's load.
 LOOK_S = 1.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.balance import Schedule
 from spreeze_zmq.schema import option
 
 
@@ -94,6 +96,23 @@ class BalancePlan:
         words=("auto",),
     )
     rollout_transitions: int = 0
+
+    def schedule(self, components: Mapping[str, ComponentPlan], learning: LearningPlan) -> Schedule | None:
+        """The schedule of a run that publishes by count; None without that or without a bound of the lag.
+
+        Shares are sized for the smallest number of samplers, so that these alone can always continue.
+        """
+        if not self.publish_every_updates or self.max_policy_lag is None:
+            return None
+        return Schedule(
+            replay_ratio=self.replay_ratio,
+            batch_size=learning.batch_size,
+            learning_starts=learning.learning_starts,
+            publish_every=self.publish_every_updates,
+            max_policy_lag=self.max_policy_lag,
+            num_samplers=components["sampler"].count.minimum,
+            rollout_transitions=self.rollout_transitions,
+        )
 
 
 @dataclass(frozen=True)

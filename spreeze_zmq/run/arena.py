@@ -11,7 +11,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec, Timing
 from spreeze_zmq.envs.failures import Failure
 from spreeze_zmq.errors import InvalidEnvironment
-from spreeze_zmq.metrics import available_cores
+from spreeze_zmq.machine import available_cores
 from spreeze_zmq.plan.plan import Plan
 
 log = logging.getLogger("spreeze")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.errors import WireError
-from spreeze_zmq.metrics import usable_cores
+from spreeze_zmq.machine import usable_cores
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, SAMPLER, experience_of

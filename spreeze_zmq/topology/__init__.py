@@ -5,7 +5,6 @@ from spreeze_zmq.topology.graph import graph
 from spreeze_zmq.topology.load import load
 from spreeze_zmq.topology.reference import algorithm_table, entries, reference, setting
 from spreeze_zmq.topology.source import shipped
-from spreeze_zmq.trust import make_importable
 
 __all__ = [
     "Plan",
@@ -13,7 +12,6 @@ __all__ = [
     "entries",
     "graph",
     "load",
-    "make_importable",
     "reference",
     "setting",
     "shipped",

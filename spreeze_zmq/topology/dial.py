@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from spreeze_zmq.balance import Schedule, updates_per_round
+from spreeze_zmq.balance import updates_per_round
 from spreeze_zmq.plan.parts import BalancePlan, ComponentPlan, Count, LearningPlan
-from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 from spreeze_zmq.topology.tables import Mistakes
 
@@ -95,31 +94,6 @@ def _with_fixed_samplers(components: Mapping[str, ComponentPlan]) -> dict[str, C
     return {**components, SAMPLER: replace(components[SAMPLER], count=Count(count, count, count))}
 
 
-def schedule(plan: Plan) -> Schedule | None:
-    """The schedule of a run; see :func:`schedule_of`."""
-    return schedule_of(plan.balance, plan.components, plan.learning)
-
-
-def schedule_of(
-    balance: BalancePlan, components: Mapping[str, ComponentPlan], learning: LearningPlan
-) -> Schedule | None:
-    """The schedule of a run that publishes by count; None without that or without a bound of the lag.
-
-    Shares are sized for the smallest number of samplers, so that these alone can always continue.
-    """
-    if not balance.publish_every_updates or balance.max_policy_lag is None:
-        return None
-    return Schedule(
-        replay_ratio=balance.replay_ratio,
-        batch_size=learning.batch_size,
-        learning_starts=learning.learning_starts,
-        publish_every=balance.publish_every_updates,
-        max_policy_lag=balance.max_policy_lag,
-        num_samplers=components[SAMPLER].count.minimum,
-        rollout_transitions=balance.rollout_transitions,
-    )
-
-
 def _in_order(components: Mapping[str, ComponentPlan]) -> dict[str, ComponentPlan]:
     """The components of a run whose result must not depend on timing.
 
@@ -145,7 +119,7 @@ def _check_order(
     key = ("balance", "in_order")
     if balance.slack_rollouts != 0:
         mistakes.add(key, "samples in a fixed order leave no slack", "write slack_rollouts = 0")
-    planned = schedule_of(balance, components, learning)
+    planned = balance.schedule(components, learning)
     if planned is None:
         hint = 'write max_policy_lag = 1 and publish_every_updates = "round"'
         mistakes.add(key, "a fixed order needs weights published by count, and a bound of the lag", hint)

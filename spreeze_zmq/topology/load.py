@@ -13,7 +13,7 @@ from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions, TrainingOption
 from spreeze_zmq.envs import EnvironmentSpec, Look
 from spreeze_zmq.envs.probing import WAIT_S
 from spreeze_zmq.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
-from spreeze_zmq.metrics import available_cores
+from spreeze_zmq.machine import available_cores
 from spreeze_zmq.plan.parts import LearningPlan, RunPlan, StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS, PART_OF, SAMPLER

@@ -9,11 +9,11 @@ from functools import cache
 from typing import Any
 
 from spreeze_zmq import algorithms
+from spreeze_zmq.machine import shipped_folder
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.schema import Option, options_of
 from spreeze_zmq.topology.component_file import read_component_file
 from spreeze_zmq.topology.options import BALANCE, CHANNEL, RUN, STOP, component_options
-from spreeze_zmq.topology.source import shipped_folder
 
 #: Our key -> its names in Stable-Baselines3, RLlib, CleanRL, Tianshou and Spinning Up.
 NAMES_ELSEWHERE = {

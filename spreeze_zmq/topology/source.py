@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import spreeze_zmq
 from spreeze_zmq.errors import Mistake, TopologyError
+from spreeze_zmq.machine import shipped_folder
 from spreeze_zmq.schema import suggestion
 from spreeze_zmq.topology.lines import lines_of, split_key
 from spreeze_zmq.topology.tables import Key, Mistakes, Places, dotted
@@ -38,17 +36,6 @@ class Source:
     shown: str
     values: dict[str, Any]
     mistakes: Mistakes
-
-
-@cache
-def shipped_folder(name: str) -> Path:
-    """The folder ``components`` or ``launch`` of the checkout that this module is in, else of the wheel."""
-    root = Path(spreeze_zmq.__file__).absolute().parent.parent
-    if (root / "setup.cfg").is_file():
-        return root / name
-    spec = importlib.util.find_spec(f"spreeze_zmq.{name}")
-    found = list(spec.submodule_search_locations or ()) if spec else []
-    return Path(found[0]).absolute() if found else root / name
 
 
 def shipped_topologies() -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from spreeze_zmq import topology
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.launcher.launcher import Launch
-from spreeze_zmq.metrics import physical_cores
+from spreeze_zmq.machine import physical_cores
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.status import View
 

@@ -2,6 +2,8 @@
 
 import ast
 import configparser
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +14,7 @@ PACKAGE = ROOT / "spreeze_zmq"
 
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
-    {"charset", "errors", "finite", "frames", "kept_memory", "parent_death", "rollout", "user_cache"},
+    {"charset", "errors", "finite", "frames", "kept_memory", "machine", "parent_death", "rollout"},
     {"native", "schema", "trust"},
     {"device", "metrics", "envs", "nn"},
     {"wire", "replay", "policy", "balance"},
@@ -100,6 +102,18 @@ def test_each_dependency_has_its_room(dependency, rooms):
     """Only channels knows ZeroMQ, only learning knows torch; the benches compare with the bare library."""
     users = {room(path) for path in MODULES for module in imports(path) if module.split(".")[0] == dependency}
     assert users <= rooms
+
+
+def test_topologies_are_read_by_who_starts_a_run():
+    """A process of a live run reads its plan and no TOML; a component that stands alone imports the reader
+    when it is given a topology.
+    """
+    users = {room(path) for path in MODULES if any("topology" in name.split(".") for name in imports(path))}
+    assert users == {"topology", "component", "launcher", "bench", "commands"}
+    code = "import sys, spreeze_zmq.component, spreeze_zmq.learner.learner, spreeze_zmq.run.record; "
+    code += "print('spreeze_zmq.topology' in sys.modules, 'tomllib' in sys.modules)"
+    said = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert said.split() == ["False", "False"]
 
 
 def test_nothing_is_pickled():

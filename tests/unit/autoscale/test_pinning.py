@@ -3,7 +3,7 @@
 import pytest
 
 from spreeze_zmq.autoscale.pinning import pin
-from spreeze_zmq.metrics import physical_cores
+from spreeze_zmq.machine import physical_cores
 
 LEARNERS = {"critic_learner-0": 1, "actor_learner-0": 1}
 

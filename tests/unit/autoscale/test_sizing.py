@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from spreeze_zmq import topology
-from spreeze_zmq.autoscale import machine_cache, sizing
+from spreeze_zmq import machine, topology
+from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.autoscale.sizing import Curves
 from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.learner import measure_updates
@@ -30,7 +30,7 @@ def plan(*overrides, cores=2):
 
 def cached(plan):
     """The cache's file for a plan's curves."""
-    return machine_cache.file_of(sizing.subject_of(plan))
+    return machine.file_of(sizing.subject_of(plan))
 
 
 def test_what_the_topology_leaves_open_waits_for_a_measurement():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spreeze_zmq import topology
-from spreeze_zmq.autoscale import machine_cache, tuning
+from spreeze_zmq import machine, topology
+from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.tuning import Tuning
 
 FOUND = Tuning(5, 1000.0, 8000.0)
@@ -61,7 +61,7 @@ def test_other_work_is_another_matter(override):
 def test_another_machine_is_another_matter(monkeypatch):
     """A home folder may be shared between machines."""
     tuning.remember(plan(), FOUND)
-    monkeypatch.setattr(machine_cache, "available_cores", lambda: 77)
+    monkeypatch.setattr(machine, "available_cores", lambda: 77)
     assert tuning.recall(plan()) is None
 
 

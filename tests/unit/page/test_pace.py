@@ -1,6 +1,6 @@
 """How often the agent is shown."""
 
-from spreeze_zmq.metrics import available_cores
+from spreeze_zmq.machine import available_cores
 from spreeze_zmq.page.pace import LEAST_PER_S, Pace
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import topology
-from spreeze_zmq.metrics import usable_cores
+from spreeze_zmq.machine import usable_cores
 from spreeze_zmq.run.record import RunRecord
 from spreeze_zmq.run.returns import EVALUATIONS_KEPT
 

@@ -9,10 +9,10 @@ import pytest
 
 import spreeze_zmq
 from spreeze_zmq.errors import TopologyError
+from spreeze_zmq.machine import shipped_folder
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.topology import load
 from spreeze_zmq.topology.component_file import read_component_file, shipped_components
-from spreeze_zmq.topology.source import shipped_folder
 
 GOOD = 'role = "sampler"\ncommand = ["python", "{folder}/run.py", "--fast"]\n'
 
@@ -37,7 +37,7 @@ def test_another_checkout_on_the_path_brings_its_own_components(tmp_path):
     package = Path(spreeze_zmq.__file__).parent
     (tmp_path / "spreeze_zmq").symlink_to(package)
     (tmp_path / "setup.cfg").touch()
-    say = "from spreeze_zmq.topology.source import shipped_folder; print(shipped_folder('components'))"
+    say = "from spreeze_zmq.machine import shipped_folder; print(shipped_folder('components'))"
     found = subprocess.check_output(
         [sys.executable, "-c", say], env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path, text=True
     )

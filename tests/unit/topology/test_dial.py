@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.topology import Plan, dial, load
+from spreeze_zmq.topology import Plan, load
 
 ROUND = ("components.sampler.count=2", "components.sampler.envs=8", "components.sampler.rollout_steps=16")
 
@@ -53,9 +53,9 @@ def test_in_order_nothing_moves_and_nobody_has_a_second_life():
 def test_only_what_is_counted_and_bounded_has_a_schedule():
     """Shares are made for the fewest samplers of a range."""
     free = load("pendulum")
-    assert dial.schedule(free) is None
+    assert free.balance.schedule(free.components, free.learning) is None
     plan = load("pendulum", ["balance.mode=bounded", "components.sampler.count=[3,8]"], cores=10)
-    schedule = dial.schedule(plan)
+    schedule = plan.balance.schedule(plan.components, plan.learning)
     assert schedule.num_samplers == 3
     assert schedule.publish_every == 32 * plan.components["sampler"].count.initial
     assert schedule.share == 20 * 256 * plan.components["sampler"].count.initial // 3

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
+from spreeze_zmq.machine import shipped_folder
 from spreeze_zmq.topology.lines import lines_of, split_key
-from spreeze_zmq.topology.source import shipped_folder
 
 TEXT = '''\
 # [comment]

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from spreeze_zmq.metrics import available_cores, cores, quota_cores, usable_cores
+from spreeze_zmq import machine as this_machine
+from spreeze_zmq.machine import available_cores, quota_cores, usable_cores
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_a_system_without_control_groups_has_no_quota(tmp_path):
 @pytest.mark.parametrize(("quota", "expected"), [(0.3, 1), (1.4, 1), (1.6, 2), (1e6, None), (None, None)])
 def test_cores_are_the_lower_of_affinity_and_quota(monkeypatch, quota, expected):
     """Whole ones, at least one."""
-    monkeypatch.setattr(cores, "quota_cores", lambda: quota)
+    monkeypatch.setattr(this_machine, "quota_cores", lambda: quota)
     mine = os.sched_getaffinity(0)
     assert available_cores() == min(len(mine), expected or len(mine))
-    assert len(usable_cores({0, 1, 2}, system=cores.Path("/nowhere"))) == min(3, expected or 3)
+    assert len(usable_cores({0, 1, 2}, system=this_machine.Path("/nowhere"))) == min(3, expected or 3)
