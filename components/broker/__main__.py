@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.balancer import Balancer
@@ -16,6 +16,7 @@ from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.metrics import read_journal, write_json
+from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
 from spreeze_zmq.run.checkpoint_request import CheckpointRequest
 from spreeze_zmq.run.notes import RESUMED, Notes
@@ -23,9 +24,6 @@ from spreeze_zmq.run.record import RunRecord
 from spreeze_zmq.run.refusals import Refused
 from spreeze_zmq.run.validation import validated
 from spreeze_zmq.wire import Message
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Status
 
 log = logging.getLogger("spreeze")
 
@@ -157,7 +155,7 @@ class Broker:
         """Something failed."""
         went_back = self.record.take_failure(message.sender, message.fields, self.now_s)
         if went_back is not None:
-            self.notes.tensorboard.went_back(went_back)
+            self.notes.tensorboard.went_back(vars(went_back))
 
     def on_exited(self, message: Message) -> None:
         """The launcher saw a process end."""
@@ -189,7 +187,7 @@ class Broker:
     def show_refusals(self, news: Iterable[Refused]) -> None:
         """Log and note refusals, also in the log of each sender."""
         for refused in news:
-            row = refused.row(self.now_s)
+            row = to_plain(refused.row(self.now_s))
             log.warning("%s", row["line"])
             self.notes.refused(refused.sender, row, self.now_s)
 
@@ -258,7 +256,7 @@ class Broker:
             self.checkpoint()
             self.stop_by_s += LAST_CHECKPOINT_S
 
-    def status(self) -> "Status":
+    def status(self) -> dict[str, Any]:
         """The run as it stands."""
         return self.record.status(self.state, self.balancer.status(), self.now_s)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spreeze_zmq.autoscale import tuning
 from spreeze_zmq.autoscale.knobs import SMALLEST_BATCH, BatchSize, Knob, Samplers
@@ -18,9 +18,6 @@ from spreeze_zmq.machine import available_cores
 from spreeze_zmq.metrics import Gpus, busy_cpu_s
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS, SAMPLER
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Balance
 
 #: The time that rates take to settle after a process came or went.
 SETTLE_S = 1.0
@@ -108,8 +105,10 @@ class Balancer:
         figures = self._decision
         return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])
 
-    def status(self) -> Balance:
-        """The balance in the run's status."""
+    def status(self) -> dict[str, Any]:
+        """The balance in the run's status: whether worker counts may change, whether the last steady window
+        requested no change, and the last change with its reason.
+        """
         return {
             "movable": self.samplers.movable,
             "settled": self.rule.settled,

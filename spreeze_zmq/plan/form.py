@@ -1,9 +1,10 @@
-"""Converts a plan to plain JSON values and back, by the annotations of its dataclasses."""
+"""Converts dataclasses to plain JSON values and back, by their annotations: a plan, a run's record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import Field, fields, is_dataclass
+from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -22,11 +23,11 @@ _ADDED: dict[str, Callable[[], Any]] = {
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses as JSON objects, recursively."""
+    """Dataclasses as JSON objects, recursively; fields with ``row=False`` in their metadata are left out."""
     if isinstance(value, EnvironmentSpec):
         return value.to_dict()
-    if is_dataclass(value):
-        return {_key(item): to_plain(getattr(value, item.name)) for item in fields(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key: to_plain(getattr(value, name)) for name, key in _keys(type(value))}
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -48,8 +49,8 @@ def from_plain(kind: Any, value: Any, place: str) -> Any:
         return _dataclass_of(kind, value, place)
     if origin is UnionType:
         return None if value is None else from_plain(arguments[0], value, place)
-    if origin is tuple:
-        return tuple(from_plain(arguments[0], item, place) for item in _expect(list, value, place))
+    if origin in (tuple, list):
+        return origin(from_plain(arguments[0], item, place) for item in _expect(list, value, place))
     if origin is dict:
         items = _expect(dict, value, place).items()
         return {name: from_plain(arguments[1], item, f"{place}: {name}") for name, item in items}
@@ -75,7 +76,13 @@ def _dataclass_of(kind: Any, value: Any, place: str) -> Any:
 def _key(item: Field[Any]) -> str:
     """The name of a dataclass field in files."""
     option = item.metadata.get("option")
-    return option.name or item.name if option else item.name
+    return str(item.metadata.get("key") or (option and option.name) or item.name)
+
+
+@cache
+def _keys(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """Name and key of each field of a dataclass that is part of its JSON."""
+    return tuple((item.name, _key(item)) for item in fields(kind) if item.metadata.get("row", True))
 
 
 def _expect(kind: Any, value: Any, place: str) -> Any:

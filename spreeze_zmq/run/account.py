@@ -8,14 +8,11 @@ counts. No term is computed as the remainder of the others, so an error in any t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.rollout import Rollout
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Samples
+from spreeze_zmq.run.rows import row_of
 
 #: Most streams that an account keeps, and most that one report lists.
 MOST_STREAMS, REPORTED_STREAMS = 4096, 200
@@ -39,9 +36,6 @@ class Receipt:
     received: int = 0
     refused: int = 0
     lost: int = 0
-
-
-_RECEIPT = tuple(field.name for field in fields(Receipt))
 
 
 class Receipts:
@@ -116,6 +110,16 @@ class Receipts:
 
 
 @dataclass
+class Samples:
+    """The sums of an account, in transitions."""
+
+    produced: int = 0
+    received: int = 0
+    dropped: int = 0
+    in_flight: int = 0
+
+
+@dataclass
 class SampleAccount:
     """The broker's end: joins the reports of samplers and learners of one channel, across their restarts.
 
@@ -139,7 +143,7 @@ class SampleAccount:
             del self.takers[next(iter(self.takers))]
         for name, receipt in streams.items():
             if name in known or len(known) < MOST_STREAMS:
-                known[name] = Receipt(**{key: receipt[key] for key in _RECEIPT})
+                known[name] = row_of(Receipt, receipt)
 
     def totals(self, alive: Collection[str] | None = None) -> Samples:
         """Sum the account.
@@ -148,31 +152,19 @@ class SampleAccount:
             alive: None while the run goes on. At the end, when the learners have drained their channels, the
                 streams of living samplers: what did not arrive from any other stream counts as dropped.
         """
-        sums: Samples = {"produced": 0, "received": 0, "dropped": 0, "in_flight": 0}
+        sums = Samples()
         for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
             position = 0
             for receipt in (streams[stream] for streams in self.takers.values() if stream in streams):
                 # An earlier incarnation of the learner died with these or before it reported them.
-                sums["dropped"] += receipt.first - position
-                sums["received"] += receipt.received
-                sums["dropped"] += receipt.refused + receipt.lost
+                sums.dropped += receipt.first - position
+                sums.received += receipt.received
+                sums.dropped += receipt.refused + receipt.lost
                 position = receipt.last
             pushed = max(self.pushed.get(stream, 0), position)
-            sums["produced"] += pushed
+            sums.produced += pushed
             if alive is None or stream in alive:
-                sums["in_flight"] += pushed - position
+                sums.in_flight += pushed - position
             else:
-                sums["dropped"] += pushed - position
+                sums.dropped += pushed - position
         return sums
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able state, for a restarted broker."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> SampleAccount:
-        """Inverse of :meth:`to_dict`."""
-        account = cls(dict(state["pushed"]))
-        for taker, streams in state["takers"].items():
-            account.report_taken(taker, streams)
-        return account

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import FailureRow
+from dataclasses import dataclass, field
+from typing import Any
 
 #: Most failures that are kept with their tracebacks.
 FAILURES_KEPT = 100
@@ -19,6 +17,35 @@ LONGEST = 400
 _NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
 
 
+@dataclass
+class WentBack:
+    """A learner that returned to a checkpoint, ``t_s`` seconds after the run's start, because its loss or
+    weights were not finite after ``updates``; ``why`` is the learner's message.
+    """
+
+    t_s: float
+    learner: str
+    env_steps: int
+    updates: int
+    checkpoint: str
+    why: str
+
+
+@dataclass
+class FailureRow:
+    """Failures of one role whose summaries differ in numbers only: their ``count``, the newest one's process,
+    summary and time. ``survived``: their processes report them of their environments, and go on.
+    """
+
+    kind: str
+    name: str
+    summary: str
+    count: int
+    t_s: float
+    survived: bool
+
+
+@dataclass
 class FailureRecord:
     """Counts failures, and sorts them into kinds: those of one role whose summaries differ in numbers only.
 
@@ -28,45 +55,23 @@ class FailureRecord:
         kinds: the newest failure of each kind, the newest kind last.
     """
 
-    def __init__(self) -> None:
-        self.first: list[dict[str, Any]] = []
-        self.count = 0
-        self.kinds: dict[str, FailureRow] = {}
+    first: list[dict[str, Any]] = field(default_factory=list)
+    count: int = 0
+    kinds: dict[str, FailureRow] = field(default_factory=dict)
 
     def take(self, fields: Mapping[str, Any], now_s: float, *, survived: bool) -> None:
         """Record a failure; ``survived`` if its process reports it of its environment and goes on."""
         self.count += 1
         if len(self.first) < FAILURES_KEPT:
             self.first.append({"t_s": now_s, **fields, "survived": survived})
-        summary = fields["summary"][:LONGEST]
-        kind = f"{fields['name'].rpartition('-')[0]} {_NUMBER.sub('#', summary)}"
+        name, summary = fields["name"], fields["summary"][:LONGEST]
+        kind = f"{name.rpartition('-')[0]} {_NUMBER.sub('#', summary)}"
         before = self.kinds.pop(kind, None)
-        self.kinds[kind] = {
-            "kind": kind,
-            "name": fields["name"],
-            "summary": summary,
-            "count": 1 + (before["count"] if before else 0),
-            "t_s": round(now_s, 3),
-            "survived": survived,
-        }
+        count = before.count + 1 if before else 1
+        self.kinds[kind] = FailureRow(kind, name, summary, count, round(now_s, 3), survived)
         if len(self.kinds) > KINDS_KEPT:
             del self.kinds[next(iter(self.kinds))]
 
     def rows(self, most: int = KINDS_KEPT) -> list[FailureRow]:
         """The newest failures of the kinds that came last, at most ``most``, the newest last."""
         return list(self.kinds.values())[-most:]
-
-    def summary(self) -> dict[str, Any]:
-        """The part of summary.json."""
-        return {"failures": self.first, "num_failures": self.count, "failure_kinds": self.rows()}
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able state, for a restarted broker."""
-        return {"first": self.first, "count": self.count, "kinds": self.kinds}
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> FailureRecord:
-        """Inverse of :meth:`to_dict`."""
-        record = cls()
-        record.first, record.count, record.kinds = state["first"], state["count"], state["kinds"]
-        return record

@@ -1,4 +1,4 @@
-"""The newest figures from the processes' reports, and the status rows made from them.
+"""The newest figures from the processes' reports: rows of the processes, and of what the learners do.
 
 All times are in seconds since the run began.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from spreeze_zmq.metrics import busy_cpu_s
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Efficiency, LiveProcess, PolicyLag, ReplayRatio, Workers
+from spreeze_zmq.run.rows import inner, kept
 
 #: The counters that status and summary show, with their rates; the first ones go on in a resumed run.
 RESTORED = ("env_steps", "critic_updates", "actor_updates", "sampled_transitions", "trained_transitions")
@@ -25,77 +23,80 @@ LIVES_KEPT, GAUGES_KEPT, DEVICES_KEPT = 1000, 64, 16
 CPUS_INTERVAL_S = 5.0
 #: A counter's value that comes sooner than this after the last one replaces it.
 LEAST_GAP_S = 0.02
+#: Shares of a process's time; the rest it is idle.
+SHARES = ("busy", "blocked", "starved")
 
 
 @dataclass
 class ProcessRecord:
-    """The newest figures of one incarnation of a process.
+    """One incarnation of a process, with the figures of its newest report.
 
     Attributes:
-        role: its role.
+        ready: whether its ``hello`` has come.
+        silent_s: seconds since its last report.
+        waiting_for: what it waits for; empty for nothing.
+        busy: share of the time between its last two reports, 0 to 1; so are ``blocked`` and ``starved``.
+        cpu_percent: its CPU use in that time; 100 is one core.
         incarnation: distinguishes it from earlier processes of its name.
-        pid: its process id.
         heard_s: time of its last report.
-        ready_s: time of its ``hello``; None before.
         gone: how it ended; empty while it lives.
-        figures: its last report.
-        shares: of the time between its last two reports: ``busy``, ``blocked``, ``starved``, and ``cpu``.
+        gauges: of its last report.
+        clock: its cumulative seconds by kind of time, and of CPU.
     """
 
     role: str
-    incarnation: int
     pid: int
-    heard_s: float
-    ready_s: float | None = None
-    gone: str = ""
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    shares: dict[str, float] = field(default_factory=dict)
-    _clock: dict[str, float] = field(default_factory=dict)
+    ready: bool = False
+    silent_s: float = 0.0
+    waiting_for: str = ""
+    busy: float = 0.0
+    blocked: float = 0.0
+    starved: float = 0.0
+    cpu_percent: float = 0.0
+    rss_bytes: int = 0
+    incarnation: int = inner(int)
+    heard_s: float = inner(float)
+    gone: str = inner(str)
+    gauges: Mapping[str, Any] = inner(dict)
+    clock: dict[str, float] = inner(dict)
 
     def take(self, figures: Mapping[str, Any], now_s: float) -> None:
         """Record a report."""
         clock = {**figures["clock_s"], "cpu": figures["cpu_s"]}
-        spent = {name: clock[name] - self._clock.get(name, 0.0) for name in clock}
+        spent = {name: clock[name] - self.clock.get(name, 0.0) for name in clock}
         span = sum(spent[name] for name in figures["clock_s"])
         if span > 0:
-            self.shares = {name: max(0.0, value) / span for name, value in spent.items()}
-        self.figures, self._clock, self.heard_s = figures, clock, now_s
+            share = {name: max(0.0, value) / span for name, value in spent.items()}
+            self.busy, self.blocked, self.starved = (share.get(name, 0.0) for name in SHARES)
+            self.cpu_percent = 100 * share["cpu"]
+        self.waiting_for, self.rss_bytes = figures.get("waiting_for", ""), figures.get("rss_bytes", 0)
+        self.gauges, self.clock, self.heard_s = figures.get("gauges", {}), clock, now_s
 
 
-def process_rows(processes: Mapping[str, ProcessRecord], now_s: float) -> dict[str, LiveProcess]:
-    """The status rows of the living processes, by name."""
+@dataclass
+class Workers:
+    """All living processes of one role: means of their shares, sums of CPU use and memory."""
+
+    count: int
+    busy: float
+    blocked: float
+    starved: float
+    cpu_percent: float
+    rss_bytes: float
+
+
+def worker_rows(processes: Iterable[ProcessRecord]) -> dict[str, Workers]:
+    """The rows of processes by role."""
+    groups: dict[str, list[ProcessRecord]] = {}
+    for one in processes:
+        groups.setdefault(one.role, []).append(one)
     return {
-        name: {
-            "role": process.role,
-            "pid": process.pid,
-            "ready": process.ready_s is not None,
-            "silent_s": now_s - process.heard_s,
-            "waiting_for": process.figures.get("waiting_for", ""),
-            "busy": process.shares.get("busy", 0.0),
-            "blocked": process.shares.get("blocked", 0.0),
-            "starved": process.shares.get("starved", 0.0),
-            "cpu_percent": 100 * process.shares.get("cpu", 0.0),
-            "rss_bytes": process.figures.get("rss_bytes", 0),
-        }
-        for name, process in processes.items()
-        if not process.gone
-    }
-
-
-def worker_rows(processes: Mapping[str, LiveProcess]) -> dict[str, Workers]:
-    """By role: the number of living processes, the means of their shares, the sums of CPU and memory."""
-    groups: dict[str, list[LiveProcess]] = {}
-    for row in processes.values():
-        groups.setdefault(row["role"], []).append(row)
-    return {
-        role: {
-            "count": len(rows),
-            "busy": sum(row["busy"] for row in rows) / len(rows),
-            "blocked": sum(row["blocked"] for row in rows) / len(rows),
-            "starved": sum(row["starved"] for row in rows) / len(rows),
-            "cpu_percent": sum(row["cpu_percent"] for row in rows),
-            "rss_bytes": float(sum(row["rss_bytes"] for row in rows)),
-        }
+        role: Workers(
+            count=len(rows),
+            **{name: sum(getattr(row, name) for row in rows) / len(rows) for name in SHARES},
+            cpu_percent=sum(row.cpu_percent for row in rows),
+            rss_bytes=float(sum(row.rss_bytes for row in rows)),
+        )
         for role, rows in groups.items()
     }
 
@@ -162,30 +163,63 @@ class OtherPrograms:
         return self._row
 
 
+@dataclass
+class ReplayRatio:
+    """``measured`` is ``trained_transitions`` / ``sampled_transitions`` of the same status or summary."""
+
+    target: float
+    measured: float
+
+
+@dataclass
+class PolicyLag:
+    """Lag of received rollouts in policy versions; ``stale`` transitions exceeded ``bound`` and were
+    dropped. The quantiles are the worst of the learners' newest incarnations, the rest is over all of them.
+    """
+
+    p50: float
+    p99: float
+    max: float
+    stale: float
+    bound: int | None
+
+
+@dataclass
+class Efficiency:
+    """Matrix products and convolutions of all updates, and the limit of the learners' GPUs, or of all cores,
+    for them; ``share`` is their ratio.
+    """
+
+    flops_per_s: float
+    limit_flops_per_s: float
+    share: float
+
+
+@dataclass
 class LearningFigures:
     """The newest figures of all learners.
 
     Attributes:
         counts: by name in ``COUNTS``; a restarted learner continues from its checkpoint.
         first_counts: the first reported values of ``counts``; a resumed run starts above 0.
+        policy_lags: by incarnation of a learner, as ``NAME/INCARNATION``.
         before: the counts that a resumed run starts from, which no report of a learner that has not been
             restored yet undercuts.
-        rates: present increase of the counts per second.
         gauges: losses and other momentary figures.
-        publication: by role.
-        devices: by process.
-        policy_lags: by incarnation of a learner, as ``NAME/INCARNATION``.
+        publication: by role: seconds between two publications, their share of the updates' time, bytes.
+        devices: by process: FLOP/s that its core or GPU reaches, share of time that updates take on a GPU,
+            memory held, memory free.
+        rates: present increase of the counts per second.
     """
 
-    def __init__(self) -> None:
-        self.counts: dict[str, float] = dict.fromkeys(COUNTS, 0)
-        self.first_counts: dict[str, float] = {}
-        self.before: Mapping[str, float] = {}
-        self.gauges: dict[str, float] = {}
-        self.publication: dict[str, dict[str, float]] = {}
-        self.devices: dict[str, dict[str, float]] = {}
-        self.policy_lags: dict[str, Mapping[str, float]] = {}
-        self.rates = Rates()
+    counts: dict[str, Any] = kept(lambda: dict.fromkeys(COUNTS, 0))
+    first_counts: dict[str, Any] = kept(dict)
+    policy_lags: dict[str, Any] = kept(dict)
+    before: Mapping[str, float] = inner(dict)
+    gauges: dict[str, float] = inner(dict)
+    publication: dict[str, dict[str, float]] = inner(dict)
+    devices: dict[str, dict[str, float]] = inner(dict)
+    rates: Rates = inner(lambda: Rates())
 
     def take_device(self, sender: str, fields: Mapping[str, Any]) -> None:
         """Record what any process reports about its device."""
@@ -226,10 +260,7 @@ class LearningFigures:
     def replay_ratio(self, target: float) -> ReplayRatio:
         """Transitions trained on for each one sampled, over the whole run, beside the target."""
         sampled = self.sampled_transitions()
-        return {
-            "target": target,
-            "measured": self.counts["trained_transitions"] / sampled if sampled else 0.0,
-        }
+        return ReplayRatio(target, self.counts["trained_transitions"] / sampled if sampled else 0.0)
 
     def efficiency(self, flops_per_s: float, places: Mapping[str, str], num_cores: int) -> Efficiency | None:
         """The share of the devices' arithmetic that the updates use; None before learners report both.
@@ -246,18 +277,16 @@ class LearningFigures:
         limit = sum(limits.values())
         if not limit or not flops_per_s:
             return None
-        return {"flops_per_s": flops_per_s, "limit_flops_per_s": limit, "share": flops_per_s / limit}
+        return Efficiency(flops_per_s, limit, flops_per_s / limit)
 
-    def policy_lag(self, instances: Collection[str], bound: int | None) -> PolicyLag:
-        """Maximum lag and stale transitions over all incarnations of the learners. The quantiles are the
-        worst of ``instances``, the newest incarnations; ``bound`` is the topology's.
-        """
-        lags = self.policy_lags.values()
-        recent = [lag for instance, lag in self.policy_lags.items() if instance in instances]
-        return {
-            "p50": max((lag.get("p50", 0) for lag in recent), default=0),
-            "p99": max((lag.get("p99", 0) for lag in recent), default=0),
-            "max": max((lag.get("max", 0) for lag in lags), default=0),
-            "stale": sum(lag.get("stale", 0) for lag in lags),
-            "bound": bound,
-        }
+    def policy_lag(self, newest: Collection[str], bound: int | None) -> PolicyLag:
+        """The row of all learners; ``newest`` are their newest incarnations, ``bound`` is the topology's."""
+        lags = list(self.policy_lags.values())
+        recent = [lag for instance, lag in self.policy_lags.items() if instance in newest]
+        return PolicyLag(
+            p50=max((lag.get("p50", 0) for lag in recent), default=0),
+            p99=max((lag.get("p99", 0) for lag in recent), default=0),
+            max=max((lag.get("max", 0) for lag in lags), default=0),
+            stale=sum(lag.get("stale", 0) for lag in lags),
+            bound=bound,
+        )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.machine import usable_cores
@@ -18,53 +19,62 @@ from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, SAMPLER, e
 from spreeze_zmq.run.account import SampleAccount
 from spreeze_zmq.run.doctor import Doctor
 from spreeze_zmq.run.experience import experience_row
-from spreeze_zmq.run.failures import FAILURES_KEPT, FailureRecord
-from spreeze_zmq.run.figures import LearningFigures, OtherPrograms, ProcessRecord, process_rows, worker_rows
+from spreeze_zmq.run.failures import FAILURES_KEPT, FailureRecord, WentBack
+from spreeze_zmq.run.figures import (
+    COUNTS,
+    Efficiency,
+    LearningFigures,
+    OtherPrograms,
+    ProcessRecord,
+    worker_rows,
+)
 from spreeze_zmq.run.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, RefusalRecord, Refused
-from spreeze_zmq.run.returns import Evaluations, TrainingEpisodes
+from spreeze_zmq.run.returns import Episodes, Evaluations
+from spreeze_zmq.run.rows import kept, part, restore, state_of, summary_of
 from spreeze_zmq.run.validation import LAUNCHER, names_of
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Balance, Efficiency, Figures, Status, WentBack
 
 #: Upper bounds of the rest, so that no peer fills the memory.
 MOST_PROCESSES, CHANGES_KEPT = 200, 1000
 #: A process is named after this time without a report.
 SILENT_S = 3.0
-#: Attributes that the summary contains and a restarted broker restores as they are.
-_HISTORY = ("workers", "moves", "went_back", "restarts", "resumed")
+#: The counts that a status has with their present rates.
+SHOWN = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
 
 
+@dataclass
 class RunRecord:
     """The run as its broker sees it; all times in seconds since the run began.
 
     Attributes:
-        learners: names that the learners' processes may have.
         workers: role -> ``[time, count, reason]`` of each change of its number of processes.
         moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
         went_back: learners that went back to a checkpoint, the newest last.
+        accounts: of the samples, by learner.
+        learners: names that the learners' processes may have.
         doctor: what keeps the run from learning; the broker feeds it with the journal's lines.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.processes: dict[str, ProcessRecord] = {}
-        self.accounts = {role: SampleAccount() for role in plan.learning.learners}
-        self.learners = {name for role in plan.learning.learners for name in names_of(role, plan)}
-        self.learning = LearningFigures()
+    plan: Plan
+    workers: dict[str, list[list[Any]]] = kept(dict, summary=True)
+    moves: dict[str, list[list[Any]]] = kept(dict, summary=True)
+    went_back: list[WentBack] = kept(list, summary=True)
+    restarts: int = kept(int, summary=True)
+    resumed: dict[str, Any] | None = kept(lambda: None, summary=True)
+    failures: FailureRecord = kept(FailureRecord)
+    accounts: dict[str, SampleAccount] = kept(dict)
+    learning: LearningFigures = part(LearningFigures)
+    episodes: Episodes = part(Episodes)
+    evaluations: Evaluations = part(Evaluations)
+    processes: dict[str, ProcessRecord] = field(default_factory=dict)
+    refusals: RefusalRecord = field(default_factory=RefusalRecord)
+    others: OtherPrograms = field(default_factory=OtherPrograms)
+
+    def __post_init__(self) -> None:
+        self.accounts = {role: SampleAccount() for role in self.plan.learning.learners}
+        self.learners = {name for role in self.accounts for name in names_of(role, self.plan)}
         # The launcher's cores: the broker itself may be kept off those of the learners.
         self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
-        self.episodes = TrainingEpisodes()
-        self.evaluations = Evaluations()
-        self.workers: dict[str, list[list[Any]]] = {}
-        self.moves: dict[str, list[list[Any]]] = {}
-        self.failures = FailureRecord()
-        self.went_back: list[WentBack] = []
-        self.refusals = RefusalRecord()
-        self.restarts = 0
-        self.resumed: dict[str, Any] | None = None
-        self.doctor = Doctor(json.loads(plan.to_json()))
-        self.others = OtherPrograms()
+        self.doctor = Doctor(json.loads(self.plan.to_json()))
 
     def resume(self, about: Mapping[str, Any]) -> None:
         """Go on from another run: the journal's ``resumed`` entry, with its ``t_s``."""
@@ -74,7 +84,7 @@ class RunRecord:
     @property
     def learners_are_ready(self) -> bool:
         """Whether every learner has been set up, from a checkpoint where there is one."""
-        ready = {one.role for one in self.processes.values() if one.ready_s is not None and not one.gone}
+        ready = {one.role for one in self.processes.values() if one.ready and not one.gone}
         return ready.issuperset(self.plan.learning.learners)
 
     @property
@@ -94,12 +104,11 @@ class RunRecord:
         if process is None and len(self.processes) >= MOST_PROCESSES:
             raise WireError("too_many", f"it is one more than the {MOST_PROCESSES} processes of this run")
         if process is None or process.incarnation != incarnation:
-            process = self.processes[sender] = ProcessRecord(
-                fields["role"], incarnation, fields["pid"], now_s
-            )
+            process = ProcessRecord(fields["role"], fields["pid"], incarnation=incarnation, heard_s=now_s)
+            self.processes[sender] = process
         if "clock_s" not in fields:
             return
-        self.others.own_cpu_s += max(0.0, fields["cpu_s"] - process.figures.get("cpu_s", 0.0))
+        self.others.own_cpu_s += max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
         for learner, transitions in fields.get("pushed", {}).items():
@@ -114,7 +123,7 @@ class RunRecord:
     def take_hello(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Record that a process is set up."""
         self.take_report(sender, incarnation, fields, now_s)
-        self.processes[sender].ready_s = now_s
+        self.processes[sender].ready = True
 
     def take_bye(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Record the last figures of a process that leaves by itself."""
@@ -132,14 +141,9 @@ class RunRecord:
         self.failures.take(fields, now_s, survived=sender != LAUNCHER and "checkpoint" not in fields)
         if "checkpoint" not in fields or fields["name"] not in self.learners:
             return None
-        row: WentBack = {
-            "t_s": round(now_s, 3),
-            "learner": fields["name"],
-            "env_steps": int(self.learning.counts["env_steps"]),
-            "updates": fields.get("updates", 0),
-            "checkpoint": fields["checkpoint"][:80],
-            "why": fields["summary"][:400],
-        }
+        env_steps, updates = int(self.learning.counts["env_steps"]), fields.get("updates", 0)
+        checkpoint, why = fields["checkpoint"][:80], fields["summary"][:400]
+        row = WentBack(round(now_s, 3), fields["name"], env_steps, updates, checkpoint, why)
         self.went_back = [*self.went_back, row][-FAILURES_KEPT:]
         return row
 
@@ -151,7 +155,7 @@ class RunRecord:
         """
         news = self.refusals.take(taker, fields.get("refused", ()), now_s)
         process = self.processes[taker]
-        if process.ready_s is None and any(fields.get("pushed", {}).values()):
+        if not process.ready and any(fields.get("pushed", {}).values()):
             what = "it pushes rollouts, but no hello has come from it: send one when all is set up"
             news += self.refusals.miss(f"{BROKER}-0", taker, NO_HELLO, what, now_s)
         return news
@@ -160,7 +164,7 @@ class RunRecord:
         """The processes that have stopped reporting, each returned once."""
         news = []
         for name, process in self.processes.items():
-            if process.ready_s is not None and not process.gone and now_s - process.heard_s > SILENT_S:
+            if process.ready and not process.gone and now_s - process.heard_s > SILENT_S:
                 what = f"no report has come for {SILENT_S:g} s, expected two a second, also while it waits"
                 news += self.refusals.miss(f"{BROKER}-0", name, NO_REPORT, what, now_s)
         return news
@@ -209,15 +213,13 @@ class RunRecord:
             return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
         return ""
 
-    def figures(self) -> Figures:
+    def figures(self) -> dict[str, Any]:
         """The figures that status and summary share."""
         learning = self.learning
         return {
             "learners": list(self.plan.learning.learners),
-            "env_steps": int(learning.counts["env_steps"]),
-            "critic_updates": int(learning.counts["critic_updates"]),
-            "actor_updates": int(learning.counts["actor_updates"]),
-            "trained_transitions": int(learning.counts["trained_transitions"]),
+            **{name: int(learning.counts[name]) for name in SHOWN},
+            # Received until the samplers were stopped; on-policy, those of rounds that were trained on.
             "sampled_transitions": learning.sampled_transitions(),
             "replay_ratio": learning.replay_ratio(self.plan.balance.replay_ratio),
             "policy_lag": learning.policy_lag(self.instances(), self.plan.balance.max_policy_lag),
@@ -225,39 +227,36 @@ class RunRecord:
             "devices": learning.devices,
         }
 
-    def status(self, state: str, balance: Balance, now_s: float) -> Status:
-        """The status message, which people see and the launcher acts on."""
-        rate = self.learning.rates.rate
-        processes = process_rows(self.processes, now_s)
-        return {
+    def status(self, state: str, balance: Mapping[str, Any], now_s: float) -> dict[str, Any]:
+        """The status message, which people see and the launcher acts on, as plain data."""
+        rates = {name: self.learning.rates.rate(name, now_s) for name in COUNTS}
+        processes = {name: one for name, one in self.processes.items() if not one.gone}
+        for one in processes.values():
+            one.silent_s = now_s - one.heard_s
+        gauges = (one.gauges for one in processes.values() if one.role == SAMPLER)
+        status = {
             "t_s": now_s,
             "state": state,
             **self.figures(),
-            "env_steps_per_s": rate("env_steps", now_s),
-            "critic_updates_per_s": rate("critic_updates", now_s),
-            "actor_updates_per_s": rate("actor_updates", now_s),
-            "trained_transitions_per_s": rate("trained_transitions", now_s),
+            **{f"{name}_per_s": rates[name] for name in SHOWN},
             "samples": self.accounts[CRITIC_LEARNER].totals(),
-            "workers": worker_rows(processes),
+            "workers": worker_rows(processes.values()),
             "episodes": self.episodes.row(),
             "evaluation": self.evaluations.rows(),
-            "stop": to_plain(self.plan.run.stop),
+            "stop": self.plan.run.stop,
             "processes": processes,
             "gauges": self.learning.gauges,
-            "experience": self._experience(),
+            "experience": experience_row(gauges),
             "machine": self.others.row(now_s),
             "findings": self.doctor.rows(),
-            "efficiency": self._efficiency(rate("critic_flops", now_s) + rate("actor_flops", now_s)),
+            "efficiency": self._efficiency(rates["critic_flops"] + rates["actor_flops"]),
             "balance": balance,
             "refusals": self.refusals.rows(now_s, SHOWN_ROWS),
             "went_back": self.went_back[-SHOWN_ROWS:],
             "num_failures": self.failures.count,
             "failures": self.failures.rows(SHOWN_ROWS),
         }
-
-    def _experience(self) -> dict[str, float]:
-        living = (one for one in self.processes.values() if one.role == SAMPLER and not one.gone)
-        return experience_row(one.figures.get("gauges", {}) for one in living)
+        return to_plain(status)  # type: ignore[no-any-return]
 
     def _efficiency(self, flops_per_s: float) -> Efficiency | None:
         places = {
@@ -271,7 +270,7 @@ class RunRecord:
         alive = self.instances(living=True) if final else None
         totals = {role: account.totals(alive) for role, account in self.accounts.items()}
         means = self.learning.mean_rates(now_s - self.before_s)
-        return {
+        summary = {
             "exit_reason": exit_reason,
             "wall_s": now_s,
             "env": self.plan.run.env,
@@ -282,8 +281,10 @@ class RunRecord:
             "efficiency": self._efficiency(means["critic_flops_per_s"] + means["actor_flops_per_s"]),
             "samples": totals[CRITIC_LEARNER],
             "samples_by_channel": {experience_of(role): sums for role, sums in totals.items()},
-            **self._history(),
-            **self.failures.summary(),
+            **summary_of(self),
+            "failures": self.failures.first,
+            "num_failures": self.failures.count,
+            "failure_kinds": self.failures.rows(),
             "pinning": self.plan.pinning,
             "auto": self.plan.measured,
             "evaluations": [
@@ -296,36 +297,19 @@ class RunRecord:
             "refusals": self.refusals.rows(now_s),
             "findings": self.doctor.rows(),
         }
-
-    def _history(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _HISTORY}
+        return to_plain(summary)  # type: ignore[no-any-return]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""
-        return {
-            **self._history(),
-            "failures": self.failures.to_dict(),
-            "accounts": {role: account.to_dict() for role, account in self.accounts.items()},
-            "policy_lags": self.learning.policy_lags,
-            "counts": self.learning.counts,
-            "first_counts": self.learning.first_counts,
-            "num_episodes": self.episodes.count,
-            "evaluations": self.evaluations.all,
-            "processes": {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()},
-        }
+        processes = {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()}
+        return {**state_of(self), "processes": processes}
 
     def restore(self, state: Mapping[str, Any], now_s: float) -> None:
         """Inverse of :meth:`to_dict`."""
-        for name in _HISTORY:
-            setattr(self, name, state[name])
-        if self.resumed is not None:
-            self.learning.resume(self.resumed["counts"])
-        self.failures = FailureRecord.from_dict(state["failures"])
-        self.accounts = {
-            role: SampleAccount.from_dict(account) for role, account in state["accounts"].items()
-        }
-        self.learning.policy_lags = state["policy_lags"]
-        self.learning.counts, self.learning.first_counts = state["counts"], state["first_counts"]
-        self.episodes.count, self.evaluations.all = state["num_episodes"], state["evaluations"]
+        if state["resumed"] is not None:
+            self.resume(state["resumed"])
+        restore(self, state)
         for name, (role, incarnation, pid, gone) in state["processes"].items():
-            self.processes[name] = ProcessRecord(role, incarnation, pid, now_s, ready_s=now_s, gone=gone)
+            self.processes[name] = ProcessRecord(
+                role, pid, ready=True, incarnation=incarnation, heard_s=now_s, gone=gone
+            )

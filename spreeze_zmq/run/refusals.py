@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spreeze_zmq.plan.keys import BAD_KEYS
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import RefusalRow
+from spreeze_zmq.run.rows import inner
 
 #: Most rows that are kept, so that a peer that invents names cannot fill the memory.
 MOST_ROWS = 64
@@ -34,8 +32,10 @@ class Refused:
         sender: as the messages name it; empty if unreadable.
         kind: of the messages; empty if unreadable.
         word: the rule that they break.
-        first: the first example: what came, what was expected.
         count: number of refused messages, over all incarnations of the taker.
+        first: the first example: what came, what was expected.
+        stuck: whether no message of the kind gets through, as of :meth:`row`.
+        line: a sentence with all that, as of :meth:`row`.
         shown: the count at the last display; 0 before.
     """
 
@@ -43,14 +43,16 @@ class Refused:
     sender: str
     kind: str
     word: str
-    first: str
     count: int = 0
-    shown: int = 0
-    _reported: int = 0
-    _accepted: int = -1
-    _count_since: int = 0
-    _since_s: float = 0.0
-    _last_s: float = 0.0
+    first: str = ""
+    stuck: bool = False
+    line: str = ""
+    shown: int = inner(int)
+    _reported: int = inner(int)
+    _accepted: int = inner(lambda: -1)
+    _count_since: int = inner(int)
+    _since_s: float = inner(float)
+    _last_s: float = inner(float)
 
     def take(self, count: int, accepted: int, now_s: float) -> None:
         """Record the taker's cumulative counts: refused, and accepted from the same sender and kind."""
@@ -61,7 +63,13 @@ class Refused:
         self.count += new
         self._last_s = now_s if new else self._last_s
 
-    def stuck(self, now_s: float) -> bool:
+    def row(self, now_s: float) -> Refused:
+        """Itself, with ``stuck`` and ``line`` as they are now."""
+        self.stuck = self._is_stuck(now_s)
+        self.line = self._line()
+        return self
+
+    def _is_stuck(self, now_s: float) -> bool:
         """Whether no message of this kind gets through. One accepted message is enough to say no: another
         process may send under a known name.
         """
@@ -72,20 +80,7 @@ class Refused:
         lasted_s = self._last_s - self._since_s
         return self.count - self._count_since >= STUCK_AFTER and lasted_s >= STUCK_AFTER_S
 
-    def row(self, now_s: float) -> RefusalRow:
-        """The row of the status and the summary."""
-        return {
-            "taker": self.taker,
-            "sender": self.sender,
-            "kind": self.kind,
-            "word": self.word,
-            "count": self.count,
-            "first": self.first,
-            "stuck": self.stuck(now_s),
-            "line": self.line(now_s),
-        }
-
-    def line(self, now_s: float) -> str:
+    def _line(self) -> str:
         """One line: sender, refusing process, count, rule and first example."""
         sender = self.sender or "an unknown sender"
         if self.word in MISSING:
@@ -94,7 +89,7 @@ class Refused:
             failed = f"{self.count:,} handshake{'s' * (self.count != 1)} failed"
             return f"{self.taker}: {failed}: {self.word}: {self.first}"
         what = f"{self.count:,} {self.kind or 'unreadable'} message{'s' * (self.count != 1)}"
-        never = "; none gets through" if self.stuck(now_s) else ""
+        never = "; none gets through" if self.stuck else ""
         return f"{sender}: {self.taker} refused {what}: {self.word}: {self.first}{never}"
 
 
@@ -134,10 +129,10 @@ class RefusalRecord:
         """Number of messages that broke a rule."""
         return sum(one.count for one in self._refused.values() if one.word not in NO_MISTAKES)
 
-    def rows(self, now_s: float, most: int = MOST_ROWS) -> list[RefusalRow]:
+    def rows(self, now_s: float, most: int = MOST_ROWS) -> list[Refused]:
         """At most ``most`` rows: stuck senders first, then by count."""
         rows = [one.row(now_s) for one in self._refused.values()]
-        return sorted(rows, key=lambda row: (not row["stuck"], -row["count"]))[:most]
+        return sorted(rows, key=lambda row: (not row.stuck, -row.count))[:most]
 
 
 def _grouped(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[Mapping[str, Any]]]:

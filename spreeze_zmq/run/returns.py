@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Episodes, Evaluation, EvaluationRow
+from spreeze_zmq.run.rows import inner, kept, row_of
 
 #: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
 EPISODES_WINDOW = 100
@@ -20,32 +20,58 @@ RECENT_EPISODES = 16
 EVALUATIONS_KEPT = 20_000
 
 
-class TrainingEpisodes:
-    """Returns and lengths of the last training episodes, and the number of all."""
+@dataclass
+class Episodes:
+    """Training episodes: mean and spread over the last ``EPISODES_WINDOW``, and the ``recent_return``."""
 
-    def __init__(self) -> None:
-        self.returns: deque[float] = deque(maxlen=EPISODES_WINDOW)
-        self.lengths: deque[int] = deque(maxlen=EPISODES_WINDOW)
-        self.count = 0
+    count: int = kept(int, "num_episodes")
+    mean_return: float | None = None
+    std_return: float | None = None
+    recent_return: float | None = None
+    mean_length: float | None = None
+    _returns: deque[float] = inner(lambda: deque(maxlen=EPISODES_WINDOW))
+    _lengths: deque[int] = inner(lambda: deque(maxlen=EPISODES_WINDOW))
 
     def take(self, returns: NDArray[np.float32], lengths: NDArray[np.int32]) -> None:
         """Record episodes: returns and lengths ``[num_episodes]``."""
-        self.returns.extend(returns.tolist())
-        self.lengths.extend(lengths.tolist())
+        self._returns.extend(returns.tolist())
+        self._lengths.extend(lengths.tolist())
         self.count += len(returns)
 
     def row(self) -> Episodes:
-        """The status row."""
-        recent = list(self.returns)[-RECENT_EPISODES:]
-        return {
-            "count": self.count,
-            "mean_return": float(np.mean(self.returns)) if self.returns else None,
-            "std_return": float(np.std(self.returns)) if self.returns else None,
-            "recent_return": float(np.mean(recent)) if recent else None,
-            "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
-        }
+        """Itself, with its means as they are now."""
+        if self._returns:
+            returns = np.array(self._returns)
+            self.mean_return, self.std_return = float(returns.mean()), float(returns.std())
+            self.recent_return = float(returns[-RECENT_EPISODES:].mean())
+            self.mean_length = float(np.mean(self._lengths))
+        return self
 
 
+@dataclass
+class EvaluationRow:
+    """One evaluation: when it arrived, and the run's env steps when its policy was published.
+
+    ``interval`` is the 95 % interval of the mean return by Student's t, ``num_truncated`` counts the episodes
+    that the evaluation cut, ``timed_out`` is whether its limit of time did, ``confirmed`` is whether the
+    policy was chosen before they were played, ``info`` has the means of the environment's figures for their
+    last steps.
+    """
+
+    t_s: float
+    env_steps: int
+    mean_return: float
+    std_return: float
+    interval: tuple[float, float] | None
+    num_episodes: int
+    mean_length: float
+    num_truncated: int = 0
+    timed_out: bool = False
+    confirmed: bool = False
+    info: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
 class Evaluations:
     """The evaluations of a run: first looks at policies, and fresh episodes of chosen ones (``confirmed``).
 
@@ -55,8 +81,7 @@ class Evaluations:
         all: the fields of each message, and ``t_s``.
     """
 
-    def __init__(self) -> None:
-        self.all: list[dict[str, Any]] = []
+    all: list[dict[str, Any]] = kept(list, "evaluations")
 
     def take(self, fields: Mapping[str, Any], now_s: float) -> None:
         """Record an evaluation."""
@@ -93,26 +118,14 @@ class Evaluations:
             return ""
         return f"return {best['mean_return']:.1f} >= {goal:g}"
 
-    def rows(self) -> Evaluation:
-        """The status rows of the last look and of the best policy."""
-        looks = self.looks
-        return {"last": _row(looks[-1] if looks else None), "best": _row(self.best)}
+    def rows(self) -> dict[str, EvaluationRow | None]:
+        """The rows of the last look and of the best policy."""
+        return {"last": _row(next(iter(self.looks[-1:]), None)), "best": _row(self.best)}
 
 
 def _row(evaluation: Mapping[str, Any] | None) -> EvaluationRow | None:
     if evaluation is None:
         return None
-    has_interval = "interval_low" in evaluation and "interval_high" in evaluation
-    return {
-        "t_s": evaluation["t_s"],
-        "env_steps": evaluation["env_steps"],
-        "mean_return": evaluation["mean_return"],
-        "std_return": evaluation["std_return"],
-        "interval": (evaluation["interval_low"], evaluation["interval_high"]) if has_interval else None,
-        "num_episodes": evaluation["num_episodes"],
-        "mean_length": evaluation["mean_length"],
-        "num_truncated": evaluation.get("num_truncated", 0),
-        "timed_out": evaluation.get("timed_out", False),
-        "confirmed": evaluation.get("confirmed", False),
-        "info": evaluation.get("info", {}),
-    }
+    low, high = evaluation.get("interval_low"), evaluation.get("interval_high")
+    interval = None if low is None or high is None else (low, high)
+    return row_of(EvaluationRow, {**evaluation, "interval": interval})

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
+from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.run.doctor.experience_rules import EXPERIENCE_RULES
 from spreeze_zmq.run.doctor.finding import Finding
 from spreeze_zmq.run.doctor.learning_rules import LEARNING_RULES
 from spreeze_zmq.run.doctor.plan_rules import findings_at_start
 from spreeze_zmq.run.doctor.vitals import Vitals
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Found
 
 RULES = (*EXPERIENCE_RULES, *LEARNING_RULES)
 #: A finding is named when its rule has held for the first of these, and leaves when it has not for the
@@ -28,19 +27,17 @@ class Doctor:
 
     Attributes:
         vitals: the record that the rules read.
-        held: the findings that hold, by name, with the time when each was named.
+        held: the findings that hold, by name.
     """
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self.vitals = Vitals(plan)
-        self.held: dict[str, tuple[Finding, float]] = {
-            finding.name: (finding, 0.0) for finding in findings_at_start(plan)
-        }
+        self.held: dict[str, Finding] = {finding.name: finding for finding in findings_at_start(plan)}
         # What the plan shows lasts, unless a rule of the same name judges it by what is seen later.
         self._lasting = frozenset(self.held) - {rule.__name__ for rule in RULES}
         self._since_s: dict[str, float] = {}
         self._last_s: dict[str, float] = dict.fromkeys(self.held, 0.0)
-        self._news = [{**finding.row(0.0), "holds": True} for finding, _ in self.held.values()]
+        self._news = [{**to_plain(finding), "holds": True} for finding in self.held.values()]
 
     def take(self, kind: str, t_s: float, about: Mapping[str, Any]) -> None:
         """Take one entry of the journal: its kind, its time in seconds, its fields."""
@@ -52,16 +49,19 @@ class Doctor:
             self._last_s[name] = t_s
             since_s = self._since_s.setdefault(name, t_s)
             if name in self.held:
-                self.held[name] = finding, self.held[name][1]
+                self.held[name] = replace(finding, t_s=self.held[name].t_s)
             elif t_s - since_s >= NAMED_AFTER_S:
-                self.held[name] = finding, t_s
-                self._news.append({**finding.row(t_s), "holds": True})
+                self.held[name] = self._tell(finding, t_s, holds=True)
         for name in self._since_s.keys() - found.keys():
             del self._since_s[name]
         for name in self.held.keys() - found.keys() - self._lasting:
             if t_s - self._last_s[name] >= LEAVES_AFTER_S:
-                finding, _ = self.held.pop(name)
-                self._news.append({**finding.row(t_s), "holds": False})
+                self._tell(self.held.pop(name), t_s, holds=False)
+
+    def _tell(self, finding: Finding, t_s: float, *, holds: bool) -> Finding:
+        finding = replace(finding, t_s=round(t_s, 1))
+        self._news.append({**to_plain(finding), "holds": holds})
+        return finding
 
     def read(self, journal: Iterable[Mapping[str, Any]]) -> None:
         """Take the lines of a journal; those that are none are passed over."""
@@ -74,13 +74,13 @@ class Doctor:
         news, self._news = self._news, []
         return news
 
-    def rows(self) -> list[Found]:
+    def rows(self) -> list[dict[str, Any]]:
         """The findings that hold, the worst first, as status and summary.json have them."""
-        rows = [finding.row(t_s) for finding, t_s in self.held.values()]
-        return sorted(rows, key=lambda row: (row["rank"], row["t_s"]))
+        held = sorted(self.held.values(), key=lambda finding: (finding.rank, finding.t_s))
+        return [to_plain(finding) for finding in held]
 
 
-def findings_of(plan: Mapping[str, Any], journal: Iterable[Mapping[str, Any]]) -> list[Found]:
+def findings_of(plan: Mapping[str, Any], journal: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The findings of a past run, as its broker had them at its end.
 
     Args:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.status import Found
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule says of a run.
+    """What a rule says of a run, as status, journal and summary.json hold it.
 
     Attributes:
         name: of the rule.
@@ -19,21 +15,12 @@ class Finding:
         why: what they do to the learning.
         remedy: the one thing to try.
         rank: how bad it is: 0 keeps a run from learning at all, 1 makes it learn badly, 2 is worth knowing.
+        t_s: when it was named, in seconds since the run's start.
     """
 
     name: str
     seen: str
     why: str
-    remedy: str
+    remedy: str = field(metadata={"key": "try"})
     rank: int = 1
-
-    def row(self, t_s: float) -> Found:
-        """As status, journal and summary.json hold it, named ``t_s`` seconds after the run's start."""
-        return {
-            "name": self.name,
-            "seen": self.seen,
-            "why": self.why,
-            "try": self.remedy,
-            "rank": self.rank,
-            "t_s": round(t_s, 1),
-        }
+    t_s: float = 0.0

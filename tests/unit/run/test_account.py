@@ -3,8 +3,9 @@
 import json
 import random
 
+from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.run.account import Receipts, SampleAccount
+from spreeze_zmq.run.account import Receipts, SampleAccount, Samples
 
 
 def rollout(produced, sampler="sampler-0", incarnation=1, transitions=10, sequence=None):
@@ -15,12 +16,12 @@ def rollout(produced, sampler="sampler-0", incarnation=1, transitions=10, sequen
 
 def samples(produced, received, dropped, in_flight):
     """The totals of an account."""
-    return {"produced": produced, "received": received, "dropped": dropped, "in_flight": in_flight}
+    return Samples(produced=produced, received=received, dropped=dropped, in_flight=in_flight)
 
 
 def adds_up(totals):
     """Whether nothing is missing and nothing is counted twice."""
-    return totals["produced"] == totals["received"] + totals["dropped"] + totals["in_flight"]
+    return totals.produced == totals.received + totals.dropped + totals.in_flight
 
 
 def test_a_gap_in_the_stream_is_a_loss():
@@ -101,7 +102,7 @@ def test_it_adds_up_over_random_losses_and_restarts():
                 if fate > 0.95:
                     learner, receipts = learner + 1, Receipts()
         assert adds_up(account.totals())
-        assert account.totals(alive=())["in_flight"] == 0
+        assert account.totals(alive=()).in_flight == 0
 
 
 def test_a_restarted_broker_knows_the_account():
@@ -111,7 +112,7 @@ def test_a_restarted_broker_knows_the_account():
         "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 10, "refused": 0, "lost": 0}}
     )
     account.report_pushed("sampler-0/1", 30)
-    again = SampleAccount.from_dict(json.loads(json.dumps(account.to_dict())))
+    again = from_plain(SampleAccount, json.loads(json.dumps(to_plain(account))), "broker.json")
     assert again.totals(alive=()) == account.totals(alive=()) == samples(30, 10, 20, 0)
 
 

@@ -197,7 +197,7 @@ def test_the_curve_is_of_looks_and_the_best_return_of_fresh_episodes():
     assert (summary["best_return"], summary["best"]["num_episodes"]) == (-150.0, 30)
     shown = run.status("training", BALANCE, 4.0)["evaluation"]
     assert (shown["last"]["mean_return"], shown["last"]["interval"]) == (-100.0, None)
-    assert (shown["best"]["interval"], shown["best"]["confirmed"]) == ((-160.0, -140.0), True)
+    assert (shown["best"]["interval"], shown["best"]["confirmed"]) == ([-160.0, -140.0], True)
 
 
 def test_rates_of_a_resumed_run_leave_out_what_came_before():

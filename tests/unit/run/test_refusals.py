@@ -17,7 +17,7 @@ def test_a_refusal_is_told_at_once_and_at_each_tenfold_count():
         for count in (1, 5, 9, 12, 99, 130)
     ]
     assert told == [[1], [], [], [12], [], [130]]
-    assert record.rows(1.3)[0]["line"] == (
+    assert record.rows(1.3)[0].line == (
         "sampler-0: c-0 refused 130 rollout messages: wrong_dtype: "
         "rollout.reward is float64, expected float32"
     )
@@ -28,7 +28,7 @@ def stuck(*reports, **about):
     record = RefusalRecord()
     for now_s, count, good in reports:
         record.take("c-0", [row(count, good, **about)], now_s)
-    return record.rows(reports[-1][0])[0]["stuck"]
+    return record.rows(reports[-1][0])[0].stuck
 
 
 def test_who_gets_nothing_through_for_long_is_stuck():
@@ -49,7 +49,7 @@ def test_a_new_life_of_the_taker_counts_on():
     record = RefusalRecord()
     for count in (7, 9, 2):
         record.take("c-0", [row(count)], 1.0)
-    assert record.rows(1.0)[0]["count"] == 11
+    assert record.rows(1.0)[0].count == 11
     assert record.mistakes == 11
 
 
@@ -58,7 +58,7 @@ def test_the_channels_of_a_process_are_summed():
     record = RefusalRecord()
     for first, second in ((2, 1), (5, 1), (5, 3)):
         record.take("c-0", [row(first), row(second)], 1.0)
-    assert record.rows(1.0)[0]["count"] == 8
+    assert record.rows(1.0)[0].count == 8
 
 
 def test_handshakes_that_failed_are_told_as_such():
@@ -67,8 +67,8 @@ def test_handshakes_that_failed_are_told_as_such():
     failed = {"sender": "", "kind": "", "word": "bad_keys", "count": 3, "good": 0, "first": "tcp://... why"}
     record.take("broker-0", [failed], 0.0)
     record.take("broker-0", [{**failed, "count": 12}], 9.0)
-    assert record.rows(9.0)[0]["line"] == "broker-0: 12 handshakes failed: bad_keys: tcp://... why"
-    assert not record.rows(9.0)[0]["stuck"]
+    assert record.rows(9.0)[0].line == "broker-0: 12 handshakes failed: bad_keys: tcp://... why"
+    assert not record.rows(9.0)[0].stuck
 
 
 def test_names_without_end_fill_no_memory():

@@ -72,7 +72,7 @@ def large():
             fields = report("sampler", 100 + number, (0.39, 0.61, 0.0), 2.27e9, t_s)
             record.take_report(f"sampler-{number}", 100 + number, fields, t_s)
     for name in ("critic_learner-0", "actor_learner-0", *(f"sampler-{number}" for number in range(128))):
-        record.processes[name].ready_s = 2.0
+        record.processes[name].ready = True
     record.episodes.take(np.full(100, -1234.567, np.float32), np.full(100, 1000, np.int32))
     record.episodes.count = 1_123_456
     for number in range(20):
