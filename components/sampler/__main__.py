@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import envs
 from spreeze_zmq.channels import Pusher
 from spreeze_zmq.component import Component, Weights, prepare_to_act, run
+from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.errors import WireError
 from spreeze_zmq.plan.numbering import first_index
 from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
@@ -70,7 +71,8 @@ class Collector:
         if not isinstance(wanted, str):
             return min(wanted, self.num_envs)
         timing, each_s = timing_of(self.component.plan), SLOW_TOGETHER_S / self.num_envs
-        found = workers_for(timing, self.num_envs, each_s, each_s) if timing.backend == "gymnasium" else 0
+        one_by_one = engine_of(timing.backend).one_by_one
+        found = workers_for(timing, self.num_envs, each_s, each_s) if one_by_one else 0
         if found:
             log.info("%d workers step the environments, whose steps wait or are slow", found)
         return found

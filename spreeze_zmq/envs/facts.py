@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.envs.engines import engine_of
+
 #: Steps of random actions that are looked at, and the longest time for them; and those without a time limit,
 #: to see whether an episode ends: half more than the longest usual limit.
 STEPS, STEPS_S = 20, 0.02
@@ -46,7 +48,7 @@ def facts_of(batch: Any) -> dict[str, Any]:
         if time.monotonic() - began_s < 5 * STEPS_S:  # slower ones would take too long
             walk.go(UNLIMITED_STEPS - walk.num_steps, UNLIMITED_S)
     again, _ = batch.reset(seed=0)
-    seeded = batch.backend == "gymnasium" and not _CHANGING & set(wrappers)
+    seeded = engine_of(batch.backend).one_by_one and not _CHANGING & set(wrappers)
     found = {
         "wrappers": wrappers,
         "info": sorted(name for name in walk.names if name[:1] != "_")[:MOST_NAMES],

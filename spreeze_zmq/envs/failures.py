@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.errors import EnvironmentFailure
+from spreeze_zmq.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
 
 log = logging.getLogger("spreeze.envs")
 
@@ -110,3 +111,13 @@ def traceback_of(error: BaseException) -> str:
 def printable(text: str) -> str:
     """A text that every terminal, file and message can hold: halves of characters are replaced."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def close(env: Any) -> str:
+    """Close an environment, or a batch of them; returns what it raised, in one line, or ""."""
+    try:
+        env.close()
+    except BaseException as error:
+        let_interrupts_pass(error)
+        return f"close() raised {in_one_line(error)} [{place_of(error)}]"
+    return ""

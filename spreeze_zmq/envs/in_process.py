@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.engines.envpool_batch import EnvPoolBatch, may_have_meant, why_not
-from spreeze_zmq.envs.numbering import HOW, has_number, numbered
+from spreeze_zmq.envs.engines import ENGINES, LIBRARIES, engine_of
 from spreeze_zmq.envs.source import EnvironmentSource, find, near_registered
 from spreeze_zmq.envs.task import Task
 from spreeze_zmq.errors import InvalidEnvironment
+
+#: ``{index}`` and ``{index:03d}`` are replaced, ``{{index}}`` is the text itself; other braces stay.
+_FORM = re.compile(r"\{(\{[A-Za-z_]\w*(?::[^{}]*)?\})\}|\{([A-Za-z_]\w*)(:[^{}]*)?\}")
+NAME = "index"
+HOW = f'env_kwargs = {{ worker_id = "{{{NAME}}}" }} gives each its number'
 
 
 @dataclass(frozen=True)
@@ -21,9 +26,9 @@ class Engine:
 
     env_id: str
     kwargs: Mapping[str, Any]  # of the environment's constructor
-    backend: str  # mujoco, numpy, envpool or gymnasium
+    backend: str  # its name in the table of engines
     reason: str  # why this engine, in words
-    source: EnvironmentSource | None = None  # makes the environments; None for EnvPool
+    source: EnvironmentSource | None = None  # makes the environments; None for a library's own
     task: type[Task] | None = None  # the native task, if one is stepped
 
     def make(
@@ -44,13 +49,14 @@ class Engine:
             InvalidEnvironment: it cannot be made; names the reason.
         """
         env: BatchedEnv
-        if has_number(self.kwargs) and (self.source is None or self.task is not None):
+        if has_number(self.kwargs) and not engine_of(self.backend).one_by_one:
             raise InvalidEnvironment(
                 f"{self.env_id}: env_kwargs has '{{index}}', but its engine '{self.backend}' makes all"
                 " environments with the same arguments"
             )
         if self.source is None:
-            env = EnvPoolBatch(self.env_id, num_envs, batch_size or num_envs, seed, self.kwargs)
+            library = engine_of(self.backend).library()
+            env = library.make(self.env_id, num_envs, batch_size or num_envs, seed, self.kwargs)
         elif batch_size not in (None, num_envs):
             raise InvalidEnvironment(
                 f"{self.env_id}: environments of one process step together, so batch_size is num_envs"
@@ -92,28 +98,70 @@ def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Eng
     Raises:
         InvalidEnvironment: there is no such environment, or the backend cannot step it.
     """
-    if backend == "envpool":
-        return Engine(env_id, kwargs, "envpool", "asked for")
+    if backend != "auto" and ENGINES[backend].module:
+        return Engine(env_id, kwargs, backend, "asked for")
     try:
         source = find(env_id)
     except InvalidEnvironment as error:
         if backend != "auto" or ":" in env_id:
             raise
-        if reason := why_not(env_id):
-            hint = f"; {reason}" if may_have_meant(env_id) and not near_registered(env_id) else ""
-            raise InvalidEnvironment(f"{error}{hint}") from None
-        return Engine(env_id, kwargs, "envpool", "Gymnasium does not have it, EnvPool does")
+        hints = []
+        for kind in LIBRARIES:
+            if not (reason := kind.library().why_not(env_id)):
+                return Engine(env_id, kwargs, kind.name, f"Gymnasium does not have it, {kind.title} does")
+            if kind.library().may_have_meant(env_id) and not near_registered(env_id):
+                hints.append(f"; {reason}")
+        raise InvalidEnvironment(f"{error}{''.join(hints)}") from None
     task, reason = source.native(kwargs)
     if backend == "auto":
         if task is not None:
             return Engine(env_id, kwargs, task.backend, reason, source, task)
-        if source.is_gymnasiums_own(kwargs) and not why_not(env_id):
-            reason += "; EnvPool steps it in C++, Gymnasium in Python"
-            return Engine(env_id, kwargs, "envpool", reason)
+        for kind in LIBRARIES if source.is_gymnasiums_own(kwargs) else ():
+            if not kind.library().why_not(env_id):
+                return Engine(env_id, kwargs, kind.name, f"{reason}; {kind.why}")
         return Engine(env_id, kwargs, "gymnasium", reason, source)
-    if backend == "gymnasium" and not source.is_own_task:
+    if ENGINES[backend].one_by_one and not source.is_own_task:
         return Engine(env_id, kwargs, backend, "asked for", source)
     if task is None or task.backend != backend:
         have = reason if task is None else f"its native task runs on {task.backend}"
         raise InvalidEnvironment(f"{env_id}: backend '{backend}' cannot do it: {have}")
     return Engine(env_id, kwargs, backend, "asked for", source, task)
+
+
+def has_number(value: Any) -> bool:
+    """Whether a value has the placeholder in one of its texts."""
+    if isinstance(value, str):
+        return any(found[2] == NAME for found in _FORM.finditer(value))
+    if isinstance(value, Mapping):
+        return any(map(has_number, value.values()))
+    return isinstance(value, list | tuple) and any(map(has_number, value))
+
+
+def numbered(value: Any, index: int) -> Any:
+    """A value with the number in place of each ``{index}``; a text that is nothing else becomes an integer.
+
+    Raises:
+        InvalidEnvironment: there is another placeholder, or its format is none for a number.
+    """
+    if isinstance(value, str):
+        return index if value == f"{{{NAME}}}" else _FORM.sub(lambda found: _filled(found, index), value)
+    if isinstance(value, Mapping):
+        return {key: numbered(item, index) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [numbered(item, index) for item in value]
+    return value
+
+
+def _filled(found: re.Match[str], index: int) -> str:
+    text, name, form = found.groups()
+    if text is not None:
+        return str(text)
+    if name != NAME:
+        raise InvalidEnvironment(
+            f"env_kwargs: '{found[0]}' is no placeholder: {{{NAME}}} is the number of the environment, and"
+            f" '{{{found[0]}}}' is written for the text itself"
+        )
+    try:
+        return format(index, (form or ":")[1:])
+    except ValueError as error:
+        raise InvalidEnvironment(f"env_kwargs: '{found[0]}': {error}") from None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from spreeze_zmq.envs.closing import close
+from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.envs.probing import look
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spreeze_zmq.envs.in_process import Engine
 
 #: What ``make`` takes as ``backend``.
-BACKENDS = ("auto", "mujoco", "numpy", "envpool", "gymnasium")
+BACKENDS = ("auto", *ENGINES)
 #: Longest time for workers to make their environments, and how much longer each may take than one did here.
 START_TIMEOUT_S, LONGER = 60.0, 10.0
 #: Arguments of ``make`` that env_kwargs may not contain.
@@ -144,6 +144,7 @@ def _in_workers(
     step_timeout_s: float | None,
     on_tick: Callable[[], None],
 ) -> BatchedEnv:
+    from spreeze_zmq.envs.failures import close
     from spreeze_zmq.envs.parallel.worker_batch import WorkerBatch
 
     names = ("env_id", "kwargs", "backend")

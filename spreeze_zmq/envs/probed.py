@@ -10,19 +10,24 @@ import logging
 import os
 import signal
 import sys
+import sysconfig
 import time
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgpack
 
-from spreeze_zmq.envs.closing import close
+from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.first_look import look_at, plain
 from spreeze_zmq.envs.probing import CLOSING, LENGTH, descendants
-from spreeze_zmq.envs.shadows import hidden, hint
 from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization, in_one_line, place_of
+from spreeze_zmq.parent_death import has_children
 
 _PR_SET_CHILD_SUBREAPER = 36
+#: Packages that processes of every run import after the environment's module.
+NEEDED = ("torch", "numpy", "gymnasium", "mujoco", "zmq", "msgpack", "psutil", "safetensors", "spreeze_zmq")
 
 
 def main(pipe: int) -> NoReturn:
@@ -40,7 +45,7 @@ def visit(job: Mapping[str, Any], pipe: int) -> NoReturn:
     visitor = _Visitor(job, pipe)
     with contextlib.suppress(BaseException):  # the other end is gone
         visitor.look()
-        visitor.send({"left": descendants(os.getpid()) if _has_children() else []})
+        visitor.send({"left": descendants(os.getpid()) if has_children() else []})
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):
             stream.flush()
@@ -59,15 +64,6 @@ def _settle() -> None:
         atexit.register(pool._exit_function)
     # Programs that the environment leaves behind become children of this process, which can then name them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _has_children() -> bool:
-    """Whether this process has a child: one system call, where a search reads all of /proc."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 class _Visitor:
@@ -118,3 +114,50 @@ class _Visitor:
         rest = memoryview(LENGTH.pack(len(content)) + content)
         while rest:
             rest = rest[os.write(self.pipe, rest) :]
+
+
+def hint(folder: str, named: str) -> str:
+    """A hint at the modules that were loaded from the user's files in place of others; empty if none was.
+
+    Args:
+        folder: the folder in which modules are looked for first.
+        named: the module that the user has named, which is meant.
+    """
+    own = {
+        name: str(module.__file__)
+        for name, module in list(sys.modules.items())
+        if "." not in name and name != named and _is_in(folder, getattr(module, "__file__", None))
+    }
+    files = [f"{file} hides the module '{name}': rename it" for name, file in own.items() if _elsewhere(name)]
+    return f" ({'; '.join(files)})" if files else ""
+
+
+def hidden(folder: str) -> str:
+    """Which of the needed packages a file of the user's hides; empty for none."""
+    for name in NEEDED:
+        found = PathFinder.find_spec(name)
+        if found is not None and _is_in(folder, found.origin) and _elsewhere(name):
+            return f"{found.origin} hides the installed package '{name}', which a run needs: rename it"
+    return ""
+
+
+def _is_in(folder: str, file: str | None) -> bool:
+    """Whether a file is a module's in one of the user's folders."""
+    if not file:
+        return False
+    path = Path(file)
+    return folder in (str(path.parent), str(path.parent.parent)) and not _is_installed(file)
+
+
+def _is_installed(path: str) -> bool:
+    return bool({"site-packages", "dist-packages"} & set(Path(path).parts)) or path.startswith(
+        sysconfig.get_path("stdlib")
+    )
+
+
+def _elsewhere(name: str) -> bool:
+    """Whether there is another module of this name."""
+    if name in sys.stdlib_module_names:
+        return True
+    installed = [path for path in sys.path if _is_installed(os.path.realpath(path)) or _is_installed(path)]
+    return PathFinder.find_spec(name, installed) is not None

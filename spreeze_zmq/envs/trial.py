@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.closing import close
-from spreeze_zmq.envs.in_process import choose
-from spreeze_zmq.envs.numbering import numbered
+from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.envs.failures import close
+from spreeze_zmq.envs.in_process import choose, numbered
 from spreeze_zmq.errors import (
     EnvironmentFailure,
     InvalidEnvironment,
@@ -48,7 +48,7 @@ def fault_of(
     except EnvironmentFailure as error:
         close(batch)
         engine = choose(env_id, env_kwargs)
-        if engine.backend == "gymnasium" and engine.source is not None:
+        if engine_of(engine.backend).one_by_one and engine.source is not None:
             env = engine.source.make_one(numbered(env_kwargs, 0))
             try:
                 _Trial(env_id, env.unwrapped).run()

@@ -9,6 +9,8 @@ from typing import Any
 
 import psutil
 
+from spreeze_zmq.parent_death import has_children
+
 #: Least time between two searches for descendants while none of them ends: many systems read all of /proc.
 LOOK_INTERVAL_S = 5.0
 
@@ -28,7 +30,7 @@ class Family:
 
     def cpu_s(self) -> float:
         """CPU seconds, user and system, of all of them so far; never falls."""
-        if not _has_children():
+        if not has_children():
             self._descendants = []
         elif time.monotonic() >= self._look_at_s:
             self._descendants = self.own.children(recursive=True)
@@ -45,15 +47,6 @@ class Family:
             except psutil.Error:
                 self._look_at_s = 0.0
         return total_s
-
-
-def _has_children() -> bool:
-    """Whether this process has a child, dead or alive; costs one system call."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def busy_cpu_s(pid: int = 0) -> float:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.frames import has_channels_last
 from spreeze_zmq.plan.numbering import PAGE
 
@@ -55,7 +56,7 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
     if env.backend == "mujoco":
         task: Any = env.task  # type: ignore[attr-defined]
         return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
-    own: Any = env.envs[0].unwrapped if env.backend == "gymnasium" else None  # type: ignore[attr-defined]
+    own: Any = env.envs[0].unwrapped if engine_of(env.backend).one_by_one else None  # type: ignore[attr-defined]
     if hasattr(own, "model") and hasattr(getattr(own, "data", None), "qpos"):
         step_s = float(getattr(own, "dt", 1.0 / DEFAULT_STEPS_PER_S))
         return Stage(env, step_s, model=own.model, qpos=lambda: own.data.qpos.copy())

@@ -9,6 +9,7 @@ from typing import Any
 
 from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec, Timing
+from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.failures import Failure
 from spreeze_zmq.errors import InvalidEnvironment
 from spreeze_zmq.machine import available_cores
@@ -75,8 +76,9 @@ class Arena:
         calls = {"on_failure": on_failure, "on_tick": on_tick}
         self._options = {**(options or {}), "step_info": "final", **calls}
         timing = timing or envs.look(spec.id, spec.kwargs).timing
-        self.native = timing.backend in ("mujoco", "numpy")
-        self.num_workers = 0 if self.native or timing.backend == "envpool" else num_workers
+        engine = engine_of(timing.backend)
+        self.native = engine.native
+        self.num_workers = 0 if engine.native or engine.module else num_workers
         if self.num_workers is None:
             self.num_workers = workers_for(timing, width)
         first = 1 if self.native else width

@@ -6,9 +6,11 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.errors import TopologyError
 from spreeze_zmq.machine import shipped_folder
 from spreeze_zmq.plan.parts import ComponentPlan
@@ -118,7 +120,8 @@ def _read_option(name: str, declared: Any, mistakes: Mistakes) -> Option | None:
     values = read_table(_OPTION, declared, key, mistakes)
     if len(mistakes.found) > before:
         return None
-    values["choices"], values["words"] = tuple(values["choices"]), tuple(values["words"])
+    choices = (ENGINES if choice == "{engines}" else [choice] for choice in values["choices"])
+    values["choices"], values["words"] = tuple(chain.from_iterable(choices)), tuple(values["words"])
     found = Option(name, required="default" not in declared, **values)
     if not found.required:
         try:

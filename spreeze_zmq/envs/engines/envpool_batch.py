@@ -187,6 +187,10 @@ class EnvPoolBatch(BatchedEnv):
             self._pool.close()
 
 
+#: What the table of engines calls it.
+make = EnvPoolBatch
+
+
 def why_not(env_id: str) -> str:
     """Why EnvPool cannot make this environment, in words; empty if it can."""
     if find_spec("envpool") is None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.infos import gathered, seeds_of
 from spreeze_zmq.envs.parallel.slots import Slots, arrays_for, divide
 from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool, check_options
@@ -63,7 +64,7 @@ class WorkerBatch(BatchedEnv):
         self.metadata = {**like.metadata, "render_modes": []}
         self.batch_size, self.num_workers, self.on_tick = batch_size, num_workers, on_tick
         self._timeout_s = max(start_timeout_s, step_timeout_s or math.inf)
-        units = divide(num_envs, num_workers, batch_size, single=like.backend == "gymnasium")
+        units = divide(num_envs, num_workers, batch_size, single=engine_of(like.backend).one_by_one)
         self.slots = slots = Slots(arrays_for(self.env_id, num_envs, num_workers, *spaces))
         # For each unit: its rows, its worker, whether it is under way.
         self._rows = [np.arange(first, first + count) for own in units for first, count in own]
@@ -268,7 +269,7 @@ class WorkerBatch(BatchedEnv):
             own = self._own[worker]
             first, last = self._rows[own[0]][0], self._rows[own[-1]][-1]
             return f"environments {first} to {last} of {self.num_envs}, between two steps"
-        if self.backend == "gymnasium" or len(rows) == 1:
+        if engine_of(self.backend).one_by_one or len(rows) == 1:
             row = first + within
             return f"environment {row} of {self.num_envs} in step {int(self._length[row]) + 1} of its episode"
         return f"environments {first} to {rows[-1]} of {self.num_envs} in a step"
