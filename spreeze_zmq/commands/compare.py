@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from spreeze_zmq.commands import table
-from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
+from spreeze_zmq.status import clock
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _row(group: Group) -> list[str]:
     wall = np.mean([curve.x["wall_s"][-1] for curve in group.curves])
     steps = np.mean([curve.x["env_steps"][-1] for curve in group.curves])
     count = str(len(group.runs))
-    return [group.label, group.env, count, _shown(last), _shown(best), duration(float(wall)), f"{steps:,.0f}"]
+    return [group.label, group.env, count, _shown(last), _shown(best), clock(float(wall)), f"{steps:,.0f}"]
 
 
 def _shown(scores: Any) -> str:

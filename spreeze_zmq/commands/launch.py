@@ -18,7 +18,6 @@ from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
 from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.commands.first_look import FirstLook
-from spreeze_zmq.commands.runs import duration
 from spreeze_zmq.errors import InputError, SpreezeError, interrupt
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
@@ -31,7 +30,7 @@ from spreeze_zmq.run.doctor import Doctor
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
 from spreeze_zmq.schema import suggestion
-from spreeze_zmq.status import StatusView, ended_by, finding_line
+from spreeze_zmq.status import StatusView, clock, ended_by, finding_line
 from spreeze_zmq.topology.source import shipped_topologies
 from spreeze_zmq.trust import grant_of
 
@@ -265,7 +264,7 @@ def _outcome(summary: Mapping[str, Any]) -> str:
     """Best return, duration and exit reason of a run, in one line."""
     best = summary.get("best_return")
     reached = "nothing evaluated" if best is None else f"best return {best:.1f}"
-    took = f"{duration(summary.get('wall_s')) or '0s'}, {summary.get('env_steps', 0):,} env steps"
+    took = f"{clock(summary.get('wall_s') or 0.0)}, {summary.get('env_steps', 0):,} env steps"
     return f"{reached} in {took} ({ended_by(summary.get('exit_reason') or 'failed', best)})"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spreeze_zmq.commands import table
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
-from spreeze_zmq.status import ended_by
+from spreeze_zmq.status import clock, ended_by
 
 HEADINGS = ("run", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
 
@@ -63,25 +63,14 @@ def _shown(folder: Path, place: Path) -> str:
 
 def row(figures: dict[str, Any]) -> list[str]:
     """The cells of one run."""
-    best, steps = figures["best_return"], figures["env_steps"]
+    best, steps, wall_s = figures["best_return"], figures["env_steps"], figures["wall_s"]
     return [
         str(figures["run"]),
         str(figures["env"]).rpartition(":")[2],
         *(str(figures[name]) for name in ("algorithm", "seed", "state")),
         "" if best is None else f"{best:.1f}",
-        duration(figures["wall_s"]),
+        "" if wall_s is None else clock(wall_s),
         "" if steps is None else f"{steps:,}",
         ended_by(figures["exit_reason"], best),
         figures["parent"] or "",
     ]
-
-
-def duration(seconds: float | None) -> str:
-    """``83.4`` as ``1m 23s``; hours and minutes from one hour on; empty for None."""
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h {minutes:02}m"
-    return f"{minutes}m {rest:02}s" if minutes else f"{seconds:.1f}s"

@@ -1,22 +1,24 @@
 """The display of a live run: redrawn in a terminal, plain greppable lines elsewhere."""
 
 from spreeze_zmq.status.ending import next_commands, outcome, say_last
-from spreeze_zmq.status.plain import plain_line
 from spreeze_zmq.status.stages import stage_of
 from spreeze_zmq.status.view import StatusView, View
 from spreeze_zmq.status.words import (
+    clock,
     counted,
     ended_by,
     failure_rows,
     finding_line,
     findings,
     mistakes,
+    plain_line,
     program,
 )
 
 __all__ = [
     "StatusView",
     "View",
+    "clock",
     "counted",
     "ended_by",
     "failure_rows",

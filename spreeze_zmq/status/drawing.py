@@ -11,7 +11,6 @@ from rich.text import Text
 
 from spreeze_zmq.charset import fitted
 from spreeze_zmq.status.curve import Returns, curve
-from spreeze_zmq.status.progress import progress
 from spreeze_zmq.status.stages import RUNNING, Group, groups_of
 from spreeze_zmq.status.words import (
     clock,
@@ -25,6 +24,7 @@ from spreeze_zmq.status.words import (
     mistakes,
     newest_failure,
     plain_name,
+    progress,
     rate,
 )
 

@@ -1,4 +1,4 @@
-"""Numbers and names as a person reads them."""
+"""Numbers, names, progress and a whole status as a person reads them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.status.stages import RUNNING
 
 
 def clock(seconds: float) -> str:
@@ -141,3 +145,73 @@ def conditions(stop: Mapping[str, Any]) -> list[str]:
     if stop["minutes"] is not None:
         words.append(f"{stop['minutes']:g} min")
     return words
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress towards one stop condition.
+
+    Attributes:
+        done: share, 0 to 1.
+        left_s: remaining seconds at the present rate.
+    """
+
+    done: float
+    left_s: float
+
+
+def progress(status: Mapping[str, Any]) -> Progress | None:
+    """Progress towards the condition that comes first at the present rates; None if none is predictable. A
+    return is left out: a learning curve cannot be predicted.
+    """
+    stop, candidates = status["stop"], []
+    if stop["minutes"] is not None:
+        candidates.append(_towards(60 * stop["minutes"], status["t_s"], 1.0))
+    for count in ("env_steps", "trained_transitions"):
+        if stop[count] is not None and status[f"{count}_per_s"] > 0:
+            candidates.append(_towards(stop[count], status[count], status[f"{count}_per_s"]))
+    return min(candidates, key=lambda one: one.left_s, default=None)
+
+
+def _towards(limit: float, now: float, per_s: float) -> Progress:
+    return Progress(done=min(1.0, now / limit), left_s=max(0.0, (limit - now) / per_s))
+
+
+def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
+    """``t=12.0s state=training env_steps=...``: always the same keys in the same order, ``-`` for no value.
+    A figure that summary.json has too has the same name there.
+
+    Args:
+        status: the newest.
+        stages: of the processes, by name; those that are not running are named at the end.
+    """
+    last, best = status["evaluation"]["last"], status["evaluation"]["best"]
+    way = progress(status)
+    waiting = [name for name, stage in stages.items() if stage != RUNNING]
+    fields = {
+        "t": f"{status['t_s']:.1f}s",
+        "left": "-" if way is None else f"{way.left_s:.0f}s",
+        "state": status["state"].replace(" ", "_"),
+        "env_steps": str(status["env_steps"]),
+        "env_steps_per_s": f"{status['env_steps_per_s']:.0f}",
+        "critic_updates": str(status["critic_updates"]),
+        "critic_updates_per_s": f"{status['critic_updates_per_s']:.1f}",
+        "actor_updates": str(status["actor_updates"]),
+        "actor_updates_per_s": f"{status['actor_updates_per_s']:.1f}",
+        "replay_ratio": f"{status['replay_ratio']['measured']:.2f}",
+        "policy_lag": f"{status['policy_lag']['p50']:g}",
+        "episodes": str(status["episodes"]["count"]),
+        "training_return": _decimal(status["episodes"]["mean_return"]),
+        "evaluation": _decimal(last and last["mean_return"]),
+        "best_return": _decimal(best and best["mean_return"]),
+        "samples_dropped": str(status["samples"]["dropped"]),
+        "messages_refused": str(sum(row["count"] for row in mistakes(status))),
+        "failures": str(status.get("num_failures", 0)),
+        "samplers": str(status["workers"].get(SAMPLER, {}).get("count", 0)),
+        "waiting": ",".join(waiting) or "-",
+    }
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _decimal(value: float | None) -> str:
+    return decimal(value).replace(",", "")

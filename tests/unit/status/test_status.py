@@ -28,10 +28,9 @@ from spreeze_zmq.status import (
 )
 from spreeze_zmq.status.curve import Returns, curve
 from spreeze_zmq.status.drawing import Scene, frame
-from spreeze_zmq.status.progress import progress
 from spreeze_zmq.status.stages import RUNNING
 from spreeze_zmq.status.view import PLAIN_INTERVAL_S
-from spreeze_zmq.status.words import decimal
+from spreeze_zmq.status.words import decimal, progress
 from tests.unit.status.recorded import Recorded, evaluate, large, report, starting
 
 STARTING, LARGE = starting(), large()
