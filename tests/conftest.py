@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from spreeze_zmq.envs import probing
 
@@ -21,20 +22,69 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
 
+#: Files whose tests share a whole run or a compiled program, and therefore a worker.
+TOGETHER = {
+    "tests/component/foreign/test_conform.py": "built_cpp",
+    "tests/component/foreign/test_foreign_policies.py": "built_cpp",
+    "tests/component/foreign/test_robots.py": "built_cpp",
+    "tests/system/test_foreign.py": "built_cpp",
+    "tests/system/test_bad_input.py": "outcomes",
+    "tests/system/test_launch_flags.py": "seeds",
+    "tests/system/test_python.py": "trained",
+    "tests/system/test_replay.py": "recorded",
+    "tests/system/test_takeaway.py": "trained",
+    "tests/system/test_trust.py": "own_run",
+}
+#: Folders whose tests start processes, in the order in which they run; those of others are short.
+PROCESSES = ("tests/system", "tests/component", "tests/conform")
+#: A test that takes longer says why by its mark ``long``.
+LONG_S = 10.0
+
+
+class Scheduler(LoadScopeScheduling):
+    """Hands out tests that start processes one by one, those that share something and other files whole."""
+
+    def _split_scope(self, nodeid):
+        file = nodeid.split("::")[0]
+        return TOGETHER.get(file, nodeid if file.startswith(PROCESSES) else file)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """In the order of the collection, where a hook of this file has put what takes long first."""
+    config.option.loadscopereorder = False
+    return Scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first: no worker is left with one of them at the end, while the others have nothing."""
+
+    def place(item):
+        folder = next((n for n, each in enumerate(PROCESSES) if item.nodeid.startswith(each)), len(PROCESSES))
+        return item.get_closest_marker("long") is None, folder
+
+    items.sort(key=place)
+
+
 def pytest_terminal_summary(terminalreporter):
-    """Print the tables that tests have recorded as their property ``table``."""
+    """Name the tests that took longer than their marks say."""
     for report in terminalreporter.getreports("passed"):
-        for name, value in report.user_properties:
-            if name == "table" and report.when == "call":
-                terminalreporter.write_line(f"\n{value}")
+        if report.when == "call" and report.duration > LONG_S and "long" not in report.keywords:
+            terminalreporter.write_line(f"{report.duration:.0f} s without a reason: {report.nodeid}")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory):
-    """Where runs keep what they measured and their marks, for this session and the processes it starts."""
+    """Where runs keep what they measured and their marks, for all workers and the processes that they start:
+    native layers are compiled once.
+    """
     names = ("XDG_CACHE_HOME", "XDG_STATE_HOME")
     before = {name: os.environ.get(name) for name in names}
-    os.environ |= {name: str(tmp_path_factory.mktemp("home")) for name in names}
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    for name in names:
+        (folder / name).mkdir(exist_ok=True)
+        os.environ[name] = str(folder / name)
     yield
     for name in names:
         os.environ.pop(name)

@@ -77,8 +77,8 @@ def recover(run, deadline_s=180):
     return max(run.until(learned, f"a return of {LEARNED} after the last blow", deadline_s))
 
 
-def conclude(run, family):
-    """End the run; assert that it ends well and that nothing of it is left."""
+def conclude(run, family=()):
+    """End the run; assert that it ends well and that nothing of it is left, of `family` and in its folder."""
     run.interrupt()
     assert run.end() == 0, run.said()[-5000:]
     summary = run.summary()

@@ -1,7 +1,4 @@
-"""Mistakes of a user, each tried for real: one clear line for each, exit code 2, nothing started or written.
-
-``test_the_table_of_mistakes`` prints them all beside what is said of them.
-"""
+"""Mistakes of a user, each tried for real: one clear line, exit code 2, nothing started or written."""
 
 import contextlib
 import io
@@ -198,14 +195,6 @@ def test_the_same_is_said_to_who_types_it(outcomes, tmp_path):
             check(*outcome)
             assert outcome[4] == outcomes[name][3]
             assert cpu_s < 4
-
-
-def test_the_table_of_mistakes(outcomes, record_property):
-    """Printed with what was said of each."""
-    lines = ["mistakes of a user, and what is said of each"]
-    for name, (_, code, _, err) in outcomes.items():
-        lines.append(f"  {name:36} exit {code}: {err.strip().splitlines()[-1].strip()[:200]}")
-    record_property("table", "\n".join(lines))
 
 
 def test_all_mistakes_of_a_topology_are_said_at_once(tmp_path):

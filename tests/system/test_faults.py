@@ -1,5 +1,5 @@
-"""Each kind of process is killed in turn, and the launcher: the run goes on or ends as declared, and the
-account adds up.
+"""The launcher is killed, environments fail or are slow, processes keep leaving: the run goes on or ends as
+declared. What follows when a process is hit in the middle: ``test_chaos.py``.
 """
 
 import os
@@ -23,46 +23,6 @@ ENDLESS = (
     "--set",
     "run.checkpoint_minutes=0.05",
 )
-
-
-ROLES = ("sampler", "critic_learner", "actor_learner", "evaluator", "broker")
-
-
-@pytest.mark.parametrize(
-    ("role", "how"),
-    [
-        *((role, "SIGKILL") for role in [*ROLES][::2]),
-        *((role, "SIGTERM") for role in [*ROLES][1::2]),
-        *(pytest.param(role, "SIGKILL", marks=pytest.mark.thorough) for role in [*ROLES][1::2]),
-        *(pytest.param(role, "SIGTERM", marks=pytest.mark.thorough) for role in [*ROLES][::2]),
-    ],
-)
-def test_a_process_that_ends_is_started_again_and_the_run_goes_on(launch, role, how):
-    """Killed, or asked to leave by somebody else as by a daemon that is short of memory. Its successor takes
-    over, a learner's with what the replay held; training goes on, and in the end the account adds up.
-    """
-    run = launch(*ENDLESS)
-    run.until_training()
-    name = f"{role}-0"
-    killed = run.pid(name)
-    os.kill(killed, getattr(signal, how))
-    run.until(lambda: run.pid(name) not in (None, killed), f"another {name}")
-    before = run.summary()["actor_updates"]
-    run.until(lambda: run.summary().get("restarts") == 1, "a restart in the summary")
-    run.until(lambda: run.summary()["actor_updates"] > before + 50, "training that goes on")
-    run.interrupt()
-    assert run.end() == 0, run.said()
-    summary = run.summary()
-    for samples in summary["samples_by_channel"].values():
-        assert adds_up(samples), summary
-        assert samples["produced"] > 0
-    assert summary["failures"][0]["name"] == name
-    assert how in summary["failures"][0]["summary"]
-    assert ("the replay is back" in run.said()) == role.endswith("learner")
-    assert list(run.folder.glob(".*")) == []
-    assert not (run.folder / "broker.json").exists()
-    assert run.leftovers() == []
-    assert "the first failure was" in run.output.read_text()
 
 
 def test_a_killed_launcher_leaves_nothing_behind(launch):
@@ -91,7 +51,8 @@ def test_a_component_that_always_crashes_ends_the_run_with_its_own_traceback(lau
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("name", thorough_but("broker-0", of=("sampler-0", "broker-0")))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["sampler-0", "broker-0"])
 def test_a_process_that_hangs_is_found_and_replaced(launch, name):
     """SIGSTOP: it lives and says nothing. Of the broker nobody else hears that."""
     run = launch(*ENDLESS, "--set", "components.broker.heartbeat_timeout_s=4")
@@ -162,6 +123,7 @@ def slow(tmp_path, monkeypatch, **kwargs):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.long("sixteen environments take half a second each to make and to reset")
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("workers", ["auto", pytest.param(0, marks=pytest.mark.thorough)])
 def test_slow_environments_are_waited_for(launch, tmp_path, monkeypatch, workers):
@@ -254,17 +216,6 @@ def test_ctrl_c_while_the_program_loads_is_no_fault(tmp_path, after_s):
     _, said = program.communicate(timeout=60)
     assert "Traceback" not in said
     assert program.returncode != 0
-
-
-def test_ctrl_c_ends_the_run_well(launch):
-    """Exit code 0, a checkpoint, a summary that says who ended it, nothing left."""
-    run = launch(*ENDLESS)
-    run.until_training()
-    run.interrupt()
-    assert run.end() == 0
-    assert run.summary()["exit_reason"] == "interrupted by the user"
-    assert list((run.folder / "checkpoints").glob("*/MANIFEST.json"))
-    assert run.leftovers() == []
 
 
 def test_a_stop_of_the_whole_service_is_no_failure(launch):

@@ -41,6 +41,7 @@ def goes_on(run, updates=50):
         run.until(lambda name=counter: run.summary()[name] >= before[name] + updates, f"more {counter}")
 
 
+@pytest.mark.long("a tenth of the time is left to a learner, twice")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("role", "bound"), thorough_but(BOUNDS[0], of=BOUNDS))
 def test_a_slowed_learner_keeps_the_bound_and_so_does_its_next_life(launch, role, bound):

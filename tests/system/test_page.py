@@ -82,6 +82,7 @@ def num_points(page):
     return int(page.locator("#learning").get_attribute("data-points") or 0)
 
 
+@pytest.mark.long("one run is looked at in a browser, from its start to its end")
 def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
     """Pendulum: the picture moves, curves grow, a killed worker and its return show, the page comes back
     after its server's death, and nothing overflows or complains.

@@ -25,6 +25,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.long("a policy with a memory is trained")
 @pytest.mark.timeout(150)
 def test_a_task_that_needs_a_memory_is_learned(launch, capsys, tmp_path):
     """Without one every policy has a mean return of 0. `spreeze eval` and Python play what was scored; a

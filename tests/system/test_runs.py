@@ -123,9 +123,8 @@ def test_resume_of_what_has_no_checkpoint_is_refused(tmp_path):
 def test_a_component_by_hand_takes_the_place_that_was_left_free(launch):
     """``--without sampler`` trains once a sampler is started by hand, and stops it with the rest."""
     run = launch("--without", "sampler", "--set", "run.stop.env_steps=4000", "--set", "run.stop.return=0")
-    run.until(lambda: "waits for rollouts from sampler" in run.output.read_text(), "word of what is missing")
-    assert len(run.processes()) == 4
-    assert "-m spreeze_zmq.components.sampler" in run.output.read_text()
+    run.until(lambda: "-m spreeze_zmq.components.sampler" in run.output.read_text(), "line to join")
+    run.until(lambda: len(run.processes()) == 4, "four processes")
     by_hand = subprocess.Popen(
         [sys.executable, str(ROOT / "components/sampler"), str(run.folder / "run.json")],
         stderr=subprocess.PIPE,
@@ -134,7 +133,6 @@ def test_a_component_by_hand_takes_the_place_that_was_left_free(launch):
     assert run.end() == 0, run.said()
     assert by_hand.wait(30) == 0
     assert "ready" in by_hand.stderr.read()
-    assert "critic_learner-0 waits for" in run.output.read_text()
     assert run.summary()["env_steps"] >= 4000
     assert run.leftovers() == []
 

@@ -24,8 +24,8 @@ from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
-#: Seconds of silence after which a process counts as lost, in the test that suspends the launcher; a busy
-#: machine keeps none waiting for so long.
+#: Seconds of silence after which a process counts as lost, in the test that suspends the launcher, whose own
+#: rest does not count: ``unit/launcher/test_deadlines.py``.
 HEARTBEAT_S = 8.0
 #: What never comes is given up after this time, however busy the machine is.
 DEADLINE_S = 200.0
@@ -209,8 +209,9 @@ def test_a_killed_broker_is_shown_at_work_again(keep, tmp_path):
     assert terminal.run() == 0, terminal.text()
 
 
+@pytest.mark.long("a shell starts, suspends and ends a run")
 def test_ctrl_z_gives_the_terminal_back_and_fg_returns_to_the_run(keep, tmp_path):
-    """A shell's job: its prompt has a cursor, the run goes on, and no process is taken for a silent one."""
+    """A shell's job: its prompt has a cursor, and the run goes on, before ``fg`` and after it."""
     run = tmp_path / "run"
     command = [*LAUNCH, "pendulum", "--run-dir", str(run), "--set", "run.stop.return=0"]
     command += ["--set", f"components.broker.heartbeat_timeout_s={HEARTBEAT_S}"]
@@ -222,8 +223,10 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_returns_to_the_run(keep, tmp_path
     keep(suspended, "suspended")
     assert terminal.written.rfind(b"\x1b[?25h") > terminal.written.rfind(b"\x1b[?25l"), "no cursor"
     before = statuses(run)[-1]
-    time.sleep(1.25 * HEARTBEAT_S)
-    assert statuses(run)[-1]["trained_transitions"] > before["trained_transitions"]
+    terminal.until(
+        lambda _: statuses(run)[-1]["trained_transitions"] > before["trained_transitions"],
+        "training meanwhile",
+    )
     terminal.type("clear; fg\n")
     keep(terminal.until(shows("critic loss", "busy", *ROLES), "frame"), "after fg")
     num = len(statuses(run))

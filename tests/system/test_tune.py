@@ -23,6 +23,7 @@ def tune(tmp_path, *arguments):
     )
 
 
+@pytest.mark.long("rates are measured until they are steady")
 @pytest.mark.timeout(200)
 def test_it_prints_the_plan_and_keeps_it_for_the_next_run(tmp_path, monkeypatch):
     """The same figures for a person and in JSON; nothing but the cache stays behind."""

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long("mypy reads the package and torch")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "command",

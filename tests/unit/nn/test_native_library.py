@@ -123,6 +123,7 @@ print("clean")
 """
 
 
+@pytest.mark.long("the layers are compiled with sanitizers")
 @pytest.mark.parametrize(
     "tiles",
     [

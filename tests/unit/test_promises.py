@@ -1,0 +1,32 @@
+"""The table of promises in tests/README.md names tests that there are."""
+
+import ast
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+
+
+def shows(named):
+    """Whether ``FILE`` or ``FILE::TEST`` is a test that every run of the suite has."""
+    file, _, test = named.partition("::")
+    path = TESTS / file
+    functions = ast.parse(path.read_text()).body if path.exists() else []
+    tests = [
+        each for each in functions if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")
+    ]
+    return any(
+        test in ("", each.name) and "pytest.mark.thorough" not in map(ast.unparse, each.decorator_list)
+        for each in tests
+    )
+
+
+def test_every_promise_names_a_test_that_runs():
+    """In each row but the headings; none of them is for ``pytest -m thorough`` alone."""
+    table = (TESTS / "README.md").read_text().split("| promise | test |\n")[1]
+    rows = [line.split(" | ") for line in table.splitlines()[1:] if not line.startswith("| **")]
+    assert len(rows) > 30
+    for promise, tests in rows:
+        named = re.findall(r"`([^`]+)`", tests)
+        assert named, promise
+        assert [name for name in named if not shows(name)] == [], promise
