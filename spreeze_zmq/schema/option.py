@@ -105,18 +105,7 @@ class Option:
 
 
 def option(
-    default: Any = dataclasses.MISSING,
-    help: str = "",
-    *,
-    name: str = "",
-    type: str = "",
-    minimum: float | None = None,
-    above: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[Any, ...] = (),
-    words: tuple[str, ...] = (),
-    follows: str = "",
-    fixed: bool = False,
+    default: Any = dataclasses.MISSING, help: str = "", *, name: str = "", type: str = "", **accepted: Any
 ) -> Any:
     """A dataclass field that is an option; without a default it is required.
 
@@ -125,25 +114,12 @@ def option(
         help: one line for people.
         name: the key in files, if that is a Python keyword; by default the field's name.
         type: one of ``TYPES``, if it does not follow from the annotation.
-        minimum, above, maximum, choices, words, follows, fixed: as in :class:`Option`.
+        accepted: ``minimum``, ``above``, ``maximum``, ``choices``, ``words``, ``follows``, ``fixed``: as in
+            :class:`Option`.
     """
-    declared = Option(
-        name,
-        type,
-        help=help,
-        minimum=minimum,
-        above=above,
-        maximum=maximum,
-        choices=choices,
-        words=words,
-        required=default is dataclasses.MISSING,
-        follows=follows,
-        fixed=fixed,
-    )
-    metadata = {"option": declared}
-    if callable(default):
-        return dataclasses.field(default_factory=default, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    declared = Option(name, type, help=help, required=default is dataclasses.MISSING, **accepted)
+    made = {"default_factory": default} if callable(default) else {"default": default}
+    return dataclasses.field(**made, metadata={"option": declared})
 
 
 def options_of(kind: Any) -> tuple[Option, ...]:

@@ -16,8 +16,7 @@ from spreeze_zmq.machine import shipped_folder
 from spreeze_zmq.plan.parts import ComponentPlan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.schema import TYPES, Option, Unfit, check, option, options_of
-from spreeze_zmq.topology.lines import lines_of
-from spreeze_zmq.topology.source import parse_toml, read_text
+from spreeze_zmq.topology.source import lines_of, parse_toml, read_text
 from spreeze_zmq.topology.tables import Mistakes, Places, read_table
 
 _OPTION = (

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from spreeze_zmq import machine as this_machine
-from spreeze_zmq.machine import available_cores, quota_cores, usable_cores
+from spreeze_zmq.machine import available_cores, cache_folder, made_once, quota_cores, usable_cores
 
 
 @pytest.fixture
@@ -71,3 +71,26 @@ def test_cores_are_the_lower_of_affinity_and_quota(monkeypatch, quota, expected)
     mine = os.sched_getaffinity(0)
     assert available_cores() == min(len(mine), expected or len(mine))
     assert len(usable_cores({0, 1, 2}, system=this_machine.Path("/nowhere"))) == min(3, expected or 3)
+
+
+def test_a_relative_cache_is_no_cache(monkeypatch):
+    """The XDG specification passes over a relative path, which every process would resolve by itself."""
+    monkeypatch.setenv("HOME", "/home/anybody")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert str(cache_folder()) == "/home/anybody/.cache/spreeze_zmq"
+
+
+def test_a_file_is_made_once_and_whole(tmp_path):
+    """Half of one is never seen, and a failure leaves nothing behind for the next attempt."""
+    path = tmp_path / "new" / "made"
+
+    def fail(beside):
+        beside.write_text("half")
+        raise OSError("no luck")
+
+    with pytest.raises(OSError, match="no luck"):
+        made_once(path, fail)
+    assert [file.name for file in path.parent.iterdir()] == ["lock"]
+    for text in ("first", "second"):
+        made_once(path, lambda beside, text=text: beside.write_text(text))
+    assert path.read_text() == "first"

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from spreeze_zmq.machine import shipped_folder
-from spreeze_zmq.topology.lines import lines_of, split_key
+from spreeze_zmq.topology.source import lines_of, split_key
 
 TEXT = '''\
 # [comment]
