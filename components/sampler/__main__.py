@@ -269,7 +269,7 @@ class Acting:
         """
         if (message := self.weights.take()) is not None:
             with usable(message.fields["version"]):
-                self.policy = Policy.from_message(message.fields, message.arrays)
+                self.policy = Policy.from_message(message.fields, message.arrays, self.policy)
             limits = message.fields.get("collect_until", {})
             stream = f"{self.component.name}/{self.component.incarnation}"
             self.collect_until = limits.get(stream, limits.get("*", math.inf))

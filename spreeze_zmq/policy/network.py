@@ -50,8 +50,7 @@ def _step(layer: Layer) -> Step:
 
 
 def _linear(layer: Layer) -> Step:
-    # Transposed once: a product of few rows with a transposed view takes almost twice as long.
-    weight, bias = np.ascontiguousarray(layer.weights[0].T), layer.weights[1]
+    weight, bias = np.ascontiguousarray(layer.weights[0].T), layer.weights[1]  # a view of the weights
 
     def step(x: Floats, buffer: Floats) -> Floats:
         np.matmul(x, weight, out=buffer)

@@ -94,6 +94,11 @@ class ObservationScaling:
         self.normalize = bool(about["normalize"])
         if self.normalize:
             self.clip = np.float32(number(about, "clip"))
+        self.adopt(arrays)
+
+    def adopt(self, arrays: Mapping[str, Floats]) -> None:
+        """Use these statistics from now on. Raises KeyError or ValueError where they do not fit."""
+        if self.normalize:
             self.mean = arrays["observation_mean"].reshape(self.size)
             self.std = arrays["observation_std"].reshape(self.size)
             if not (self.std > 0).all():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from spreeze_zmq.policy.classes import is_trusted, load_class, module_of, truste
 from spreeze_zmq.policy.description import counts
 from spreeze_zmq.policy.file import POLICY_FILE, read_file, write_file
 from spreeze_zmq.policy.heads import make_head
-from spreeze_zmq.policy.layers import Layer, read_layers
+from spreeze_zmq.policy.layers import Layer, load_weights, read_layers
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
 from spreeze_zmq.policy.own_environment import OwnEnvironment
@@ -59,11 +60,11 @@ class Policy:
         metadata: Mapping[str, str] | None = None,
     ):
         self.metadata = dict(metadata or {})
-        try:
-            self.version = int(fields["version"])
+        #: What takes the numbers of a later message; None where such a policy is always made anew.
+        self._load: Callable[[Mapping[str, Floats]], None] | None = None
+        with _refused():
+            self._read(fields, arrays)
             self.description: dict[str, Any] = dict(fields["description"])
-            self.extras: dict[str, float] = dict(fields.get("extras", {}))
-            self.arrays = {name: _floats(name, arrays[name]) for name in _ARRAYS if name in arrays}
             self.memory_size = 0
             self.frame_stack()
             if module_of(self.description) is not None:
@@ -73,21 +74,46 @@ class Policy:
                 self._output_of: Callable[[NDArray[Any], Floats | None], NDArray[Any]] = loaded.output
             else:
                 scaling = ObservationScaling(self.description["observation"], self.arrays)
-                layers = self.description["layers"]
-                network = _network(read_layers(layers, self.arrays["parameters"], scaling.size))
+                layers = read_layers(self.description["layers"], self.arrays["parameters"], scaling.size)
+                network = _network(layers)
                 self._output_of = lambda obs, _: network(scaling(obs))
                 distribution = self.description["distribution"]
                 self.actor = make_head(distribution, self.arrays, network.num_outputs)
+                if isinstance(network, Network):  # in torch the weights are copied once more
+                    self._load = partial(_load, scaling, layers)
             self.own = OwnEnvironment.described(self.metadata, self.description)
-        except KeyError as error:
-            raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise WireError("bad_policy", str(error)) from error
 
     @classmethod
-    def from_message(cls, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The policy of a policy message. Raises WireError ``bad_policy``."""
+    def from_message(
+        cls, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], last: Self | None = None
+    ) -> Self:
+        """The policy of a policy message.
+
+        Args:
+            fields: of the message.
+            arrays: of the message.
+            last: the policy of an earlier message, which nobody else uses; where only its numbers have
+                changed, it takes these and is returned.
+
+        Raises:
+            WireError: ``bad_policy``.
+        """
+        if last is None or last._load is None or fields.get("description") != last.description:
+            return cls(fields, arrays)
+        before = last.arrays
+        with _refused():
+            last._read(fields, arrays)
+            same = before.keys() == last.arrays.keys()
+            if same and all(_alike(name, array, last.arrays[name]) for name, array in before.items()):
+                last._load(last.arrays)
+                return last
         return cls(fields, arrays)
+
+    def _read(self, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take what differs from message to message."""
+        self.version = int(fields["version"])
+        self.extras: dict[str, float] = dict(fields.get("extras", {}))
+        self.arrays = {name: _floats(name, arrays[name]) for name in _ARRAYS if name in arrays}
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -255,6 +281,27 @@ def _finite(action: Actions) -> Actions:
     if action.dtype.kind == "f" and not within_limits(action) and not np.isfinite(action).all():
         raise WireError("bad_policy", f"its action holds {odd_number(action)}")
     return action
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Inside, whatever does not make a policy raises WireError ``bad_policy``."""
+    try:
+        yield
+    except KeyError as error:
+        raise WireError("bad_policy", f"{error.args[0]!r} is missing") from error
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise WireError("bad_policy", str(error)) from error
+
+
+def _alike(name: str, before: Floats, now: Floats) -> bool:
+    """Whether an array has the shape that it had; the bounds of actions, which the head keeps, are equal."""
+    return np.array_equal(before, now) if name.startswith("action_") else before.shape == now.shape
+
+
+def _load(scaling: ObservationScaling, layers: list[Layer], arrays: Mapping[str, Floats]) -> None:
+    scaling.adopt(arrays)
+    load_weights(layers, arrays["parameters"])
 
 
 def _network(layers: list[Layer]) -> Any:

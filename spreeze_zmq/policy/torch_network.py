@@ -47,7 +47,8 @@ def _module(layer: Layer) -> torch.nn.Module:
     with torch.device("meta"):
         module = _empty(layer)
     for (name, _), weight in zip(list(module.named_parameters()), layer.weights, strict=True):
-        setattr(module, name, torch.nn.Parameter(torch.from_numpy(np.array(weight)), requires_grad=False))
+        own = torch.from_numpy(np.array(weight, order="C"))
+        setattr(module, name, torch.nn.Parameter(own, requires_grad=False))
     return module
 
 

@@ -340,3 +340,43 @@ def test_the_package_imports_nothing_until_it_is_used():
         "from spreeze_zmq import Policy; assert Policy.load; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_policy_takes_the_numbers_of_the_next_message(normalize):
+    """Of the same description: it is the same object, and acts to the bit as one made of that message."""
+    made = []
+    for seed in (0, 1):
+        fields, arrays, _ = make_message(layer_norm=True, version=3 + seed, seed=seed)
+        fields["description"]["observation"]["normalize"] = normalize
+        if normalize:
+            std = np.full(3, 2 + seed, np.float32)
+            arrays |= {"observation_mean": std - 2, "observation_std": std}
+        made.append((fields, arrays))
+    obs, policy = observations(4), Policy.from_message(*made[0])
+    before = policy.mode(obs)
+    renewed, anew = Policy.from_message(*made[1], policy), Policy.from_message(*made[1])
+    assert renewed is policy
+    assert renewed.version == 4
+    assert np.array_equal(renewed.mode(obs), anew.mode(obs))
+    assert not np.array_equal(renewed.mode(obs), before)
+
+
+def test_a_policy_of_another_description_or_bounds_is_made_anew():
+    """Each where it differs; what does not make a policy is refused as it is from a first message."""
+    fields, arrays, _ = make_message()
+    policy, obs = Policy.from_message(fields, arrays), observations(4)
+    wider = {**arrays, "action_high": HIGH * 2}
+    other = Policy.from_message(fields, wider, policy)
+    assert other is not policy
+    assert np.array_equal(other.mode(obs), Policy.from_message(fields, wider).mode(obs))
+    assert Policy.from_message(make_message("tanh")[0], arrays, other) is not other
+    for wrong, why in (
+        (arrays["parameters"][:-1], "the layers need more than the"),
+        (np.append(arrays["parameters"], np.float32(0)), "parameters are"),
+        (arrays["parameters"] * np.float32(np.nan), "parameters holds NaN or infinity"),
+        (arrays["parameters"].astype(np.float64), "parameters is float64, expected float32"),
+    ):
+        last = Policy.from_message(fields, arrays)
+        with pytest.raises(WireError, match=why):
+            Policy.from_message(fields, {**arrays, "parameters": wrong}, last)
