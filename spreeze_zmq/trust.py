@@ -25,6 +25,7 @@ from typing import Any
 
 from spreeze_zmq.errors import InputError
 from spreeze_zmq.machine import state_folder
+from spreeze_zmq.whole_file import replacing
 
 RUN_FILE = "run.json"
 #: Marks that are kept; those of the runs that were not used for the longest time go first.
@@ -119,10 +120,9 @@ def leave_mark(folder: Path, modules: Iterable[str], import_path: Path) -> None:
         marks = marks_folder()
         marks.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = _digest((folder / RUN_FILE).read_bytes())
-        beside = marks / f".{name}.{os.getpid()}"
-        beside.touch(mode=0o600)
-        beside.write_text(json.dumps(mark) + "\n")
-        os.replace(beside, marks / name)
+        with replacing(marks / name) as beside:
+            beside.touch(mode=0o600)
+            beside.write_text(json.dumps(mark) + "\n")
         _prune(marks)
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from spreeze_zmq.algorithms.distributions import check_actions
 from spreeze_zmq.algorithms.options import RolloutOptions
-from spreeze_zmq.algorithms.spaces import check_actions
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
 from spreeze_zmq.frames import stacked_shape

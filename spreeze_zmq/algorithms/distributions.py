@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.lazy import nn, torch
-from spreeze_zmq.algorithms.spaces import check_actions
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.finite import LARGEST
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Floats = NDArray[np.float32]
 
+#: The kinds of action spaces that there are.
+ACTION_KINDS = ("box", "discrete", "multi_discrete")
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 #: Unit actions are clamped this far inside [-1, 1] before atanh, which is infinite at the ends.
 MARGIN = 1e-6
@@ -292,3 +294,18 @@ def _normal_density(noise: Tensor, log_std: Tensor) -> Tensor:
 def _log_squash(u: Tensor) -> Tensor:
     """``sum log(1 - tanh(u)^2)``, ``[B]``: the second term of equation 26, in a form that cannot overflow."""
     return (2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u))).sum(1)
+
+
+def check_actions(who: str, acts_in: tuple[str, ...], needs_bounds: bool, env: EnvironmentSpec) -> None:
+    """Raise InvalidEnvironment that ``who`` cannot act in ``env``, unless its actions are of one of the kinds
+    ``acts_in``, and a box has finite bounds if ``needs_bounds``.
+    """
+    if env.action_kind not in acts_in:
+        raise InvalidEnvironment(
+            f"{who} acts in {' or '.join(acts_in)} action spaces, this environment's is {env.action_kind}"
+        )
+    if env.action_kind == "box" and needs_bounds and not env.has_bounds:
+        raise InvalidEnvironment(
+            f"{who} scales its actions to finite bounds of at most {LARGEST:g}, this environment has "
+            f"{env.loose_bounds or 'none'}; give its action_space bounds that it can reach"
+        )

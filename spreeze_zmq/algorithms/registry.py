@@ -8,9 +8,9 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
+from spreeze_zmq.algorithms.distributions import ACTION_KINDS
 from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
-from spreeze_zmq.algorithms.spaces import ACTION_KINDS
 from spreeze_zmq.algorithms.written_names import misspelt
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, place_of

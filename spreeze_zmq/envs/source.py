@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import os
@@ -26,6 +25,7 @@ from spreeze_zmq.errors import (
     let_interrupts_pass,
     place_of,
 )
+from spreeze_zmq.schema import near_ones
 
 #: Renderer arguments of Gymnasium's MuJoCo environments; without a render mode they change nothing.
 _VIEW = ("camera_id", "camera_name", "default_camera_config", "height", "max_geom", "visual_options", "width")
@@ -157,7 +157,7 @@ class EnvironmentSource:
         accepted = sorted({*_parameters(creator), "max_episode_steps"})
         unknown = [name for name in kwargs if name not in accepted]
         if isinstance(error, TypeError) and unknown:
-            near = difflib.get_close_matches(unknown[0], accepted, 1)
+            near = near_ones(unknown[0], accepted, most=1)
             guess = f" (did you mean '{near[0]}'?)" if near else ""
             known = ", ".join(accepted)
             return f"{self.env_id}: it takes no argument {_listed(unknown)}{guess}; it takes {known}"
@@ -245,14 +245,14 @@ def near_registered(env_id: str) -> list[str]:
     """Up to three registered environments with similar names, each in its newest version."""
     newest = {spec_id.rpartition("-v")[0] or spec_id: spec_id for spec_id in gymnasium.registry}
     name = env_id.rpartition("-v")[0] or env_id
-    near = [newest[match] for match in difflib.get_close_matches(name, list(newest), 3, 0.6)]
+    near = [newest[match] for match in near_ones(name, newest)]
     return [_latest_version(gymnasium.registry[spec_id]) or spec_id for spec_id in near]
 
 
 def _nothing_called(env_id: str, module: Any, module_name: str, name: str) -> str:
     own = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
     own += [spec.id for spec in gymnasium.registry.values() if _module_of(spec).startswith(module_name)]
-    near = difflib.get_close_matches(name, own, 3, 0.5)
+    near = near_ones(name, own, 0.5)
     hint = f" (did you mean {_listed(near, 'or')}?)" if near else ""
     message = f"{env_id}: module '{module_name}' neither registers '{name}' nor has a callable of that name"
     return message + hint

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from spreeze_zmq.whole_file import replacing
 
 
 class Journal:
@@ -74,6 +75,5 @@ def plain(value: Any) -> Any:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replace a file atomically by ``value`` in :func:`plain` form."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(plain(value), indent=1, allow_nan=False) + "\n")
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(plain(value), indent=1, allow_nan=False) + "\n")

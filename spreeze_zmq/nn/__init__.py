@@ -1,4 +1,4 @@
-"""Torch modules on flat rows, native where that is faster. No reinforcement learning in here."""
+"""Torch modules on flat rows, and the arithmetic of losses on them, native where that is faster."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.whole_file import replacing
 
 #: The reason under which handshakes with wrong keys are counted as refusals.
 BAD_KEYS = "bad_keys"
@@ -76,13 +77,12 @@ def write_keys(keys: Keys, path: Path | None = None) -> Path:
         InputError: the file cannot be written.
     """
     path = path or keys_path()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"public": keys.public, "secret": keys.secret}, file)
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump({"public": keys.public, "secret": keys.secret}, file)
     except OSError as error:
         raise InputError(f"{path}: the keys cannot be written: {error.strerror}") from error
     return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InputError
+from spreeze_zmq.whole_file import replacing
 
 #: Identifies a policy file; the number goes up when older readers would misread it.
 FILE_FORMAT = "spreeze_zmq.policy.1"
@@ -37,13 +37,8 @@ def write_file(
     if taken := about.keys() & metadata.keys():
         raise ValueError(f"metadata may not use {', '.join(sorted(taken))}")
     content = save(dict(arrays), {**metadata, **about})
-    # The process id in the name: two processes that write the same path must not share a half-written file.
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with replacing(path, sync=True) as temporary:
+        temporary.write_bytes(content)
 
 
 def read_file(path: Path | str) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, str]]:

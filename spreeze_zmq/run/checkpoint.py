@@ -9,7 +9,6 @@ CHECKPOINTS/<id>/                ids sort by name, the newest last
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import zlib
@@ -19,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.errors import CheckpointError
+from spreeze_zmq.whole_file import replacing
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
 CHUNK_BYTES = 4 << 20
-#: Prefix of half-written files; no part has such a name.
-TEMPORARY = ".writing-"
 #: Complete checkpoints that a run keeps.
 CHECKPOINTS_KEPT = 2
 
@@ -235,25 +233,11 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
     Raises:
         CheckpointError: the disk is full, or the folder cannot be written.
     """
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)
+        with replacing(path, sync=True) as temporary:
+            write(temporary)
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be written: {error.strerror or error}; make room or mend its permissions"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Flush a file or folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

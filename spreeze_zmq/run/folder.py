@@ -18,6 +18,7 @@ from spreeze_zmq.metrics import write_json
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy.file import POLICY_FILE
 from spreeze_zmq.trust import RUN_FILE
+from spreeze_zmq.whole_file import replacing
 
 #: Mode of a run's folder: only its user may read logs, weights and the page's address.
 PRIVATE = 0o700
@@ -145,10 +146,9 @@ def write_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, SocketFolder]:
     SocketFolder.sweep()
     sockets = SocketFolder.create(plan.name)
     placed = plan.placed(folder.path, sockets.path)
-    temporary = folder.run_file.with_name(f".{folder.run_file.name}.{os.getpid()}")
     try:
-        temporary.write_text(placed.to_json())
-        os.replace(temporary, folder.run_file)
+        with replacing(folder.run_file) as temporary:
+            temporary.write_text(placed.to_json())
     except OSError as error:
         sockets.remove()
         raise DiskFull(folder.path) if DiskFull.caused(error) else error from None

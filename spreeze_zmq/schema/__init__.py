@@ -2,7 +2,7 @@
 
 from spreeze_zmq.schema.option import TYPES, Option, Unfit, option, options_of, show
 from spreeze_zmq.schema.values import check
-from spreeze_zmq.schema.words import did_you_mean, nearest, one_of, suggestion
+from spreeze_zmq.schema.words import did_you_mean, near_ones, nearest, one_of, suggestion
 
 __all__ = [
     "TYPES",
@@ -10,6 +10,7 @@ __all__ = [
     "Unfit",
     "check",
     "did_you_mean",
+    "near_ones",
     "nearest",
     "one_of",
     "option",

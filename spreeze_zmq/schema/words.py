@@ -11,9 +11,16 @@ MOST_NAMES = 20
 
 def nearest(word: str, names: Iterable[str], likeness: float) -> str:
     """The known name nearest to ``word``; empty if none is as near as ``likeness`` (difflib's ratio)."""
-    by_folded = {name.casefold(): name for name in names}
-    found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=likeness)
-    return by_folded[found[0]] if found else ""
+    return next(iter(near_ones(word, names, likeness, 1)), "")
+
+
+def near_ones(word: str, names: Iterable[str], likeness: float = 0.6, most: int = 3) -> list[str]:
+    """The known names at least that near to ``word``, whatever their case, the nearest first."""
+    by_folded: dict[str, list[str]] = {}
+    for name in names:
+        by_folded.setdefault(name.casefold(), []).append(name)
+    found = get_close_matches(word.casefold(), by_folded, most, likeness)
+    return [get_close_matches(word, by_folded[folded], 1, 0.0)[0] for folded in found]
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ from spreeze_zmq.plan.numbering import FILM
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.video.episode import Episode
 from spreeze_zmq.video.gl import PACKAGES, choose_gl
+from spreeze_zmq.whole_file import replacing
 
 #: Size of pictures of MuJoCo models; other environments draw in their own size.
 WIDTH, HEIGHT = 480, 360
@@ -135,17 +136,13 @@ def _encoder(path: Path, size: tuple[int, int], fps: float) -> Iterator[Callable
         raise InputError(
             "videos need imageio-ffmpeg, which is not installed: pip install 'spreeze_zmq[video]'"
         ) from None
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
+    look: dict[str, Any] = {"fps": fps, "macro_block_size": 2, "ffmpeg_log_level": "error"}
     try:
-        with closing(
-            imageio_ffmpeg.write_frames(
-                str(partial), size, fps=fps, macro_block_size=2, ffmpeg_log_level="error"
-            )
-        ) as writer:
+        with (
+            replacing(path) as temporary,
+            closing(imageio_ffmpeg.write_frames(str(temporary), size, **look)) as writer,
+        ):
             writer.send(None)
             yield writer.send
-        partial.replace(path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -14,7 +14,17 @@ PACKAGE = ROOT / "spreeze_zmq"
 
 #: Lower layers first; a module may import from its own layer only within its own package.
 LAYERS = (
-    {"charset", "errors", "finite", "frames", "kept_memory", "machine", "parent_death", "rollout"},
+    {
+        "charset",
+        "errors",
+        "finite",
+        "frames",
+        "kept_memory",
+        "machine",
+        "parent_death",
+        "rollout",
+        "whole_file",
+    },
     {"native", "schema", "trust"},
     {"device", "metrics", "envs", "nn"},
     {"wire", "replay", "policy", "balance"},

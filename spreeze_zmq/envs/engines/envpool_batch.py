@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.envs.batched import BatchedEnv, Step
 from spreeze_zmq.errors import InvalidEnvironment, in_one_line
+from spreeze_zmq.schema import near_ones
 
 #: Pattern of the names of EnvPool's Atari games.
 _ATARI = re.compile(r"[A-Z][A-Za-z]+-v5")
@@ -222,4 +222,4 @@ def may_have_meant(env_id: str) -> bool:
 
 @cache
 def _near(env_id: str, cutoff: float = 0.6) -> list[str]:
-    return difflib.get_close_matches(env_id, _envpool().list_all_envs(), 3, cutoff)
+    return near_ones(env_id, _envpool().list_all_envs(), cutoff)

@@ -16,7 +16,6 @@ value for each number. Each reset draws again, from the generator that draws the
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.errors import InvalidRandomization
+from spreeze_zmq.schema import Unfit, nearest
 
 Floats = NDArray[np.float64]
 
@@ -160,16 +160,11 @@ def read_ranges(env_id: str, model: Any, written: Mapping[str, Any]) -> list[Ran
             field, rows, component = _place(model, name)
             ranges.append(Range(name, field, rows, component, way, low, high))
             _check_sign(model, ranges[-1])
-        except _Unfit as unfit:
+        except Unfit as unfit:
             mistakes.append((name, unfit.problem, unfit.hint))
     if mistakes:
         raise InvalidRandomization(env_id, mistakes)
     return ranges
-
-
-class _Unfit(Exception):
-    def __init__(self, problem: str, hint: str = ""):
-        self.problem, self.hint = problem, hint
 
 
 def _flat(written: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -187,16 +182,16 @@ def _bounds(value: Any) -> tuple[str, float, float]:
     way, pair = "scale", value
     if isinstance(value, Mapping):
         if len(value) != 1 or next(iter(value)) not in WAYS:
-            raise _Unfit(f"one of {', '.join(WAYS)} is expected, got {', '.join(value) or 'nothing'}")
+            raise Unfit(f"one of {', '.join(WAYS)} is expected, got {', '.join(value) or 'nothing'}")
         ((way, pair),) = value.items()
     numbers = isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_number, pair))
     if not numbers or not pair[0] <= pair[1]:
-        raise _Unfit(
+        raise Unfit(
             f"a range [low, high] with low <= high is expected, got {pair!r}",
             "[0.8, 1.2] scales, { add = [-0.1, 0.1] } adds, { set = [0.5, 1.0] } replaces",
         )
     if way == "scale" and pair[0] < 0:
-        raise _Unfit(f"scales are at least 0, got {pair!r}", "{ add = [low, high] } adds")
+        raise Unfit(f"scales are at least 0, got {pair!r}", "{ add = [low, high] } adds")
     return way, float(pair[0]), float(pair[1])
 
 
@@ -210,21 +205,21 @@ def _place(model: Any, name: str) -> tuple[str, tuple[int, ...], int | None]:
     taken = 2 if parts[0] == "opt" else 1
     field, rest = ".".join(parts[:taken]), parts[taken:]
     if field not in FIELDS:
-        raise _Unfit(f"there is no parameter '{field}' to randomize", _nearest(field, FIELDS))
+        raise Unfit(f"there is no parameter '{field}' to randomize", _nearest(field, FIELDS))
     own = _field(model, field)
     component: int | None = None
     if rest and rest[-1].isdecimal() and ".".join(rest) not in _elements(model, FIELDS[field]):
         component = int(rest.pop())
         width = own.shape[-1] if own.ndim == (2 if FIELDS[field] else 1) else 1
         if component >= width:
-            raise _Unfit(f"'{field}' has {width} numbers, counted from 0; there is no {component}")
+            raise Unfit(f"'{field}' has {width} numbers, counted from 0; there is no {component}")
         component = component if width > 1 else None
     if not FIELDS[field]:
         if rest:
-            raise _Unfit(f"'{field}' belongs to the whole model, there is no '{'.'.join(rest)}' of it")
+            raise Unfit(f"'{field}' belongs to the whole model, there is no '{'.'.join(rest)}' of it")
         return field, (), component
     if own.shape[0] == 0:
-        raise _Unfit(f"the model has no {FIELDS[field]}")
+        raise Unfit(f"the model has no {FIELDS[field]}")
     return field, _rows(model, field, ".".join(rest)), component
 
 
@@ -234,7 +229,7 @@ def _rows(model: Any, field: str, element: str) -> tuple[int, ...]:
         elements = _elements(model, kind)
         if element not in elements:
             what = "joint" if kind == "dof" else kind
-            raise _Unfit(f"the model has no {what} '{element}'", _nearest(element, elements))
+            raise Unfit(f"the model has no {what} '{element}'", _nearest(element, elements))
         return elements[element]
     first = 1 if kind == "body" else 0  # not the world
     return tuple(range(first, len(_field(model, field))))
@@ -257,9 +252,9 @@ def _check_sign(model: Any, r: Range) -> None:
     own = np.asarray(_field(model, r.field)[r.index])
     least = r.applied(own, r.low)[own > 0] if r.field in _ABOVE_ZERO else r.applied(own, r.low)
     if r.field in _ABOVE_ZERO and (least <= 0).any():
-        raise _Unfit(f"it would reach {least.min():g}, but has to stay above 0")
+        raise Unfit(f"it would reach {least.min():g}, but has to stay above 0")
     if r.field in _NOT_NEGATIVE and (least < 0).any():
-        raise _Unfit(f"it would reach {least.min():g}, but cannot be negative")
+        raise Unfit(f"it would reach {least.min():g}, but cannot be negative")
 
 
 def _field(model: Any, name: str) -> NDArray[Any]:
@@ -268,6 +263,6 @@ def _field(model: Any, name: str) -> NDArray[Any]:
 
 
 def _nearest(word: str, names: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(word, names, 1, 0.5)
+    near = nearest(word, names, 0.5)
     listed = ", ".join(sorted(names))
-    return f"did you mean '{near[0]}'?" if near else (f"there is {listed}" if names else "it has no names")
+    return f"did you mean '{near}'?" if near else (f"there is {listed}" if names else "it has no names")

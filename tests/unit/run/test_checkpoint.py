@@ -13,7 +13,6 @@ import pytest
 from spreeze_zmq.errors import CheckpointError
 from spreeze_zmq.run.checkpoint import (
     MANIFEST,
-    TEMPORARY,
     Checkpoint,
     Part,
     complete,
@@ -21,6 +20,7 @@ from spreeze_zmq.run.checkpoint import (
     prune,
     write_part,
 )
+from spreeze_zmq.whole_file import TEMPORARY
 
 PARTS = {"critic_learner.pt": b"critic" * 1000, "actor_learner.pt": b"actor" * 1000}
 
