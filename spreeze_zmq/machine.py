@@ -153,10 +153,10 @@ def digest(*parts: str | bytes) -> str:
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """One process works in a folder while the others wait for it. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+def alone(path: Path) -> Iterator[None]:
+    """One process makes a file while the others wait for it. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -173,7 +173,7 @@ def made_once(path: Path, make: Callable[[Path], object]) -> Path:
     """
     if path.exists():
         return path
-    with alone(path.parent):
+    with alone(path):
         if not path.exists():
             beside = path.with_name(f".{path.name}.{os.getpid()}")
             try:

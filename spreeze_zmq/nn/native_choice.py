@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spreeze_zmq.machine import alone, cache_folder, processor, recall, remember
+from spreeze_zmq.machine import alone, file_of, processor, recall, remember
 from spreeze_zmq.native.library import Library, library
 from spreeze_zmq.nn.native_layers import STEPS, NativeSequential, Step
 
@@ -139,7 +139,7 @@ def _fastest(
     by_name = {NAMES[dtype]: dtype for dtype in dtypes}
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # the first of several learners decides for all
-            stack.enter_context(alone(cache_folder()))
+            stack.enter_context(alone(file_of(subject)))
         if (known := recall(subject, by_name.__getitem__)) is not None:
             return known
         seconds = _seconds(parts, min(rows, MOST_ROWS), dtypes)

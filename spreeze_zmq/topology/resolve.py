@@ -8,6 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from spreeze_zmq.machine import DRIVER
 from spreeze_zmq.plan.parts import Count
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
 
@@ -60,7 +61,7 @@ def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
 @cache
 def num_cuda_devices() -> int:
     """Number of NVIDIA GPUs that this process may use, counted without importing torch."""
-    driven = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    driven = len(list(DRIVER.glob("*")))
     nodes = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*"))
     # A container may have fewer nodes than the driver has GPUs; a new machine creates them at first use.
     present = min(driven, nodes) or max(driven, nodes)

@@ -90,7 +90,7 @@ def test_a_file_is_made_once_and_whole(tmp_path):
 
     with pytest.raises(OSError, match="no luck"):
         made_once(path, fail)
-    assert [file.name for file in path.parent.iterdir()] == ["lock"]
+    assert [file.name for file in path.parent.iterdir()] == ["made.lock"]
     for text in ("first", "second"):
         made_once(path, lambda beside, text=text: beside.write_text(text))
     assert path.read_text() == "first"
