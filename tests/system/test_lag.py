@@ -68,6 +68,7 @@ def test_a_slowed_learner_keeps_the_bound_and_so_does_its_next_life(launch, role
     assert all(map(adds_up, summary["samples_by_channel"].values()))
 
 
+@pytest.mark.long("a sampler is stopped within a rollout until its samples are old")
 def test_older_samples_are_trained_on_where_nothing_bounds_them(launch):
     """A sampler that stands still within a rollout while policies are published, without a bound: what it has
     is received beyond the bounds of the tests beside this one, and not dropped.
@@ -83,6 +84,7 @@ def test_older_samples_are_trained_on_where_nothing_bounds_them(launch):
     assert adds_up(run.summary()["samples"])
 
 
+@pytest.mark.long("learners and a sampler are stopped again and again")
 def test_the_lag_is_bounded_whoever_is_stopped(launch):
     """Learners that are stopped again and again: no sample older than the bound is trained on, every one is
     dropped and counted; and with samplers that wait for newer policies the run goes on every time.

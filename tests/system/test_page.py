@@ -101,7 +101,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(launch, tmp_path):
 
         run.kill("sampler-0")
         gone = page.locator("#events li.bad", has_text="sampler-0 was killed by SIGKILL")
-        gone.wait_for(timeout=2000)
+        gone.wait_for()
         page.locator("#events li", has_text="sampler-0 is ready").nth(1).wait_for()
         page.wait_for_selector('.process[data-name="sampler-0"]:not(.gone)')
 

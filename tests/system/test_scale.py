@@ -117,7 +117,7 @@ def test_processes_run_where_the_layout_says(tmp_path):
     assert run.plan.pinning["reason"] in run.view.lines
 
 
-@pytest.mark.thorough
+@pytest.mark.long("a learner must starve for as long as the broker's rule looks back")
 @pytest.mark.timeout(120)
 def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch):
     """From one sampler of a slow environment, where an earlier run is said to have settled, to more within
@@ -140,6 +140,7 @@ def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch)
     assert reason in run.view.lines
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120)
 def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
     """One that sleeps needs many samplers, and no core for them: they come while the learners wait for their

@@ -61,13 +61,12 @@ def test_the_sampler_is_measured_beside_the_bare_physics(env_id, limit, tmp_path
 
 
 def test_channels_are_measured_beside_bare_pyzmq(tmp_path, monkeypatch):
-    """Messages/s, with what they mean in bytes; large ones with keys take several times as long."""
+    """Messages/s, with what they mean in bytes, and once more with keys."""
     monkeypatch.setattr(bench_channels, "SIZES", (1 << 20,))
     assert run("channels", "--seconds", "0.3", "--json", str(tmp_path / "b.json")) == 0
     plain, encrypted = figures_of(tmp_path / "b.json").values()
     assert (plain["section"], plain["name"]) == ("channels", "1 MB messages")
     assert encrypted["name"] == "1 MB with keys (tcp)"
-    assert encrypted["ratio"] < 0.9
     for figure in (plain, encrypted):
         assert figure["details"]["reached_gb_per_s"] == pytest.approx(figure["reached"] * (1 << 20) / 1e9)
 

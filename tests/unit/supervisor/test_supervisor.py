@@ -160,7 +160,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(supervisor, sp
     assert exited.signal == signal.SIGKILL
     assert exited.expected
     assert exited.overdue
-    assert 0.3 <= time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s >= 0.3
 
 
 def test_a_process_that_is_killed_within_its_grace_is_not_overdue(fake, spec):
