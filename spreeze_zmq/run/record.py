@@ -15,7 +15,7 @@ from spreeze_zmq.errors import WireError
 from spreeze_zmq.machine import usable_cores
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, CRITIC_LEARNER, EVALUATOR, SAMPLER, experience_of
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, SAMPLER, experience_of
 from spreeze_zmq.run.account import SampleAccount
 from spreeze_zmq.run.doctor import Doctor
 from spreeze_zmq.run.experience import experience_row
@@ -28,15 +28,13 @@ from spreeze_zmq.run.figures import (
     ProcessRecord,
     worker_rows,
 )
-from spreeze_zmq.run.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, RefusalRecord, Refused
+from spreeze_zmq.run.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, SILENT_S, RefusalRecord, Refused
 from spreeze_zmq.run.returns import Episodes, Evaluations
 from spreeze_zmq.run.rows import kept, part, restore, state_of, summary_of
 from spreeze_zmq.run.validation import LAUNCHER, names_of
 
 #: Upper bounds of the rest, so that no peer fills the memory.
 MOST_PROCESSES, CHANGES_KEPT = 200, 1000
-#: A process is named after this time without a report.
-SILENT_S = 3.0
 #: The counts that a status has with their present rates.
 SHOWN = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
 
@@ -154,10 +152,8 @@ class RunRecord:
             The refusals to display.
         """
         news = self.refusals.take(taker, fields.get("refused", ()), now_s)
-        process = self.processes[taker]
-        if not process.ready and any(fields.get("pushed", {}).values()):
-            what = "it pushes rollouts, but no hello has come from it: send one when all is set up"
-            news += self.refusals.miss(f"{BROKER}-0", taker, NO_HELLO, what, now_s)
+        if not self.processes[taker].ready and any(fields.get("pushed", {}).values()):
+            news += self.refusals.miss(taker, NO_HELLO, now_s)
         return news
 
     def silent(self, now_s: float) -> list[Refused]:
@@ -165,8 +161,7 @@ class RunRecord:
         news = []
         for name, process in self.processes.items():
             if process.ready and not process.gone and now_s - process.heard_s > SILENT_S:
-                what = f"no report has come for {SILENT_S:g} s, expected two a second, also while it waits"
-                news += self.refusals.miss(f"{BROKER}-0", name, NO_REPORT, what, now_s)
+                news += self.refusals.miss(name, NO_REPORT, now_s)
         return news
 
     def take_workers(self, role: str, count: int, reason: str, now_s: float) -> None:

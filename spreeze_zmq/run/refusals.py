@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spreeze_zmq.plan.keys import BAD_KEYS
+from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.rows import inner
 
 #: Most rows that are kept, so that a peer that invents names cannot fill the memory.
@@ -19,8 +20,14 @@ VITAL = ("hello", "report", "rollout", "policy", "critic")
 STUCK_AFTER, STUCK_AFTER_S = 3, 1.5
 #: Words of refusals that are no mistake of the sender: a message that became too old.
 NO_MISTAKES = ("stale",)
-#: Words for messages that never came.
-MISSING = NO_HELLO, NO_REPORT = "no_hello", "no_report"
+#: A process is named after this time without a report.
+SILENT_S = 3.0
+#: Words for messages that never came, and what is said of them.
+NO_HELLO, NO_REPORT = "no_hello", "no_report"
+MISSING = {
+    NO_HELLO: "it pushes rollouts, but no hello has come from it: send one when all is set up",
+    NO_REPORT: f"no report has come for {SILENT_S:g} s, expected two a second, also while it waits",
+}
 
 
 @dataclass
@@ -73,7 +80,7 @@ class Refused:
         """Whether no message of this kind gets through. One accepted message is enough to say no: another
         process may send under a known name.
         """
-        if self._accepted or self.kind not in VITAL or self.word in NO_MISTAKES + MISSING:
+        if self._accepted or self.kind not in VITAL or self.word in (*NO_MISTAKES, *MISSING):
             return False
         if self.kind == "hello":  # it is sent once
             return now_s - self._since_s >= STUCK_AFTER_S
@@ -118,9 +125,10 @@ class RefusalRecord:
                 news.append(refused)
         return news
 
-    def miss(self, taker: str, sender: str, word: str, first: str, now_s: float) -> list[Refused]:
-        """Record, once, that an expected message has not come from a process; returns it for display."""
-        row = {"sender": sender, "word": word, "first": first, "count": 1}
+    def miss(self, sender: str, word: str, now_s: float) -> list[Refused]:
+        """Record, once, that the broker expects a message of a process; returns it for display."""
+        taker = f"{BROKER}-0"
+        row = {"sender": sender, "word": word, "first": MISSING[word], "count": 1}
         known = (taker, sender, "", word) in self._refused
         return [] if known else self.take(taker, [row], now_s)
 
