@@ -29,8 +29,7 @@ from spreeze_zmq.topology.component_file import (
     read_component_file,
     shipped_components,
 )
-from spreeze_zmq.topology.options import START_TIMEOUT, component_options
-from spreeze_zmq.topology.reference import key_hint
+from spreeze_zmq.topology.reference import START_TIMEOUT, component_options, key_hint
 from spreeze_zmq.topology.tables import Key, Mistakes, read_table
 
 #: Roles whose processes make environments before they are ready.

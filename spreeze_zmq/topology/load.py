@@ -27,8 +27,7 @@ from spreeze_zmq.topology.components import (
 )
 from spreeze_zmq.topology.described import check_described, described
 from spreeze_zmq.topology.dial import resolve_balance
-from spreeze_zmq.topology.options import BALANCE, RUN, START_TIMEOUT, TABLES
-from spreeze_zmq.topology.reference import key_hint, table_hint
+from spreeze_zmq.topology.reference import BALANCE, RUN, START_TIMEOUT, TABLES, key_hint, table_hint
 from spreeze_zmq.topology.source import Source, read_source
 from spreeze_zmq.topology.tables import Mistakes, read_table
 from spreeze_zmq.topology.wiring import read_channels

@@ -4,16 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.machine import shipped_folder
+from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, RunPlan, StopPlan
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
-from spreeze_zmq.schema import Option, options_of
+from spreeze_zmq.schema import Option, option, options_of
 from spreeze_zmq.topology.component_file import read_component_file
-from spreeze_zmq.topology.options import BALANCE, CHANNEL, RUN, STOP, component_options
+from spreeze_zmq.topology.described import DescribedEnvironment
+
+#: The tables of a topology.
+TABLES = ("run", "algorithm", "balance", "components", "channels")
+
+
+@dataclass(frozen=True)
+class RunTable(DescribedEnvironment, RunPlan):
+    """``[run]``."""
+
+    name: str | None = option(None, "prefix of the run folder's name; by default the topology file's name")
+
+
+STOP = options_of(StopPlan)
+RUN = options_of(RunTable)
+BALANCE = options_of(BalancePlan)
+CHANNEL = options_of(ChannelPlan)
+START_TIMEOUT = next(each for each in options_of(ComponentPlan) if each.name == "start_timeout_s")
+
+
+def component_options(role: str) -> tuple[Option, ...]:
+    """The options that every component of this role has, whatever its program."""
+    own = {"use": role, **ROLES[role].defaults}
+    return tuple(
+        replace(each, default=own.get(each.name, each.default)) for each in options_of(ComponentPlan)
+    )
+
 
 #: Our key -> its names in Stable-Baselines3, RLlib, CleanRL, Tianshou and Spinning Up.
 NAMES_ELSEWHERE = {

@@ -13,7 +13,7 @@ from spreeze_zmq.plan.keys import read_keys
 from spreeze_zmq.plan.parts import ChannelPlan
 from spreeze_zmq.plan.roles import CHANNELS, channels_of, experience_of
 from spreeze_zmq.schema import Unfit, show, suggestion
-from spreeze_zmq.topology.options import CHANNEL
+from spreeze_zmq.topology.reference import CHANNEL
 from spreeze_zmq.topology.tables import Key, Mistakes, read_table
 
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>[0-9]{1,9})")
