@@ -1,12 +1,14 @@
 """Sampler: steps a batch of environments with the newest policy and pushes rollouts to the learners."""
 
+from __future__ import annotations
+
 import logging
 import math
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.arena import SLOW_TOGETHER_S, timing_of, workers_for
 from spreeze_zmq.run.experience import Experience
 from spreeze_zmq.wire import rollout_message
+
+if TYPE_CHECKING:
+    from spreeze_zmq.envs.batched import BatchedEnv
 
 log = logging.getLogger("spreeze")
 
@@ -77,7 +82,7 @@ class Collector:
             log.info("%d workers step the environments, whose steps wait or are slow", found)
         return found
 
-    def make_envs(self, seed: int, num_envs: int, num_workers: int) -> Any:
+    def make_envs(self, seed: int, num_envs: int, num_workers: int) -> BatchedEnv:
         """A batch of environments."""
         component, spec = self.component, self.component.environment
         return envs.make(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import envs
 from spreeze_zmq.envs import EnvironmentSpec, Timing
@@ -14,6 +14,9 @@ from spreeze_zmq.envs.failures import Failure
 from spreeze_zmq.errors import InvalidEnvironment
 from spreeze_zmq.machine import available_cores
 from spreeze_zmq.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from spreeze_zmq.envs.batched import BatchedEnv
 
 log = logging.getLogger("spreeze")
 
@@ -88,7 +91,7 @@ class Arena:
         if self.num_workers:
             log.info("evaluation plays in %d workers", self.num_workers)
 
-    def batch(self, num_episodes: int) -> Any:
+    def batch(self, num_episodes: int) -> BatchedEnv:
         """The environments in which ``num_episodes`` episodes are played.
 
         A native task has one for each episode, as they cost nothing to make, and steps more than ``width`` on
@@ -105,7 +108,7 @@ class Arena:
         for batch in self._batches.values():
             batch.close()
 
-    def _make(self, num_envs: int, num_workers: int) -> Any:
+    def _make(self, num_envs: int, num_workers: int) -> BatchedEnv:
         options = {**self._options, **self.spec.kwargs}
         try:
             return envs.make(self.spec.id, num_envs, num_workers=num_workers, **options)
