@@ -1,5 +1,6 @@
 """A file appears when it is complete, or not at all."""
 
+import os
 import stat
 
 import pytest
@@ -44,3 +45,18 @@ def test_the_mode_of_the_written_file_stays(tmp_path):
         temporary.touch(mode=0o600)
         temporary.write_text("secret")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("sync", "order"), [(True, ["file", "folder"]), (False, [])])
+def test_what_must_outlive_a_power_failure_is_on_the_disk_first(tmp_path, monkeypatch, sync, order):
+    """The file is synchronised before it takes its place, its folder afterwards."""
+    synced, fsync = [], os.fsync
+
+    def recorded(descriptor):
+        synced.append("folder" if (tmp_path / "kept").exists() else "file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    with replacing(tmp_path / "kept", sync=sync) as temporary:
+        temporary.write_text("whole")
+    assert synced == order
