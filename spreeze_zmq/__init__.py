@@ -9,9 +9,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spreeze_zmq.launcher.training.entry import train as train
+    from spreeze_zmq.launcher.training.run import Run as Run
     from spreeze_zmq.policy import Policy as Policy
-    from spreeze_zmq.training.entry import train as train
-    from spreeze_zmq.training.run import Run as Run
 
 __version__ = "0.1.0"
 __all__ = ["Policy", "Run", "__version__", "train"]
@@ -25,7 +25,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """``Run``, ``train`` and ``Policy`` are imported at first use, so that importing the package is cheap."""
     if name in ("Run", "train"):
-        from spreeze_zmq import training
+        from spreeze_zmq.launcher import training
 
         return getattr(training, name)
     if name != "Policy":

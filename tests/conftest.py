@@ -36,7 +36,7 @@ TOGETHER = {
     "tests/system/test_trust.py": "own_run",
 }
 #: Folders whose tests start processes, in the order in which they run; those of others are short.
-PROCESSES = ("tests/system", "tests/component", "tests/conform")
+PROCESSES = ("tests/system", "tests/component", "tests/peers")
 #: A test that takes longer says why by its mark ``long``.
 LONG_S = 10.0
 

@@ -8,22 +8,22 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spreeze_zmq.autoscale import tuning
-from spreeze_zmq.autoscale.balancer import Balancer
-from spreeze_zmq.autoscale.rule import Change
-from spreeze_zmq.channels import Publisher, Puller
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.journal import read_journal, write_json
+from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
+from spreeze_zmq.broker.notes import RESUMED, Notes
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.refusals import Refused
+from spreeze_zmq.broker.rule import Change
+from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.errors import WireError
-from spreeze_zmq.metrics import read_journal, write_json
+from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
-from spreeze_zmq.run.checkpoint_request import CheckpointRequest
-from spreeze_zmq.run.notes import RESUMED, Notes
-from spreeze_zmq.run.record import RunRecord
-from spreeze_zmq.run.refusals import Refused
-from spreeze_zmq.run.validation import validated
 from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Publisher, Puller
 
 log = logging.getLogger("spreeze")
 

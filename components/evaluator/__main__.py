@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.channels import Subscriber
+from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.component import prepare_to_act
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
-from spreeze_zmq.machine import available_cores
+from spreeze_zmq.evaluation.arena import Arena, timing_of
+from spreeze_zmq.evaluation.budget import EvaluationBudget
+from spreeze_zmq.evaluation.contestant import Contestant
+from spreeze_zmq.evaluation.evaluation import play
+from spreeze_zmq.evaluation.race import Race
+from spreeze_zmq.evaluation.saved import own_modules
+from spreeze_zmq.evaluation.video.films import VideoSchedule
 from spreeze_zmq.plan.numbering import first_index
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.policy import Policy, usable
-from spreeze_zmq.run.arena import Arena, timing_of
-from spreeze_zmq.run.budget import EvaluationBudget
-from spreeze_zmq.run.contestant import Contestant
-from spreeze_zmq.run.evaluation import play
-from spreeze_zmq.run.race import Race
-from spreeze_zmq.run.saved import own_modules
-from spreeze_zmq.video.schedule import VideoSchedule
 from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Subscriber
 
 log = logging.getLogger("spreeze")
 
@@ -46,8 +46,9 @@ class Evaluator:
     """Evaluates the newest policy as often as its share of the machine allows.
 
     The first episodes of a policy are a look. If they beat the best policy so far, the two race by the rule
-    of ``spreeze_zmq.run.race``. If the run has a goal, a look that is hardly nearer to it is not followed up,
-    to save CPU time for the goal itself; one that reaches it is followed by the episodes that confirm it.
+    of ``spreeze_zmq.evaluation.race``. If the run has a goal, a look that is hardly nearer to it is not
+    followed up, to save CPU time for the goal itself; one that reaches it is followed by the episodes that
+    confirm it.
     """
 
     def __init__(self, component: Component) -> None:

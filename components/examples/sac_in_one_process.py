@@ -8,10 +8,10 @@ import numpy as np
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.balance import RatioGate
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.replay import Replay
-from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.run.evaluation import play
 
 SEED, NUM_ENVS, NUM_STEPS, REPLAY_RATIO, GOAL = 1, 16, 16, 32.0, -200.0
 

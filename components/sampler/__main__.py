@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import envs
-from spreeze_zmq.channels import Pusher
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.broker.experience import Experience
 from spreeze_zmq.component import Component, Weights, prepare_to_act, run
 from spreeze_zmq.envs.engines import engine_of
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.evaluation.arena import SLOW_TOGETHER_S, timing_of, workers_for
 from spreeze_zmq.plan.numbering import first_index
 from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Played, Policy, played, usable
-from spreeze_zmq.rollout import Rollout
-from spreeze_zmq.run.arena import SLOW_TOGETHER_S, timing_of, workers_for
-from spreeze_zmq.run.experience import Experience
 from spreeze_zmq.wire import rollout_message
+from spreeze_zmq.wire.channels import Pusher
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv

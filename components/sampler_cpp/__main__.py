@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from spreeze_zmq.machine import cache_folder, cpu_flags, digest, made_once
+from spreeze_zmq.base.machine import cache_folder, cpu_flags, digest, made_once
 
 HERE = Path(__file__).absolute().parent
 

@@ -3,20 +3,20 @@
 import sys
 from pathlib import Path
 
-from spreeze_zmq.channels import Subscriber
+from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.base.journal import plain
 from spreeze_zmq.component import Component, run
-from spreeze_zmq.errors import InputError, WireError
-from spreeze_zmq.metrics import plain
-from spreeze_zmq.page import address, story
 from spreeze_zmq.plan.roles import FEED
+from spreeze_zmq.screen.page import address, story
+from spreeze_zmq.wire.channels import Subscriber
 
 
 def main(component: Component) -> None:
     """Serve the page and forward to it what the broker publishes."""
     try:
-        from spreeze_zmq.page.agent import PolicyPlayer
-        from spreeze_zmq.page.policies import live_policies
-        from spreeze_zmq.page.server import Server
+        from spreeze_zmq.screen.page.agent import PolicyPlayer
+        from spreeze_zmq.screen.page.policies import live_policies
+        from spreeze_zmq.screen.page.server import Server
     except ModuleNotFoundError as error:
         raise InputError(f"the page needs the package {error.name}: pip install {error.name}") from None
     listener = address.inherited()

@@ -6,7 +6,7 @@ from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.batch_scaling import batch_bytes
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions, options_from
 from spreeze_zmq.algorithms.registry import check, flattens, get, make, memory_size, names, suited
-from spreeze_zmq.schema import option
+from spreeze_zmq.base.schema import option
 
 __all__ = [
     "Algorithm",

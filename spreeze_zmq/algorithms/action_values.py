@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder
-from spreeze_zmq.algorithms.lazy import nn
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InvalidEnvironment
-from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from spreeze_zmq.algorithms.distributions import check_actions
 from spreeze_zmq.algorithms.options import RolloutOptions
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.frames import stacked_shape
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InvalidEnvironment
-from spreeze_zmq.frames import stacked_shape
-from spreeze_zmq.native import recording
+from spreeze_zmq.nn.native import recording
 
 if TYPE_CHECKING:
     import torch

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import Algorithm, seen
+from spreeze_zmq.base.schema import options_of
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.schema import options_of
 
 RULES: dict[str, Callable[[float, float], float]] = {
     "sqrt": lambda value, kappa: value * math.sqrt(kappa),

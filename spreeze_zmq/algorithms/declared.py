@@ -17,9 +17,9 @@ import torch
 
 import spreeze_zmq
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError
+from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import AlgorithmError, Diverged, SpreezeError
-from spreeze_zmq.schema import suggestion
 
 log = logging.getLogger("spreeze")
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.algorithms.lazy import nn, torch
+from spreeze_zmq import nn
+from spreeze_zmq.algorithms.lazy import torch
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.finite import LARGEST
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InvalidEnvironment
-from spreeze_zmq.finite import LARGEST
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,13 +11,14 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spreeze_zmq import nn
 from spreeze_zmq.algorithms.action_values import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values
 from spreeze_zmq.algorithms.encoders import encoder
-from spreeze_zmq.algorithms.lazy import nn, torch
+from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.algorithms.options import ReplayOptions, check_below
-from spreeze_zmq.schema import option
+from spreeze_zmq.base.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.algorithms.lazy import nn
+from spreeze_zmq import nn
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InvalidEnvironment
-from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch.nn import Sequential

@@ -30,10 +30,10 @@ from spreeze_zmq.algorithms.declared import (
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
 from spreeze_zmq.algorithms.precision import allow_tf32, dtypes_of
-from spreeze_zmq.device import captured
+from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import AlgorithmError
-from spreeze_zmq.native import recording
+from spreeze_zmq.nn.device import captured
+from spreeze_zmq.nn.native import recording
 from spreeze_zmq.replay import Batch
 
 log = logging.getLogger("spreeze")

@@ -1,5 +1,5 @@
-"""``torch`` and ``nn`` as modules that are imported at their first use: validating a topology and sampling
-need no torch, whose import takes more than a second.
+"""``torch`` as a module that is imported at its first use: validating a topology and sampling need no torch,
+whose import takes more than a second.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ class LazyModule:
 
 if TYPE_CHECKING:
     import torch
-
-    from spreeze_zmq import nn
 else:
     torch = LazyModule("torch")
-    nn = LazyModule("spreeze_zmq.nn")
 
-__all__ = ["nn", "torch"]
+__all__ = ["torch"]

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm
 from spreeze_zmq.algorithms.declared import declared
-from spreeze_zmq.device import Staging
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.nn.device import Staging
 
 log = logging.getLogger("spreeze")
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.frames import channels_first, has_channels_last
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import WireError
-from spreeze_zmq.frames import channels_first, has_channels_last
 
 #: The normaliser of pixels 0..255 in a policy message, to -1..1, unless their statistics are learned.
 PIXEL_MEAN = PIXEL_STD = 127.5

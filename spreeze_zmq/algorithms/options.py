@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.schema import Option, Unfit, check, option, options_of, suggestion
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.schema import Option, Unfit, check, option, options_of, suggestion
 
 OptionsT = TypeVar("OptionsT")
 

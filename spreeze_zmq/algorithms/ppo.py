@@ -11,15 +11,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Categorical, Normal
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder, takes_images
-from spreeze_zmq.algorithms.lazy import nn, torch
+from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.returns import rollout_returns
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InvalidEnvironment
-from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor

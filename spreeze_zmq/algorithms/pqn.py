@@ -15,7 +15,7 @@ from spreeze_zmq.algorithms.distributions import EpsilonGreedy
 from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.returns import rollout_returns
-from spreeze_zmq.schema import option
+from spreeze_zmq.base.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.machine import cpu_flags
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.machine import cpu_flags
 
 #: Flags of /proc/cpuinfo for bf16 products in hardware; without one torch emulates them many times slower.
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")

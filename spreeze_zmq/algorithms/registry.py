@@ -12,10 +12,10 @@ from spreeze_zmq.algorithms.distributions import ACTION_KINDS
 from spreeze_zmq.algorithms.encoders import EncoderOptions, takes_images
 from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.algorithms.written_names import misspelt
+from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
+from spreeze_zmq.base.rollout import ARRAY_FIELDS
+from spreeze_zmq.base.schema import one_of, options_of, suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, place_of
-from spreeze_zmq.rollout import ARRAY_FIELDS
-from spreeze_zmq.schema import one_of, options_of, suggestion
 
 if TYPE_CHECKING:
     from spreeze_zmq.algorithms.half import AutogradHalf

@@ -10,9 +10,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import TanhNormal
-from spreeze_zmq.algorithms.lazy import nn, torch
+from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.algorithms.options import check_below
 from spreeze_zmq.algorithms.twin_critics import (
     TwinCriticOptions,
@@ -20,8 +21,8 @@ from spreeze_zmq.algorithms.twin_critics import (
     critic_networks,
     policy_network,
 )
+from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,18 +11,19 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
-from spreeze_zmq.algorithms.lazy import nn, torch
+from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.algorithms.twin_critics import (
     TwinCriticOptions,
     TwinCritics,
     critic_networks,
     policy_network,
 )
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.schema import option
 
 if TYPE_CHECKING:
     from torch.nn import Module

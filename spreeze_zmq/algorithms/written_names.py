@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from spreeze_zmq.algorithms.algorithm import Algorithm
-from spreeze_zmq.schema import nearest
+from spreeze_zmq.base.schema import nearest
 
 #: Likeness, as difflib measures it, from which a name is a misspelt one: below it are names such as
 #: ``policy_logits``, which algorithms have for themselves.

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from spreeze_zmq import charset, topology
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.schema import did_you_mean
+from spreeze_zmq.base import charset
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.schema import did_you_mean
+from spreeze_zmq.plan import topology
 
 #: Our option -> its names in other programs.
 NAMES = {"--run-dir": "--output --out --output-dir --log-dir --logdir --save-path --save-dir"}

@@ -26,7 +26,7 @@ def _begin(module: str) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     main = importlib.import_module(f"spreeze_zmq.commands.{module}").main
     if interruptible:
-        errors = importlib.import_module("spreeze_zmq.errors")
+        errors = importlib.import_module("spreeze_zmq.base.errors")
         signal.signal(signal.SIGINT, errors.interrupt)
     return leave(int(main()))
 

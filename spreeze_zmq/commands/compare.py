@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
-from spreeze_zmq.errors import InputError
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
-from spreeze_zmq.status import clock
+from spreeze_zmq.screen.terminal import clock
 
 
 @dataclass(frozen=True)

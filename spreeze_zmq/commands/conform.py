@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from spreeze_zmq import topology
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import add_set
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.plan import topology
 
 MARKS = {"kept": "ok", "broken": "BROKEN", "not seen": "-"}
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print a table of clauses; returns 0 if none is broken, else 1."""
-    from spreeze_zmq import conform  # slow to import
+    from spreeze_zmq import peers as conform  # slow to import
 
     if arguments.role not in conform.ROLES:
         raise InputError(f"{arguments.role}: expected one of {', '.join(conform.ROLES)}")

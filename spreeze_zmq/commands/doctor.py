@@ -9,11 +9,11 @@ import argparse
 import json
 from pathlib import Path
 
-from spreeze_zmq.metrics import read_journal
-from spreeze_zmq.run.doctor import findings_of
+from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.broker.doctor import findings_of
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
-from spreeze_zmq.status import finding_line
+from spreeze_zmq.screen.terminal import finding_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

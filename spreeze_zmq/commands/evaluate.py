@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spreeze_zmq.run.saved import SavedPolicy, fresh_seed
+from spreeze_zmq.evaluation.saved import SavedPolicy, fresh_seed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.evaluate import add_run_arguments
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.run.saved import SavedPolicy
+from spreeze_zmq.evaluation.saved import SavedPolicy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +20,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Write the files and compare each with the policy."""
     if not (arguments.onnx or arguments.torchscript):
         raise InputError("nothing to write: give --onnx FILE, --torchscript FILE or both")
-    from spreeze_zmq.export import export_onnx, export_torchscript
-    from spreeze_zmq.export.files import NUM_COMPARED
+    from spreeze_zmq.evaluation.export import export_onnx, export_torchscript
+    from spreeze_zmq.evaluation.export.files import NUM_COMPARED
 
     saved = SavedPolicy.load(arguments.run, arguments.trust)
     dtype = saved.environment.obs_dtype

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from spreeze_zmq import envs
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment
 
 #: An environment that takes as long to make is one to tell of.
 SLOW_S = 5.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from spreeze_zmq.channels import make_keys
-from spreeze_zmq.plan.keys import keys_path, read_keys, write_keys
+from spreeze_zmq.base.keys import keys_path, read_keys, write_keys
+from spreeze_zmq.wire.channels import make_keys
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

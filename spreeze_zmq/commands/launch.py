@@ -11,31 +11,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq import __version__, topology
-from spreeze_zmq.autoscale import sizing
+from spreeze_zmq import __version__
+from spreeze_zmq.base.errors import InputError, SpreezeError, interrupt
+from spreeze_zmq.base.schema import suggestion
+from spreeze_zmq.base.trust import grant_of
+from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
 from spreeze_zmq.commands.advice import advice
 from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
 from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.commands.first_look import FirstLook
-from spreeze_zmq.errors import InputError, SpreezeError, interrupt
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.texts import further
-from spreeze_zmq.native import library as native
+from spreeze_zmq.nn.native import library as native
+from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.parts import Count, StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import SAMPLER
-from spreeze_zmq.run.doctor import Doctor
+from spreeze_zmq.plan.topology.document import shipped_topologies
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
-from spreeze_zmq.schema import suggestion
-from spreeze_zmq.status import StatusView, clock, ended_by, finding_line
-from spreeze_zmq.topology.source import shipped_topologies
-from spreeze_zmq.trust import grant_of
+from spreeze_zmq.screen.terminal import StatusView, clock, ended_by, finding_line
 
 if TYPE_CHECKING:
-    from spreeze_zmq.run.lineage import Origin
+    from spreeze_zmq.launcher.lineage import Origin
 
 
 @for_readers
@@ -275,7 +275,7 @@ def _resumed(plan: Plan, run: Path) -> tuple[Plan, Origin]:
         InputError: it is no run's folder, or a limit of the plan is reached there already.
         CheckpointError: there is no complete checkpoint, or it does not fit the plan.
     """
-    from spreeze_zmq.run import lineage  # a new run needs none
+    from spreeze_zmq.launcher import lineage  # a new run needs none
 
     check_fit(plan, run)
     origin = lineage.Origin.of(run)

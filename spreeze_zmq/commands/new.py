@@ -7,9 +7,9 @@ import shlex
 import shutil
 from pathlib import Path
 
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.launcher.building import build
-from spreeze_zmq.machine import shipped_folder
 
 #: Kind and language -> the folder below ``components`` that is copied.
 EXAMPLES = {

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import topology
+from spreeze_zmq.base.schema import show
+from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.commands import table
-from spreeze_zmq.schema import show
-from spreeze_zmq.trust import make_importable
+from spreeze_zmq.plan import topology
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

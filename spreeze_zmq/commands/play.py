@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.evaluate import add_run_arguments
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.run.saved import SavedPolicy
+from spreeze_zmq.evaluation.saved import SavedPolicy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     ):
         if not valid:
             raise InputError(f"--{name} {getattr(arguments, name)}: expected {expected}")
-    from spreeze_zmq import video
+    from spreeze_zmq.evaluation import video
 
     saved = SavedPolicy.load(arguments.run, arguments.trust)
     seed = saved.seed if arguments.seed is None else arguments.seed

@@ -15,18 +15,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
-from spreeze_zmq.channels import Recording
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.trust import FILE, grant_of, make_importable, module_of
 from spreeze_zmq.commands.evaluate import add_trust
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.launcher.outputs import Outputs
-from spreeze_zmq.launcher.playback import Pace, Playback, in_fixed_order
+from spreeze_zmq.peers.outputs import Outputs
+from spreeze_zmq.peers.playback import Pace, Playback, in_fixed_order
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS
+from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
+from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.supervisor.process import THREAD_VARIABLES
-from spreeze_zmq.topology.component_file import find_component
-from spreeze_zmq.trust import FILE, grant_of, make_importable, module_of
+from spreeze_zmq.wire.channels import Recording
 
 #: Longest wait for a message of the shipped component; a COMMAND of the user's may take any time.
 TIMEOUT_S = 60.0

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from spreeze_zmq import __version__
-from spreeze_zmq.bench import bench
+from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.commands import (
     compare,
     conform,
@@ -25,7 +25,7 @@ from spreeze_zmq.commands import (
 )
 from spreeze_zmq.commands.arguments import Parser, for_readers
 from spreeze_zmq.commands.begin import leave
-from spreeze_zmq.errors import InputError, SpreezeError
+from spreeze_zmq.commands.bench import bench
 
 
 @for_readers

@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import machine, topology
-from spreeze_zmq.autoscale import sizing, tuning
+from spreeze_zmq.base import machine
+from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.journal import read_journal, write_json
 from spreeze_zmq.commands.arguments import add_set
-from spreeze_zmq.errors import ComponentFailed, InputError
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
-from spreeze_zmq.metrics import read_journal, write_json
+from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.status import View
+from spreeze_zmq.screen.terminal import View
 
 #: A count must stay settled for this long.
 SETTLED_S = 3.0

@@ -8,12 +8,12 @@ import tempfile
 import threading
 from pathlib import Path
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.evaluate import add_run_arguments
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.page import address
+from spreeze_zmq.evaluation.saved import SavedPolicy
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.saved import SavedPolicy
+from spreeze_zmq.screen.page import address
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address."""
-    from spreeze_zmq.page.agent import PolicyPlayer
-    from spreeze_zmq.page.policies import given_policy
-    from spreeze_zmq.page.server import Server
-    from spreeze_zmq.page.story import journal, run_entry
+    from spreeze_zmq.screen.page.agent import PolicyPlayer
+    from spreeze_zmq.screen.page.policies import given_policy
+    from spreeze_zmq.screen.page.server import Server
+    from spreeze_zmq.screen.page.story import journal, run_entry
 
     folder = RunFolder(Path(arguments.run).resolve())
     if not folder.run_file.exists():

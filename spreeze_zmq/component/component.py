@@ -16,17 +16,16 @@ from typing import Any
 import numpy as np
 import psutil
 
-from spreeze_zmq import channels
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.usage import Family
 from spreeze_zmq.component.names import claim_name
 from spreeze_zmq.component.recorded import begin_recording, limit_of
 from spreeze_zmq.component.waits import Charge, Waits
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.metrics import Family
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.wire import PROTOCOL_VERSION, Message
+from spreeze_zmq.wire import PROTOCOL_VERSION, Message, channels
 
 REPORT_INTERVAL_S = 0.5
 

@@ -13,17 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from spreeze_zmq import channels
 from spreeze_zmq.algorithms.class_policy import loader_of_run
-from spreeze_zmq.autoscale import sizing
+from spreeze_zmq.base.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
+from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
+from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.parts import python
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.policy import register_class_loader
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.trust import make_importable
+from spreeze_zmq.wire import channels
 
 log = logging.getLogger("spreeze")
 
@@ -140,7 +140,7 @@ def _join(role: str, arguments: list[str]) -> tuple[Component, channels.SocketFo
         plan = Plan.read(run_file)
         make_importable(Path(plan.topology_file).parent)
         return Component(role, plan, index), None
-    from spreeze_zmq import topology  # a process of a live run reads no TOML
+    from spreeze_zmq.plan import topology  # a process of a live run reads no TOML
 
     plan = sizing.settle(topology.load(arguments[0], without=ROLES))  # there is no launcher
     plan, sockets = write_plan(plan, RunFolder.create(plan.name))

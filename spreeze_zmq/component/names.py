@@ -6,9 +6,9 @@ import contextlib
 import itertools
 from pathlib import Path
 
-from spreeze_zmq import channels
-from spreeze_zmq.errors import ChannelError, InputError
+from spreeze_zmq.base.errors import ChannelError, InputError
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.wire import channels
 
 
 def claim_name(role: str, index: int | None, plan: Plan) -> tuple[int, channels.Claim]:

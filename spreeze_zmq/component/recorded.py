@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from spreeze_zmq.channels import RecordingWriter
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.wire.channels import RecordingWriter
 
 
 def limit_of(plan: Plan, role: str, index: int) -> float | None:

@@ -6,10 +6,10 @@ import importlib
 
 import numpy as np
 
-from spreeze_zmq.channels import Subscriber
+from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.component.component import Component
-from spreeze_zmq.errors import ChannelError, WireError
 from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Subscriber
 
 
 class Weights:

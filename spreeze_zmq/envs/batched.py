@@ -12,11 +12,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.finite import within_limits
 from spreeze_zmq.envs.door import Given, WrongReturn, odd_rows
 from spreeze_zmq.envs.failures import Failures, seed_after_failure
 from spreeze_zmq.envs.infos import overlay, seeds_of, select, without_reserved
-from spreeze_zmq.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
-from spreeze_zmq.finite import within_limits
 
 #: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
 Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]

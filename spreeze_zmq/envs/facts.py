@@ -1,6 +1,6 @@
 """What is odd about an environment without keeping anybody from stepping it, as plain data for a plan.
 
-The rules of ``spreeze_zmq.run.doctor`` say what it means for the learning.
+The rules of ``spreeze_zmq.broker.doctor`` say what it means for the learning.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spreeze_zmq.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
+from spreeze_zmq.base.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
 
 log = logging.getLogger("spreeze.envs")
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.envs.own_spaces import action_start, obs_parts
 from spreeze_zmq.envs.spec import EnvironmentSpec, spec_of
-from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment
 
 #: Steps that are timed, and the longest time for them.
 TIMED_STEPS, TIMED_S = 3, 1.0

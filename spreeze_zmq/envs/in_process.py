@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines import ENGINES, LIBRARIES, engine_of
 from spreeze_zmq.envs.source import EnvironmentSource, find, near_registered
 from spreeze_zmq.envs.task import Task
-from spreeze_zmq.errors import InvalidEnvironment
 
 #: ``{index}`` and ``{index:03d}`` are replaced, ``{{index}}`` is the text itself; other braces stay.
 _FORM = re.compile(r"\{(\{[A-Za-z_]\w*(?::[^{}]*)?\})\}|\{([A-Za-z_]\w*)(:[^{}]*)?\}")

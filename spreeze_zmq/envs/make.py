@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.engines import ENGINES
 from spreeze_zmq.envs.probing import look
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import InvalidEnvironment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

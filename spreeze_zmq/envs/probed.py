@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 
 import msgpack
 
+from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization, in_one_line, place_of
+from spreeze_zmq.base.parent_death import has_children
 from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.first_look import look_at, plain
 from spreeze_zmq.envs.probing import CLOSING, LENGTH, descendants
-from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization, in_one_line, place_of
-from spreeze_zmq.parent_death import has_children
 
 _PR_SET_CHILD_SUBREAPER = 36
 #: Packages that processes of every run import after the environment's module.

@@ -24,9 +24,9 @@ from typing import Any, NoReturn, Protocol
 import msgpack
 import psutil
 
+from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization
+from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.envs.first_look import Look, from_plain
-from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization
-from spreeze_zmq.parent_death import bound_to_parent
 
 #: The longest time that one call of the environment may take, unless the caller allows more.
 WAIT_S = 300.0

@@ -14,10 +14,7 @@ from typing import Any, Literal
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from spreeze_zmq.envs.engines.native_batch import NativeBatch
-from spreeze_zmq.envs.task import Task
-from spreeze_zmq.envs.tasks import NATIVE
-from spreeze_zmq.errors import (
+from spreeze_zmq.base.errors import (
     InvalidEnvironment,
     InvalidRandomization,
     in_one_line,
@@ -25,7 +22,10 @@ from spreeze_zmq.errors import (
     let_interrupts_pass,
     place_of,
 )
-from spreeze_zmq.schema import near_ones
+from spreeze_zmq.base.schema import near_ones
+from spreeze_zmq.envs.engines.native_batch import NativeBatch
+from spreeze_zmq.envs.task import Task
+from spreeze_zmq.envs.tasks import NATIVE
 
 #: Renderer arguments of Gymnasium's MuJoCo environments; without a render mode they change nothing.
 _VIEW = ("camera_id", "camera_name", "default_camera_config", "height", "max_geom", "visual_options", "width")

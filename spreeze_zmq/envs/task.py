@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment
 
 #: Some environments of the batch: a slice or their numbers.
 Rows = slice | NDArray[np.intp]

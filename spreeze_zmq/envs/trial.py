@@ -9,11 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.batched import BatchedEnv
-from spreeze_zmq.envs.engines import engine_of
-from spreeze_zmq.envs.failures import close
-from spreeze_zmq.envs.in_process import choose, numbered
-from spreeze_zmq.errors import (
+from spreeze_zmq.base.errors import (
     EnvironmentFailure,
     InvalidEnvironment,
     definition_of,
@@ -22,6 +18,10 @@ from spreeze_zmq.errors import (
     let_interrupts_pass,
     place_of,
 )
+from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.envs.failures import close
+from spreeze_zmq.envs.in_process import choose, numbered
 
 _RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
 _STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"

@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.topology.component_file import ComponentFile, read_component_file
+from spreeze_zmq.plan.topology.component_file import ComponentFile, read_component_file
 
 #: A build that takes longer is announced.
 QUICK_S = 1.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from spreeze_zmq import kept_memory
-from spreeze_zmq.autoscale.pinning import Pinning
-from spreeze_zmq.autoscale.sizing import KEEP_FREED_MEMORY
+from spreeze_zmq.base import kept_memory
 from spreeze_zmq.launcher.deadlines import Deadlines
 from spreeze_zmq.launcher.on_demand import OnDemandPorts
+from spreeze_zmq.launcher.pinning import Pinning
 from spreeze_zmq.launcher.threads import ThreadSpawner
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import LEARNERS, ROLES
+from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec, Supervisor
 

@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq import channels
-from spreeze_zmq.autoscale import tuning
-from spreeze_zmq.autoscale.pinning import pinned
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.base.trust import leave_mark
+from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
-from spreeze_zmq.machine import usable_cores
+from spreeze_zmq.launcher.pinning import pinned
+from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import (
     BROKER,
@@ -30,11 +31,9 @@ from spreeze_zmq.plan.roles import (
     stop_order,
 )
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.run.saved import own_modules
-from spreeze_zmq.status import View, mistakes, say_last
+from spreeze_zmq.screen.terminal import View, mistakes, say_last
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
-from spreeze_zmq.trust import leave_mark
-from spreeze_zmq.wire import Message
+from spreeze_zmq.wire import Message, channels
 
 #: Longest wait for the broker's stop message after a stop request; the broker waits for the last checkpoint.
 BROKER_ANSWERS_S = 8.0

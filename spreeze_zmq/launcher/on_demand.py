@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.page import address
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.screen.page import address
 
 
 class OnDemandPorts:

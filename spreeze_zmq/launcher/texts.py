@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.channels import SocketFolder
-from spreeze_zmq.errors import DiskFull
-from spreeze_zmq.machine import available_cores
+from spreeze_zmq.base.errors import DiskFull
+from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.trust import grant_of
+from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.saved import own_modules
-from spreeze_zmq.status import (
+from spreeze_zmq.screen.terminal import (
     counted,
     failure_rows,
     finding_line,
@@ -29,7 +29,7 @@ from spreeze_zmq.status import (
     stage_of,
 )
 from spreeze_zmq.supervisor import Exited
-from spreeze_zmq.trust import grant_of
+from spreeze_zmq.wire.channels import SocketFolder
 
 AS_STATED = "as the topology says"
 #: Most kinds of failures that are noted as they come.

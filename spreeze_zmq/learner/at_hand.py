@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, Rollout
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.replay import Round, RoundStore, replay_of
-from spreeze_zmq.rollout import ARRAY_FIELDS, FIXED_ENTRIES, Rollout
 
 NUM_ENVS = 16
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spreeze_zmq.balance import DelayGate
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.replayed import ReplayExperience
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
-from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
 
 

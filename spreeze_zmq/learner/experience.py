@@ -10,12 +10,12 @@ from typing import Any
 
 from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.balance import LagHistogram
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.intake import Intake
 from spreeze_zmq.learner.publication import Outlet
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
-from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
 
 

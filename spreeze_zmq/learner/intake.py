@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from spreeze_zmq.channels import Puller
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
+from spreeze_zmq.broker.account import MOST_AT_ONCE, Receipts
 from spreeze_zmq.component import Component
-from spreeze_zmq.errors import WireError
 from spreeze_zmq.learner.lag import Published
 from spreeze_zmq.plan.roles import SAMPLER, experience_of
-from spreeze_zmq.rollout import ARRAY_FIELDS, Rollout
-from spreeze_zmq.run.account import MOST_AT_ONCE, Receipts
 from spreeze_zmq.wire import MAX_COUNT, Message, odd_number, rollout_from
+from spreeze_zmq.wire.channels import Puller
 
 #: A stopping learner has drained its channel when nothing has arrived for ``QUIET_S``. If samplers go on
 #: sending, it stops receiving after ``GRACE_SHARE`` of its ``stop_grace_s``.

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.rollout import Rollout
 
 #: In the folder of sockets: version of the newest policy, 8 bytes, little-endian.
 VERSION_FILE = "policy.version"

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq import algorithms, kept_memory
+from spreeze_zmq import algorithms
+from spreeze_zmq.base import kept_memory
+from spreeze_zmq.base.errors import CheckpointError, Diverged, WireError
 from spreeze_zmq.component import Component, Weights
-from spreeze_zmq.device import Work
-from spreeze_zmq.errors import CheckpointError, Diverged, WireError
 from spreeze_zmq.learner.arithmetic import arithmetic_of
 from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts, Experience
@@ -18,6 +18,7 @@ from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.learner.setup import algorithm_of, cadence_of, check_memory, prepare_device
 from spreeze_zmq.learner.vault import Vault
+from spreeze_zmq.nn.device import Work
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
 
 #: Between updates that are shorter than this the sockets are served once in this time, s.

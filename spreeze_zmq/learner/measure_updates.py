@@ -16,15 +16,15 @@ from typing import Any
 import torch
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.autoscale.knee import climb, doublings, knee
-from spreeze_zmq.autoscale.sizing import BATCH_SIZE
-from spreeze_zmq.device import WARM_UP_CALLS
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_replay, random_round
 from spreeze_zmq.learner.setup import algorithm_of, replay_bytes
+from spreeze_zmq.nn.device import WARM_UP_CALLS
+from spreeze_zmq.plan.knee import climb, doublings, knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
+from spreeze_zmq.plan.sizing import BATCH_SIZE
 from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, free_bytes
 
 #: The first batch size: smaller ones never train more.

@@ -15,14 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from spreeze_zmq.algorithms.half import AutogradHalf
-from spreeze_zmq.channels import Publisher
+from spreeze_zmq.base.errors import Diverged, WireError
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
-from spreeze_zmq.device import Download
-from spreeze_zmq.errors import Diverged, WireError
 from spreeze_zmq.learner.lag import VERSION_FILE, CollectionLimits, Versions
+from spreeze_zmq.nn.device import Download
 from spreeze_zmq.plan.roles import CRITIC, POLICY, publisher_of_policy
-from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Publisher
 
 #: Largest share of the time of its updates that a learner spends on publications.
 PUBLISH_COST = 0.02

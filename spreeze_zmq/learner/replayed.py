@@ -6,13 +6,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from spreeze_zmq import kept_memory
-from spreeze_zmq.autoscale import sizing
 from spreeze_zmq.balance import RatioGate
+from spreeze_zmq.base import kept_memory
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.experience import Experience
+from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import ObservationReplay, Replay, replay_of
-from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
 
 #: After a restart without the replay: share of the lost transitions that must come before the next update.

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.experience import Experience
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, SAMPLER
 from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
-from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.wire import Message
 
 

@@ -11,10 +11,10 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
-from spreeze_zmq.autoscale import sizing
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.component import Component
-from spreeze_zmq.errors import InputError
 from spreeze_zmq.learner.publication import Cadence
+from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import experience_of
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of

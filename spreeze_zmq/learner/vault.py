@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from spreeze_zmq.base.errors import CheckpointError, Diverged
 from spreeze_zmq.component import Component
-from spreeze_zmq.errors import CheckpointError, Diverged
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
 from spreeze_zmq.run.checkpoint import Checkpoint, write_part
 

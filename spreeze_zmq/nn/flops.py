@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spreeze_zmq.native.library import library
+from spreeze_zmq.nn.native.library import library
 
 aten = torch.ops.aten
 #: Size of the product that measures how fast a core multiplies.

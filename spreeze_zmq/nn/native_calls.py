@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from spreeze_zmq.native import recording
-from spreeze_zmq.native.library import library
+from spreeze_zmq.nn.native import recording
+from spreeze_zmq.nn.native.library import library
 
 
 def call(name: str, *arguments: Any) -> None:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spreeze_zmq.machine import alone, file_of, processor, recall, remember
-from spreeze_zmq.native.library import Library, library
+from spreeze_zmq.base.machine import alone, file_of, processor, recall, remember
+from spreeze_zmq.nn.native.library import Library, library
 from spreeze_zmq.nn.native_layers import STEPS, NativeSequential, Step
 
 #: Larger batches are measured with this many rows: the cost of a row hardly changes beyond.

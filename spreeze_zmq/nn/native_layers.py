@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from spreeze_zmq.native.library import library
 from spreeze_zmq.nn.layers import Conv
+from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.nn.native_calls import (
     Gradients,
     NativeFunction,

@@ -8,8 +8,8 @@ from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InputError
 
 #: Fields that were added to this format, which older files lack, and the functions that make their values.
 _ADDED: dict[str, Callable[[], Any]] = {

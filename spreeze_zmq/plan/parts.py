@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.balance import Schedule
-from spreeze_zmq.schema import option
+from spreeze_zmq.base.schema import option
 
 
 @dataclass(frozen=True)

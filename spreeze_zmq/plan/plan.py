@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from spreeze_zmq.base.endpoints import ipc_endpoint
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.plan.endpoints import ipc_endpoint
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, LearningPlan, RunPlan
 

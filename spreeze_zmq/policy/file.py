@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.whole_file import replacing
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.whole_file import replacing
 
 #: Identifies a policy file; the number goes up when older readers would misread it.
 FILE_FORMAT = "spreeze_zmq.policy.1"

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import WireError
-from spreeze_zmq.frames import channels_first
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.frames import channels_first
 from spreeze_zmq.policy.actor import Floats
 from spreeze_zmq.policy.description import count, counts, number
 

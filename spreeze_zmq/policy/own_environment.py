@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.policy.actor import Actions
 from spreeze_zmq.policy.description import counts
 

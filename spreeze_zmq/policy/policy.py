@@ -11,8 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import InputError, WireError
-from spreeze_zmq.finite import odd_number, within_limits
+from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.base.finite import odd_number, within_limits
+from spreeze_zmq.base.trust import FILE, grant_of
 from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats
 from spreeze_zmq.policy.classes import is_trusted, load_class, module_of, trusted
 from spreeze_zmq.policy.description import counts
@@ -22,7 +23,6 @@ from spreeze_zmq.policy.layers import Layer, load_weights, read_layers
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.observations import FrameStack, ObservationScaling
 from spreeze_zmq.policy.own_environment import OwnEnvironment
-from spreeze_zmq.trust import FILE, grant_of
 
 _ARRAYS = ("parameters", "action_low", "action_high", "observation_mean", "observation_std")
 

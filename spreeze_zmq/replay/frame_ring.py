@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import CheckpointError, InputError
-from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
+from spreeze_zmq.base.errors import CheckpointError, InputError
+from spreeze_zmq.base.frames import channels_first, has_channels_last, stack_times, stacked_shape
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay.ring import Column, Ring
-from spreeze_zmq.rollout import Rollout
 
 #: Frames stored per transition: one, and a final frame for every 16 steps (episodes of 16 steps or longer).
 FRAMES_PER_TRANSITION = 17 / 16

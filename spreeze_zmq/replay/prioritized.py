@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.errors import CheckpointError
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay, ReplaySettings
-from spreeze_zmq.rollout import Rollout
 
 #: Added to each error, so that a transition without error can still be drawn.
 LEAST_PRIORITY = 1e-6

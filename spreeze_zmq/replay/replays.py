@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.frames import stacked_shape
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.frames import stacked_shape
 from spreeze_zmq.replay.frame_ring import FrameRing
 from spreeze_zmq.replay.ring import Column, Ring
-from spreeze_zmq.rollout import Rollout
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import psutil
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.device import Ingestion, Staging
-from spreeze_zmq.errors import CheckpointError, InputError
-from spreeze_zmq.kept_memory import KeptRing, held_bytes, kept_rings
-from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.base.errors import CheckpointError, InputError
+from spreeze_zmq.base.kept_memory import KeptRing, held_bytes, kept_rings
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.nn.device import Ingestion, Staging
 
 #: Share of the free memory that a table may claim.
 MEMORY_SHARE = 0.9

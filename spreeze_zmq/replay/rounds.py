@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
-from spreeze_zmq.rollout import Rollout
+from spreeze_zmq.base.frames import channels_first, has_channels_last, stack_times, stacked_shape
+from spreeze_zmq.base.rollout import Rollout
 
 
 @dataclass(frozen=True)

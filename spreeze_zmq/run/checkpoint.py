@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.errors import CheckpointError
-from spreeze_zmq.whole_file import replacing
+from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.base.whole_file import replacing
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from spreeze_zmq.channels import SocketFolder
-from spreeze_zmq.errors import DiskFull, InputError
-from spreeze_zmq.metrics import write_json
+from spreeze_zmq.base.errors import DiskFull, InputError
+from spreeze_zmq.base.journal import write_json
+from spreeze_zmq.base.trust import RUN_FILE
+from spreeze_zmq.base.whole_file import replacing
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy.file import POLICY_FILE
-from spreeze_zmq.trust import RUN_FILE
-from spreeze_zmq.whole_file import replacing
+from spreeze_zmq.wire.channels import SocketFolder
 
 #: Mode of a run's folder: only its user may read logs, weights and the page's address.
 PRIVATE = 0o700

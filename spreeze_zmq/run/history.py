@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.channels import SocketFolder
-from spreeze_zmq.errors import CheckpointError, InputError
+from spreeze_zmq.base.errors import CheckpointError, InputError
+from spreeze_zmq.base.schema import options_of, show
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.schema import options_of, show
+from spreeze_zmq.wire.channels import SocketFolder
 
 #: Parts of the exit reasons of failed runs; see ``supervisor.GaveUp`` and the broker's ``finish``.
 FAILED = ("is not started again", "the launcher was killed", "SIGTERM")

@@ -1,8 +1,8 @@
 """Starts, restarts and stops the processes of a run and leaves none behind; independent of topologies."""
 
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
+from spreeze_zmq.supervisor.sentences import last_words
 from spreeze_zmq.supervisor.supervision import Event, Exited, GaveUp, Printed, Restarted, Supervisor
-from spreeze_zmq.supervisor.words import last_words
 
 __all__ = [
     "Event",

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from spreeze_zmq.errors import DiskFull, InputError
-from spreeze_zmq.parent_death import bound_to_parent
+from spreeze_zmq.base.errors import DiskFull, InputError
+from spreeze_zmq.base.parent_death import bound_to_parent
 from spreeze_zmq.supervisor.guard import Guard
 
 #: The variables from which linear algebra libraries read their number of threads.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.supervisor.process import GroupSpawner, Process, ProcessSpec, Spawner
-from spreeze_zmq.supervisor.words import last_words
+from spreeze_zmq.supervisor.sentences import last_words
 
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0

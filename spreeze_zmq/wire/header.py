@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, cast
 import msgpack
 import numpy as np
 
-from spreeze_zmq.errors import WireError
-from spreeze_zmq.rollout import MAX_RANK
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.rollout import MAX_RANK
 from spreeze_zmq.wire.fields import DTYPE_NAMES, MAX_COUNT, KindSpec, check_arrays, check_fields
 from spreeze_zmq.wire.kinds import KINDS
 

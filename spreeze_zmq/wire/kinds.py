@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.rollout import ARRAY_FIELDS, MAX_RANK
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, MAX_RANK
 from spreeze_zmq.wire.consistency import check_critic, check_episodes, check_policy, check_rollout
 from spreeze_zmq.wire.fields import ArraySpec, FieldSpec, KindSpec
 

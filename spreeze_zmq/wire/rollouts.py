@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spreeze_zmq.errors import WireError
-from spreeze_zmq.rollout import ARRAY_FIELDS, Rollout
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.wire.frames import Message
 
 

@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 from uneven import mean_step_s
 
 from spreeze_zmq import envs
-from spreeze_zmq.bench import bench
-from spreeze_zmq.bench.figures import Figure, Rate, Section, Way, in_turn, paired, repeated
-from spreeze_zmq.bench.physics import bare_mujoco, cycled
-from spreeze_zmq.bench.sampler import bench_plan, policy_message, running_sampler
+from spreeze_zmq.base.journal import write_json
+from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.commands.bench import bench
+from spreeze_zmq.commands.bench.figures import Figure, Rate, Section, Way, in_turn, paired, repeated
+from spreeze_zmq.commands.bench.physics import bare_mujoco, cycled
+from spreeze_zmq.commands.bench.sampler import bench_plan, policy_message, running_sampler
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.engines.envpool_batch import HOW_TO_INSTALL
-from spreeze_zmq.machine import available_cores
-from spreeze_zmq.metrics import write_json
 
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
 NUM_ENVS = 64

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import whole_runs
 
-from spreeze_zmq import channels
-from spreeze_zmq.metrics import read_journal
+from spreeze_zmq.base.journal import read_journal
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.wire import channels
 
 WARM_UP_S = 8.0
 

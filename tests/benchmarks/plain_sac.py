@@ -22,12 +22,12 @@ import whole_runs
 from torch import nn
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.bench import bench
-from spreeze_zmq.bench.figures import Figure, Section, Way, by_clock, in_turn, paired
-from spreeze_zmq.bench.learner import precisions
-from spreeze_zmq.bench.trial import random_batch, timed
+from spreeze_zmq.base.journal import write_json
+from spreeze_zmq.commands.bench import bench
+from spreeze_zmq.commands.bench.figures import Figure, Section, Way, by_clock, in_turn, paired
+from spreeze_zmq.commands.bench.learner import precisions
+from spreeze_zmq.commands.bench.trial import random_batch, timed
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.metrics import write_json
 from spreeze_zmq.replay import Batch
 
 SPEC = envs.probe("HalfCheetah-v5")

@@ -23,9 +23,8 @@ import psutil
 import whole_runs
 from slowed import Slowed
 
-from spreeze_zmq import topology
-from spreeze_zmq.autoscale import tuning
-from spreeze_zmq.metrics import read_journal
+from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.plan import topology, tuning
 
 HERE = Path(__file__).parent
 #: An environment that waits 1 ms a step, and learners that need as much as several samplers produce.

@@ -8,9 +8,9 @@ import sys
 from contextlib import ExitStack
 
 from spreeze_zmq import envs
-from spreeze_zmq.bench.figures import in_turn, paired
-from spreeze_zmq.bench.physics import bare_physics, policy_actions
-from spreeze_zmq.bench.sampler import NUM_ENVS, bench_plan, policy_message, running_sampler
+from spreeze_zmq.commands.bench.figures import in_turn, paired
+from spreeze_zmq.commands.bench.physics import bare_physics, policy_actions
+from spreeze_zmq.commands.bench.sampler import NUM_ENVS, bench_plan, policy_message, running_sampler
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.policy import Policy
 

@@ -16,8 +16,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from spreeze_zmq.metrics import read_journal
-from spreeze_zmq.status import finding_line
+from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.screen.terminal import finding_line
 
 HERE = Path(__file__).parent
 ATOMS = ["algorithm.num_atoms=51", "algorithm.v_min=-2000"]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq import algorithms, channels, topology
-from spreeze_zmq.autoscale import sizing
+from spreeze_zmq import algorithms
+from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.wire import channels
 
 ROOT = Path(__file__).parents[2]
 OTHER_END = {"push": "pull", "pull": "push", "pub": "sub", "sub": "pub"}

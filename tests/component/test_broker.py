@@ -8,10 +8,9 @@ import time
 import numpy as np
 import pytest
 
-from spreeze_zmq import channels
-from spreeze_zmq.autoscale import tuning
-from spreeze_zmq.metrics import read_journal
-from spreeze_zmq.wire import Message
+from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.plan import tuning
+from spreeze_zmq.wire import Message, channels
 
 
 def end(peers, name):

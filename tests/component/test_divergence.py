@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from spreeze_zmq.base.errors import Diverged
 from spreeze_zmq.component import Component
-from spreeze_zmq.errors import Diverged
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.run.checkpoint import Part, complete

@@ -284,12 +284,11 @@ def test_an_evaluator_that_is_started_again_takes_up_the_best_policy_and_its_epi
     first = evaluation(peers)
     process.kill()
     process.wait()
-    assert len(json.loads(kept(peers).metadata["returns"])) == 3
-    for older in (False, True):
-        if older:
-            about = dict(kept(peers).metadata)
-            del about["returns"], about["lengths"]
-            kept(peers).save(peers.folder.best_policy, about)
+    best = kept(peers)
+    assert len(json.loads(best.metadata["returns"])) == 3
+    older_metadata = {key: text for key, text in best.metadata.items() if key not in ("returns", "lengths")}
+    for metadata in (best.metadata, older_metadata):  # a race of the life before may have scored it anew
+        best.save(peers.folder.best_policy, metadata)
         process = begin(peers)
         peers.wait("report", "evaluator", "hello")
         publish(peers, 2, seed=2)

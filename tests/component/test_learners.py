@@ -5,9 +5,9 @@ import time
 import numpy as np
 import pytest
 
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
 from spreeze_zmq.learner import Learner
-from spreeze_zmq.rollout import Rollout
 from spreeze_zmq.run.checkpoint import Part, complete
 from spreeze_zmq.wire import Message, rollout_message
 

@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from spreeze_zmq import algorithms, channels, envs
-from spreeze_zmq.wire import Message, rollout_from
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.wire import Message, channels, rollout_from
 from tests.component.conftest import DEADLINE_S
 
 CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"

@@ -14,9 +14,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.autoscale.balancer import Balancer
-from spreeze_zmq.metrics import Journal
-from spreeze_zmq.run.record import RunRecord
+from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.wire import Message
 
 DEADLINE_S = 30.0

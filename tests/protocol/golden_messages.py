@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spreeze_zmq.conform import garbage
+from spreeze_zmq.peers import garbage
 from spreeze_zmq.wire import Message, decode, encode
 
 FOLDER = Path(__file__).parent / "golden"

@@ -5,7 +5,7 @@ from golden_messages import MESSAGES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.wire import Message, decode, encode
 
 FRAMES = {kind: [bytes(frame) for frame in encode(message)] for kind, message in MESSAGES.items()}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from golden_messages import FOLDER, MESSAGES, REFUSED, refused_files, to_file
 
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.wire import KINDS, decode, encode
 
 

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from components.broker.__main__ import Broker
 from components.evaluator.__main__ import Evaluator
-from spreeze_zmq import topology
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.component import Component
-from spreeze_zmq.errors import WireError
-from spreeze_zmq.launcher import Launch
+from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
+from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.status import View, plain_line
+from spreeze_zmq.screen.terminal import View, plain_line
 from spreeze_zmq.wire import KINDS, Message, decode, encode
 
 THOROUGH = settings(

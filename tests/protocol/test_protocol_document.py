@@ -14,16 +14,17 @@ import pytest
 import torch
 from golden_messages import MESSAGES, REFUSED
 
-from spreeze_zmq import algorithms, channels, envs, topology, wire
-from spreeze_zmq.channels import poll
+from spreeze_zmq import algorithms, envs, wire
+from spreeze_zmq.base.rollout import ARRAY_FIELDS
+from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.heads import HEADS
 from spreeze_zmq.policy.layers import KINDS as LAYERS
 from spreeze_zmq.replay import RoundStore
-from spreeze_zmq.rollout import ARRAY_FIELDS
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.wire import KINDS, Message, rollout_from
+from spreeze_zmq.wire import KINDS, Message, channels, rollout_from
+from spreeze_zmq.wire.channels import poll
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "components" / "PROTOCOL.md").read_text()
@@ -115,7 +116,7 @@ def test_every_channel_stands_in_the_table_as_it_is(name):
 
 def words_in(*rooms):
     """The words of refusal in the code of these folders."""
-    files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    files = [path for room in rooms for path in (ROOT / room).glob("*.py")]
     text = "".join(path.read_text() for path in files)
     refusals = [r'WireError\(\s*"(\w+)"', r'reason = "(\w+)" if', r'reason = .* else "(\w+)"']
     words = {word for refusal in refusals for word in re.findall(refusal, text)}
@@ -126,8 +127,9 @@ def words_in(*rooms):
 def test_every_word_of_refusal_is_documented():
     """A stranger's decoder can refuse for the same reasons, and has a message that is refused for each."""
     wire_words = words_in("spreeze_zmq/wire")
-    rooms = [f"spreeze_zmq/{room}" for room in ("channels", "learner", "run", "algorithms")]
-    words = wire_words | words_in(*rooms, "components")
+    rooms = [f"spreeze_zmq/{room}" for room in ("wire/channels", "learner", "broker", "algorithms")]
+    components = [path.parent.relative_to(ROOT) for path in ROOT.glob("components/*/component.toml")]
+    words = wire_words | words_in(*rooms, *components)
     intake = (ROOT / "spreeze_zmq" / "learner" / "intake.py").read_text()
     words |= set(re.findall(r'\("(\w+)", self\.\w+(?:\.\w+)?\),', intake))
     assert {"misfit", "not_finite", "unordered", "stale", "wrong_sender"} <= words

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq import topology
-from spreeze_zmq.autoscale import sizing
+from spreeze_zmq.plan import sizing, topology
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 AUTO = ("algorithm.batch_size=auto", "algorithm.max_batch_size=256", "algorithm.reference_batch_size=64")

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from spreeze_zmq.commands import launch, spreeze
-from spreeze_zmq.native.library import prepare
+from spreeze_zmq.nn.native.library import prepare
 from tests.system.conftest import LAUNCH
-from tests.unit.topology.test_bad_topologies import TOPOLOGIES
+from tests.unit.plan.topology.test_bad_topologies import TOPOLOGIES
 
 ROOT = Path(__file__).parents[2]
 GOOD = '[run]\nenv = "Pendulum-v1"\n'

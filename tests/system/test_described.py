@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import Policy
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.run.saved import SavedPolicy
-from tests.conform.broken import sampler
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.evaluation.saved import SavedPolicy
+from tests.peers.broken import sampler
 from tests.system.conftest import Run
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import zmq
 
-from spreeze_zmq.channels import make_keys
-from spreeze_zmq.plan.keys import read_keys, write_keys
+from spreeze_zmq.base.keys import read_keys, write_keys
+from spreeze_zmq.wire.channels import make_keys
 from tests.system.conftest import LAUNCH, adds_up
 
 CHANNELS = ("experience.critic_learner", "experience.actor_learner", "policy", "critic", "report", "control")

@@ -18,9 +18,9 @@ import pytest
 import spreeze_zmq
 from spreeze_zmq.commands.launch import main
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.topology.document import shipped_topologies
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.history import find_runs, read_run
-from spreeze_zmq.topology.source import shipped_topologies
 from tests.system.conftest import LAUNCH
 
 QUICK = ("--set", "run.stop.env_steps=1500", "--set", "algorithm.learning_starts=300")

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 import spreeze_zmq
-from spreeze_zmq import errors
+from spreeze_zmq.base import errors
 from tests.system.conftest import adds_up, reached
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq.channels import Recording
+from spreeze_zmq.wire.channels import Recording
 from tests.system.terminal import Terminal, place_of_update
 from tests.system.test_dial import LOCKSTEP
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from spreeze_zmq import topology
+from spreeze_zmq.plan import topology
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from tests.system.conftest import LAUNCH, adds_up, reached

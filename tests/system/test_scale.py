@@ -6,12 +6,11 @@ import time
 
 import pytest
 
-from spreeze_zmq import topology
-from spreeze_zmq.autoscale import tuning
+from spreeze_zmq.base.machine import physical_cores
 from spreeze_zmq.launcher.launcher import Launch
-from spreeze_zmq.machine import physical_cores
+from spreeze_zmq.plan import topology, tuning
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.status import View
+from spreeze_zmq.screen.terminal import View
 
 
 class Notes(View):

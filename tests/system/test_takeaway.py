@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 import spreeze_zmq
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.spreeze import main
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.export.files import random_observations
+from spreeze_zmq.evaluation.export.files import random_observations
+from spreeze_zmq.evaluation.video.films import VideoSchedule
+from spreeze_zmq.evaluation.video.gl import choose_gl
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.video.gl import choose_gl
-from spreeze_zmq.video.schedule import VideoSchedule
 from tests.system.conftest import reached
 
 SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")

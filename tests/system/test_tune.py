@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from spreeze_zmq import topology
-from spreeze_zmq.autoscale import sizing, tuning
+from spreeze_zmq.plan import sizing, topology, tuning
 
 TUNE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "tune")
 SMALL = ("--set", "components.sampler.count=[1, 2]", "--set", "balance.replay_ratio=64")

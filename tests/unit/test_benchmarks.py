@@ -17,8 +17,8 @@ import pong
 import time_to_return
 import whole_runs
 
-from spreeze_zmq import topology
-from spreeze_zmq.metrics import Journal
+from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.plan import topology
 
 
 def shipped(entry):

@@ -12,45 +12,37 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spreeze_zmq"
 
-#: Lower layers first; a module may import from its own layer only within its own package.
-LAYERS = (
-    {
-        "charset",
-        "errors",
-        "finite",
-        "frames",
-        "kept_memory",
-        "machine",
-        "parent_death",
-        "rollout",
-        "whole_file",
-    },
-    {"native", "schema", "trust"},
-    {"device", "metrics", "envs", "nn"},
-    {"wire", "replay", "policy", "balance"},
+#: The rooms, lower floors first: a module imports from its own room and from floors below it alone.
+FLOORS = (
+    {"balance", "base"},
+    {"envs", "nn", "supervisor"},
+    {"policy", "replay"},
     {"algorithms"},
-    {"plan", "export"},
-    {"topology", "channels", "status"},
-    {"run", "autoscale"},
-    {"component", "supervisor", "page"},
-    {"learner", "launcher", "training", "video"},
-    {"bench", "conform"},
+    {"plan"},
+    {"wire"},
+    {"run"},
+    {"broker", "component", "evaluation"},
+    {"learner", "screen"},
+    {"launcher", "peers"},
     {"commands"},
 )
-#: What one room needs of another in the same layer.
-NEIGHBOURS: set[tuple[str, str]] = set()
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def room(path):
-    """The module or package directly below spreeze_zmq that a file belongs to."""
+    """The package directly below spreeze_zmq that a file belongs to."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def folder(path):
+    """The folder below spreeze_zmq that a file lies in, such as ``wire/channels``."""
+    return path.parent.relative_to(PACKAGE).as_posix()
 
 
 @cache
 def imports(path):
-    """Every module that a file imports, absolute, also inside functions."""
+    """Every module, or name of one, that a file imports, absolute, also inside functions."""
     return tuple(_imports(path))
 
 
@@ -63,14 +55,13 @@ def _imports(path):
             base = ".".join(inside[: len(inside) - node.level]) if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
             yield module
-            if module == "spreeze_zmq":
-                yield from (f"spreeze_zmq.{alias.name}" for alias in node.names)
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def layer(name):
-    """The layer of a room."""
-    found = [number for number, rooms in enumerate(LAYERS) if name in rooms]
-    assert found, f"{name} has no layer: give it one in this test"
+def floor(name):
+    """The floor of a room."""
+    found = [number for number, rooms in enumerate(FLOORS) if name in rooms]
+    assert found, f"{name} has no floor: give it one in this test"
     return found[0]
 
 
@@ -81,37 +72,48 @@ def breaches(path):
         if not module.startswith("spreeze_zmq.") or module == "spreeze_zmq.__version__":
             continue
         there = module.split(".")[1]
-        if there == here or (here, there) in NEIGHBOURS:
+        if there == here:
             continue
-        if there == "components" or layer(there) >= layer(here):
+        if there == "components" or floor(there) >= floor(here):
             yield f"{path.relative_to(ROOT)} imports {module}, which is not below it"
 
 
 def test_imports_point_strictly_down():
-    """A module imports from lower layers and from its own package alone; components are imported by none."""
+    """A module imports from lower floors and from its own room alone; components are imported by none."""
     found = [breach for path in MODULES for breach in breaches(path)]
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(
-    ("dependency", "rooms"),
+    ("dependency", "folders"),
     [
-        ("zmq", {"channels", "bench"}),
+        ("zmq", {"wire/channels", "commands/bench"}),
         (
             "torch",
-            {"device", "algorithms", "nn", "policy", "replay", "learner", "bench", "export"},
+            {
+                *("algorithms", "nn", "nn/device", "nn/native", "policy", "replay", "learner"),
+                *("commands/bench", "evaluation/export"),
+            },
         ),
-        ("gymnasium", {"envs"}),
-        ("mujoco", {"envs", "bench", "page", "video"}),
-        ("tensorboard", {"metrics"}),
-        ("rich", {"status", "commands"}),
-        ("websockets", {"page"}),
+        ("gymnasium", {"envs", "envs/engines", "envs/mujoco", "envs/parallel", "envs/tasks"}),
+        (
+            "mujoco",
+            {
+                *("envs", "envs/engines", "envs/mujoco", "envs/tasks"),
+                *("commands/bench", "evaluation/video", "screen/page"),
+            },
+        ),
+        ("tensorboard", {"broker"}),
+        ("rich", {"screen/terminal", "commands"}),
+        ("websockets", {"screen/page"}),
     ],
 )
-def test_each_dependency_has_its_room(dependency, rooms):
+def test_each_dependency_has_its_room(dependency, folders):
     """Only channels knows ZeroMQ, only learning knows torch; the benches compare with the bare library."""
-    users = {room(path) for path in MODULES for module in imports(path) if module.split(".")[0] == dependency}
-    assert users <= rooms
+    users = {
+        folder(path) for path in MODULES for module in imports(path) if module.split(".")[0] == dependency
+    }
+    assert users <= folders
 
 
 def test_topologies_are_read_by_who_starts_a_run():
@@ -119,9 +121,9 @@ def test_topologies_are_read_by_who_starts_a_run():
     when it is given a topology.
     """
     users = {room(path) for path in MODULES if any("topology" in name.split(".") for name in imports(path))}
-    assert users == {"topology", "component", "launcher", "bench", "commands"}
-    code = "import sys, spreeze_zmq.component, spreeze_zmq.learner.learner, spreeze_zmq.run.record; "
-    code += "print('spreeze_zmq.topology' in sys.modules, 'tomllib' in sys.modules)"
+    assert users == {"plan", "component", "launcher", "commands"}
+    code = "import sys, spreeze_zmq.component, spreeze_zmq.learner.learner, spreeze_zmq.broker.record; "
+    code += "print('spreeze_zmq.plan.topology' in sys.modules, 'tomllib' in sys.modules)"
     said = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert said.split() == ["False", "False"]
 

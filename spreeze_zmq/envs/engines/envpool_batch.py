@@ -13,9 +13,9 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line
+from spreeze_zmq.base.schema import near_ones
 from spreeze_zmq.envs.batched import BatchedEnv, Step
-from spreeze_zmq.errors import InvalidEnvironment, in_one_line
-from spreeze_zmq.schema import near_ones
 
 #: Pattern of the names of EnvPool's Atari games.
 _ATARI = re.compile(r"[A-Z][A-Za-z]+-v5")

@@ -13,11 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.wrappers import TimeLimit, TransformAction
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.batched import BatchedEnv, Step
-from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
-from spreeze_zmq.envs.infos import stacked
-from spreeze_zmq.envs.own_spaces import unfit_part
-from spreeze_zmq.errors import (
+from spreeze_zmq.base.errors import (
     EnvironmentFailure,
     InvalidEnvironment,
     definition_of,
@@ -25,6 +21,10 @@ from spreeze_zmq.errors import (
     let_interrupts_pass,
     place_of,
 )
+from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
+from spreeze_zmq.envs.infos import stacked
+from spreeze_zmq.envs.own_spaces import unfit_part
 
 log = logging.getLogger("spreeze.envs")
 

@@ -10,11 +10,11 @@ import numpy as np
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import EnvironmentFailure, definition_of
 from spreeze_zmq.envs.batched import BatchedEnv, Step
 from spreeze_zmq.envs.door import WrongReturn, fitting
 from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.task import Task
-from spreeze_zmq.errors import EnvironmentFailure, definition_of
 
 log = logging.getLogger("spreeze.envs")
 

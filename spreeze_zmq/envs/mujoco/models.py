@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import mujoco
 
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment
 
 
 def without_islands(model: Any) -> None:

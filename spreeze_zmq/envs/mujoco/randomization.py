@@ -25,8 +25,8 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import InvalidRandomization
-from spreeze_zmq.schema import Unfit, nearest
+from spreeze_zmq.base.errors import InvalidRandomization
+from spreeze_zmq.base.schema import Unfit, nearest
 
 Floats = NDArray[np.float64]
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from gymnasium.envs.registration import load_env_creator
 
+from spreeze_zmq.base.parent_death import die_with_parent
 from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, UNIT, Slots
 from spreeze_zmq.envs.parallel.worker import work
 from spreeze_zmq.envs.source import find
-from spreeze_zmq.parent_death import die_with_parent
 
 #: Time for workers to close their environments, before they are killed.
 GRACE_S = 2.0

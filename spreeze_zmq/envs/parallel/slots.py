@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import Space
 from numpy.typing import NDArray
 
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment
 
 #: The number of a unit: a request to step it, or the report that it is done. In a report the complement
 #: ``~w`` means that worker ``w`` has died.

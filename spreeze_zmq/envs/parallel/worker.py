@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import EnvironmentFailure, SpreezeError, in_one_line
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 from spreeze_zmq.envs.failures import (
@@ -24,7 +25,6 @@ from spreeze_zmq.envs.failures import (
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, RESET, UNIT, Slots
-from spreeze_zmq.errors import EnvironmentFailure, SpreezeError, in_one_line
 
 #: Finished units are reported together for this long, since waking the batch costs as much as a short step.
 FLUSH_S = 0.0003

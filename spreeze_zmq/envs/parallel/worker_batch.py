@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.batched import BatchedEnv, Step
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.envs.infos import gathered, seeds_of
 from spreeze_zmq.envs.parallel.slots import Slots, arrays_for, divide
 from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool, check_options
-from spreeze_zmq.errors import EnvironmentFailure
 
 
 class WorkerBatch(BatchedEnv):

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from spreeze_zmq.base.errors import EnvironmentFailure
 from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, RESET, UNIT, Slots
-from spreeze_zmq.errors import EnvironmentFailure
 
 #: Longest wait for finished units before the batch looks for messages and hanging workers.
 TICK_S = 0.25

@@ -9,7 +9,7 @@ import torch
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import distributions
 from spreeze_zmq.algorithms.declared import Fields, blaming
-from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
+from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
 
 MINE = """
 from dataclasses import dataclass

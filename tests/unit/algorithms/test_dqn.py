@@ -8,8 +8,8 @@ import torch
 
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.dqn import DQN
+from spreeze_zmq.base.errors import InputError, InvalidEnvironment
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InputError, InvalidEnvironment
 from spreeze_zmq.replay import Batch
 from tests.unit.algorithms.shipped import (
     BOX,

@@ -4,7 +4,7 @@ import pytest
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.algorithm import PARTS
-from spreeze_zmq.schema import options_of
+from spreeze_zmq.base.schema import options_of
 from tests.unit.algorithms.shipped import BOX, DISCRETE
 
 pytestmark = pytest.mark.usefixtures("one_thread")

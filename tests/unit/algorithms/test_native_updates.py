@@ -8,9 +8,9 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.algorithm import PARTS
-from spreeze_zmq.bench.trial import random_round
+from spreeze_zmq.commands.bench.trial import random_round
 from spreeze_zmq.learner.at_hand import random_rollout
-from spreeze_zmq.native.library import library
+from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.nn.native_choice import distance
 from spreeze_zmq.nn.native_layers import NativeSequential
 from spreeze_zmq.replay import Minibatches, replay_of

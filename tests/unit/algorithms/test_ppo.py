@@ -8,7 +8,7 @@ import torch
 
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.ppo import PPO
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment
 from tests.unit.algorithms.shipped import (
     BOX,
     DISCRETE,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spreeze_zmq.algorithms.precision import allow_tf32, cpu_flags, dtypes_of
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
 
 CPU = torch.device("cpu")
 FP32, BF16 = (torch.float32,), (torch.bfloat16,)

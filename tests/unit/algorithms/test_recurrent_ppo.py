@@ -8,10 +8,10 @@ import torch
 
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.class_policy import loader_of_run
-from spreeze_zmq.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
+from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.policy import Policy, classes, register_class_loader
 from spreeze_zmq.replay import Minibatches, RoundStore
-from spreeze_zmq.rollout import Rollout
 from tests.unit.algorithms.shipped import BOX, DISCRETE, PIXELS, UNBOUNDED
 
 PPO = algorithms.get("ppo")

@@ -10,10 +10,10 @@ import pytest
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.algorithm import PARTS
 from spreeze_zmq.algorithms.sac import SAC
+from spreeze_zmq.base.errors import InputError, InvalidEnvironment
+from spreeze_zmq.base.rollout import ARRAY_FIELDS
+from spreeze_zmq.base.schema import options_of
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InputError, InvalidEnvironment
-from spreeze_zmq.rollout import ARRAY_FIELDS
-from spreeze_zmq.schema import options_of
 
 
 def test_importing_the_registry_costs_no_torch():

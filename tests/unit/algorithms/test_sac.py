@@ -16,9 +16,9 @@ from spreeze_zmq.algorithms.algorithm import PARTS
 from spreeze_zmq.algorithms.distributions import TanhNormal
 from spreeze_zmq.algorithms.sac import SAC
 from spreeze_zmq.algorithms.twin_critics import TwinCriticOptions, TwinCritics
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.schema import options_of
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InputError
-from spreeze_zmq.schema import options_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

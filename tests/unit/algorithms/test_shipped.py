@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.schema import options_of
+from spreeze_zmq.base.schema import options_of
 
 
 @pytest.mark.parametrize("name", ["sac:SAC", "td3:TD3", "dqn:DQN", "pqn:PQN", "ppo:PPO"])

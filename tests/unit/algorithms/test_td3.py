@@ -6,8 +6,8 @@ import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.td3 import TD3
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InputError
 from spreeze_zmq.replay import Batch
 from tests.unit.algorithms.shipped import BOX, constant, make, parameters, transitions
 

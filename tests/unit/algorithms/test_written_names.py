@@ -4,7 +4,7 @@ import pytest
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms.written_names import misspelt
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
 
 HEADER = """
 from dataclasses import dataclass

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from spreeze_zmq import topology
 from spreeze_zmq.commands.spreeze import main
+from spreeze_zmq.plan import topology
 
 
 def folder_of(tmp_path, *overrides, env="Pendulum-v1"):

@@ -5,7 +5,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from spreeze_zmq import envs
-from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment
+from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 
 OWN = "tests.unit.envs.own_environments"
 

@@ -9,8 +9,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatten
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.errors import EnvironmentFailure, Interrupted, interrupt, let_interrupts_pass
 from spreeze_zmq.envs.door import Given, Observed, WrongReturn
-from spreeze_zmq.errors import EnvironmentFailure, Interrupted, interrupt, let_interrupts_pass
 from tests.unit.envs import doors
 
 HERE = "tests.unit.envs.doors"

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InvalidEnvironment, interrupt
+from spreeze_zmq.base.finite import LARGEST
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 from spreeze_zmq.envs.failures import Failures
 from spreeze_zmq.envs.spec import spec_of
-from spreeze_zmq.errors import InvalidEnvironment, interrupt
-from spreeze_zmq.finite import LARGEST
+from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.run.evaluation import play
 from tests.unit.envs.doors import TABLE
 
 some = settings(

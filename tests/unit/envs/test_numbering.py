@@ -5,9 +5,10 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from spreeze_zmq import envs, topology
+from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.in_process import has_number, numbered
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.numbering import FILM, PAGE, first_index
 from tests.unit.envs.mistaken_environments import Right
 

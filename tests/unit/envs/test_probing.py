@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs import probing
-from spreeze_zmq.errors import InvalidEnvironment
 
 HERE = "tests.unit.envs.wild_environments"
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.errors import InvalidEnvironment
 
 OWN = "tests.unit.envs.own_environments"
 

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment
 from tests.unit.envs import mistaken_environments as mistaken
 
 HERE = "tests.unit.envs.mistaken_environments"

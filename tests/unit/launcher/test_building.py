@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.errors import InputError, TopologyError
+from spreeze_zmq.base.errors import InputError, TopologyError
 from spreeze_zmq.launcher.building import build
 
 ABOUT = 'role = "sampler"\ncommand = ["{folder}/made"]\n'

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spreeze_zmq import topology
 from spreeze_zmq.launcher.deadlines import Deadlines
+from spreeze_zmq.plan import topology
 
 
 class Clock:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq.launcher.outputs import Outputs, unlike
+from spreeze_zmq.peers.outputs import Outputs, unlike
 from spreeze_zmq.wire import Message
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spreeze_zmq import topology
-from spreeze_zmq.channels import Claim, SocketFolder
+from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.launcher.texts import AS_STATED, News, Stages, facts, first_count
+from spreeze_zmq.plan import topology
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.run.record import RunRecord
+from spreeze_zmq.wire.channels import Claim, SocketFolder
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from spreeze_zmq import topology
-from spreeze_zmq.errors import AlgorithmError
+from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.learner.rehearsal import rehearse
+from spreeze_zmq.plan import topology
 
 MINE = """
 from copy import deepcopy

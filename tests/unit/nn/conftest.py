@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spreeze_zmq.native.library import Library, compiled, loaded, runnable
 from spreeze_zmq.nn import native_calls
+from spreeze_zmq.nn.native.library import Library, compiled, loaded, runnable
 
 ABLE = runnable()
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import nn
-from spreeze_zmq.native.library import library
+from spreeze_zmq.nn.native.library import library
 
 
 def networks():

@@ -9,8 +9,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import nn
-from spreeze_zmq.native.library import Library, compiled, loaded, runnable
 from spreeze_zmq.nn import native_calls, native_layers
+from spreeze_zmq.nn.native.library import Library, compiled, loaded, runnable
 from spreeze_zmq.nn.native_choice import distance, native_parts
 from spreeze_zmq.nn.native_layers import NativeConv, NativeSequential, Run
 from tests.pairwise import pairwise

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from spreeze_zmq import nn
-from spreeze_zmq.native import library as native_library
-from spreeze_zmq.native.build import build_into
-from spreeze_zmq.native.library import compiled, runnable
 from spreeze_zmq.nn import native_choice
+from spreeze_zmq.nn.native import library as native_library
+from spreeze_zmq.nn.native.build import build_into
+from spreeze_zmq.nn.native.library import compiled, runnable
 from spreeze_zmq.nn.native_layers import NativeSequential
 
 ROOT = Path(__file__).parents[3]
@@ -192,7 +192,7 @@ def child(script, tmp_path, **environment):
 CHOOSE = """
 import torch
 from spreeze_zmq import nn
-from spreeze_zmq.native import library
+from spreeze_zmq.nn.native import library
 library.folder_of_libraries = library.cache_folder
 network = nn.mlp((4, 16, 2))
 print(nn.choose({"policy": network}, 64, (torch.float32,)).line)

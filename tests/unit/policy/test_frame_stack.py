@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq.frames import channels_first, has_channels_last, stack_times, stacked_shape
+from spreeze_zmq.base.frames import channels_first, has_channels_last, stack_times, stacked_shape
 from spreeze_zmq.policy import FrameStack
 
 

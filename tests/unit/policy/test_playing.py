@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.errors import InputError, WireError
-from spreeze_zmq.page.stage import Stage
+from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.evaluation.evaluation import play
+from spreeze_zmq.evaluation.stage import Stage
+from spreeze_zmq.evaluation.video.episode import Episode
 from spreeze_zmq.policy import Policy, played, without_noise
-from spreeze_zmq.run.evaluation import play
-from spreeze_zmq.video.episode import Episode
 
 LINE = "tests.unit.envs.doors:Line"
 

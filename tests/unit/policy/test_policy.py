@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from spreeze_zmq.errors import InputError, WireError
+from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.policy import Policy, read_file
 from spreeze_zmq.wire import Message, decode, encode
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq.errors import InputError, WireError
+from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.policy import Policy, classes, register_class_loader, usable
 
 DESCRIPTION = {"class": "tests.my_module:Mine", "options": {"gain": 2.0}, "environment": {"id": "Own-v0"}}

@@ -8,7 +8,7 @@ import torch
 from examples import giving, rows
 from torch import distributions
 
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.base.errors import WireError
 
 LOGITS = [0.5, -1.0, 2.0]
 GREEDY = {

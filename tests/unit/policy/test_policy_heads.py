@@ -8,7 +8,7 @@ import torch
 from examples import BOUNDS, HIGH, LOW, giving, rows
 from torch import distributions
 
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.base.errors import WireError
 
 NORMAL = {"kind": "normal", "log_std_min": -1.0, "log_std_max": 0.5}
 NOISY = {"kind": "deterministic", "noise_min": 0.1, "noise_max": 0.5}

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.policy import Policy
 
 DESCRIPTIONS = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.layers import read_layers
 from spreeze_zmq.policy.network import Network

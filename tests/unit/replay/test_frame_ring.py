@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spreeze_zmq.errors import CheckpointError, InputError
-from spreeze_zmq.frames import has_channels_last
+from spreeze_zmq.base.errors import CheckpointError, InputError
+from spreeze_zmq.base.frames import has_channels_last
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.policy import FrameStack
 from spreeze_zmq.replay import ObservationReplay, Replay, RoundStore
 from spreeze_zmq.replay.prioritized import PrioritizedReplay
-from spreeze_zmq.rollout import Rollout
 from tests.unit.replay.made import options, spec
 
 GAMMA = 0.5

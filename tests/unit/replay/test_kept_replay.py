@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq import kept_memory
+from spreeze_zmq.base import kept_memory
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay import ObservationReplay, Replay, transition_replay
-from spreeze_zmq.rollout import Rollout
 from tests.unit.replay.made import options, spec
 
 CAPACITY = 3_000

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq.errors import CheckpointError
+from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay.prioritized import PrioritizedReplay, SumTree
-from spreeze_zmq.rollout import Rollout
 from tests.unit.replay.made import options, spec
 
 

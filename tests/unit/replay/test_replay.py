@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from spreeze_zmq.errors import CheckpointError, InputError
+from spreeze_zmq.base.errors import CheckpointError, InputError
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay import ObservationReplay, Replay
 from spreeze_zmq.replay.replays import n_step_returns
 from spreeze_zmq.replay.ring import Column, Ring
-from spreeze_zmq.rollout import Rollout
 from tests.unit.replay.made import options, spec
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.replay import Minibatches, RewardScale, RoundStore
-from spreeze_zmq.rollout import Rollout
 
 
 def rollout(sampler, value, version=1, num_steps=3, num_envs=2, ended=()):

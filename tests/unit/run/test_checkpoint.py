@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from spreeze_zmq.errors import CheckpointError
+from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.base.whole_file import TEMPORARY
 from spreeze_zmq.run.checkpoint import (
     MANIFEST,
     Checkpoint,
@@ -20,7 +21,6 @@ from spreeze_zmq.run.checkpoint import (
     prune,
     write_part,
 )
-from spreeze_zmq.whole_file import TEMPORARY
 
 PARTS = {"critic_learner.pt": b"critic" * 1000, "actor_learner.pt": b"actor" * 1000}
 

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.run.folder import RunFolder
 
 ROUNDS, RUNS = 50, 4

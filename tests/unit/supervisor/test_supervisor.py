@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from spreeze_zmq.errors import InputError
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.supervisor import Exited, GaveUp, Printed, ProcessSpec, Restarted, Supervisor, last_words
-from spreeze_zmq.supervisor.words import MOST_LINES
+from spreeze_zmq.supervisor.sentences import MOST_LINES
 
 DEADLINE_S = 10.0
 

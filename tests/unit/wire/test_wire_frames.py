@@ -6,7 +6,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from spreeze_zmq.errors import WireError
+from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Message, decode, encode
 from spreeze_zmq.wire.header import DTYPES, MAX_ARRAYS, MAX_HEADER_BYTES
 

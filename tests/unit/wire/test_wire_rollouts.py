@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spreeze_zmq.errors import WireError
-from spreeze_zmq.rollout import ARRAY_FIELDS, Rollout
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.wire import Message, decode, encode, rollout_from, rollout_message
 
 STEPS, ENVS = 4, 3

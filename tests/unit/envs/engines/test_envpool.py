@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.errors import InvalidEnvironment
+from spreeze_zmq.base.errors import InvalidEnvironment
 
 needs_envpool = pytest.mark.skipif(find_spec("envpool") is None, reason="EnvPool is not installed")
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.envs.mujoco.models import find_model, load_model
-from spreeze_zmq.errors import InvalidEnvironment, InvalidRandomization, TopologyError
-from spreeze_zmq.topology import load
+from spreeze_zmq.plan.topology import load
 
 OWN = "tests.unit.envs.own_environments"
 MUJOCO_TASKS = ("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum")

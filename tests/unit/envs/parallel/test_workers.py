@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from spreeze_zmq import envs
+from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
 from spreeze_zmq.envs.parallel.slots import divide
-from spreeze_zmq.errors import EnvironmentFailure, InvalidEnvironment
 
 OWN = "tests.unit.envs.own_environments"
 

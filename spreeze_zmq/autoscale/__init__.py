@@ -1,1 +1,0 @@
-"""Decides the number of samplers, the batch size, threads and cores, from measured rates."""

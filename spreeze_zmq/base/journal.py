@@ -1,0 +1,79 @@
+"""A run's JSON files, which any program can read: no NaN, no numpy, and never half a value.
+
+``metrics.jsonl`` holds every measurement and decision, one JSON object per line, the oldest first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.whole_file import replacing
+
+
+class Journal:
+    """Appends to the journal of a run; each line is flushed to the system.
+
+    Args:
+        path: the file. An existing one continues on a new line, even if a killed process left half of one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a+b")
+        size = self._file.seek(0, 2)
+        if size:
+            self._file.seek(size - 1)
+            if self._file.read(1) != b"\n":
+                self._file.write(b"\n")
+
+    def write(self, kind: str, t_s: float, fields: Mapping[str, Any]) -> None:
+        """Write one line: ``t_s`` in seconds since the run began, ``kind``, the fields; NaN becomes null."""
+        line = json.dumps(plain({**fields, "t_s": round(t_s, 3), "kind": kind}), allow_nan=False)
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_journal(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a journal, the oldest first, without torn lines."""
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                fields = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(fields, dict):
+                yield fields
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to JSON's types; NaN and infinities become None, arrays become lists.
+
+    Raises:
+        TypeError: a part of the value has no JSON type.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy arrays and scalars, without importing numpy
+        return plain(value.tolist())
+    raise TypeError(f"{type(value).__name__} has no place in JSON: {value!r:.80}")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Replace a file atomically by ``value`` in :func:`plain` form."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(plain(value), indent=1, allow_nan=False) + "\n")

@@ -1,0 +1,262 @@
+"""This machine: its cores, processor and GPUs, this library's folders on it, what was measured on it before,
+and what is made on it once.
+
+Measurements are kept in the user's cache: one small JSON file for each subject, which is everything that the
+figures depend on, the machine included. A file that cannot be read, and a cache that cannot be written, cost
+one warning: runs do without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import platform
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+
+log = logging.getLogger("spreeze")
+
+FoundT = TypeVar("FoundT")
+
+#: The packages whose speed measured figures depend on.
+PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
+#: Where NVIDIA's driver lists its devices.
+DRIVER = Path("/proc/driver/nvidia/gpus")
+
+# --- folders
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/spreeze_zmq``, by default ``~/.cache/spreeze_zmq``."""
+    return _base("XDG_CACHE_HOME", "~/.cache") / "spreeze_zmq"
+
+
+def state_folder() -> Path:
+    """``$XDG_STATE_HOME/spreeze_zmq``, by default ``~/.local/state/spreeze_zmq``."""
+    return _base("XDG_STATE_HOME", "~/.local/state") / "spreeze_zmq"
+
+
+def _base(variable: str, default: str) -> Path:
+    chosen = os.environ.get(variable, "")
+    return Path(chosen) if chosen and Path(chosen).is_absolute() else Path(default).expanduser()
+
+
+@cache
+def shipped_folder(name: str) -> Path:
+    """The folder ``components`` or ``launch`` of the checkout that this module is in, else of the wheel."""
+    root = Path(__file__).absolute().parents[2]
+    if (root / "setup.cfg").is_file():
+        return root / name
+    spec = importlib.util.find_spec(f"spreeze_zmq.{name}")
+    found = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(found[0]).absolute() if found else root / name
+
+
+# --- processor and GPUs
+
+
+@cache
+def processor(path: str = "/proc/cpuinfo") -> Mapping[str, str]:
+    """The properties of the first processor; none if the file cannot be read."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    pairs = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)]
+    return dict(reversed(pairs))
+
+
+def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
+    """The instruction set flags of the first processor, which ARM calls features."""
+    found = processor(path)
+    return frozenset((found.get("flags") or found.get("Features", "")).split())
+
+
+def properties() -> dict[str, Any]:
+    """The properties of this machine that a run's speed depends on."""
+    cpu = processor().get("model name") or platform.processor() or platform.machine()
+    return {"cpu": cpu, "cores": available_cores(), "gpus": _gpu_models(), "packages": _versions()}
+
+
+@cache
+def _gpu_models() -> list[str]:
+    return [processor(str(path))["Model"] for path in sorted(DRIVER.glob("*/information"))]
+
+
+@cache
+def _versions() -> dict[str, str]:
+    versions = dict.fromkeys(PACKAGES, "none")
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
+
+
+# --- what was measured before
+
+
+def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT | None:
+    """The figures kept for a subject; None where there are none, or none that can be read.
+
+    Args:
+        subject: anything that JSON can hold.
+        read: converts the JSON value of ``remember``; raises ValueError, KeyError or TypeError where it makes
+            no sense.
+    """
+    path = file_of(subject)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["of"] != json.loads(json.dumps(subject)):  # JSON has no tuples
+            raise ValueError("it is about another machine or run")
+        return read(values["found"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        log.warning("%s is passed over: %s; delete it, or let `spreeze tune` write it again", path, error)
+        return None
+
+
+def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
+    """Keep figures; returns their file, or None where it cannot be written."""
+    path = file_of(subject)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(json.dumps({"of": subject, "found": found}, indent=1) + "\n")
+        os.replace(beside, path)
+    except OSError as error:
+        log.warning("what was measured is not kept: %s: %s", path, error.strerror)
+        return None
+    return path
+
+
+def file_of(subject: Mapping[str, Any]) -> Path:
+    """The cache's file for a subject."""
+    return cache_folder() / f"{digest(json.dumps(subject, sort_keys=True))}.json"
+
+
+# --- what is made once
+
+
+def digest(*parts: str | bytes) -> str:
+    """A name for what is made of these parts."""
+    sums = (hashlib.sha256(part.encode() if isinstance(part, str) else part).digest() for part in parts)
+    return hashlib.sha256(b"".join(sums)).hexdigest()[:24]
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One process makes a file while the others wait for it. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def made_once(path: Path, make: Callable[[Path], object]) -> Path:
+    """``path``, a file that appears only when it is complete.
+
+    Args:
+        path: of the file; where it is missing, one process makes it and the others wait.
+        make: writes the file to the path that it is given.
+
+    Raises:
+        OSError: the folder cannot be written; or whatever ``make`` raises.
+    """
+    if path.exists():
+        return path
+    with alone(path):
+        if not path.exists():
+            beside = path.with_name(f".{path.name}.{os.getpid()}")
+            try:
+                make(beside)
+                os.replace(beside, path)
+            finally:
+                beside.unlink(missing_ok=True)
+    return path
+
+
+# --- cores
+
+
+def available_cores(pid: int = 0) -> int:
+    """Whole cores for a process, by default this one: its affinity, or this process's quota if that is lower.
+
+    A quota of 1.4 cores counts as 1, one of 1.6 as 2, and any lower one as 1.
+    """
+    cores = len(os.sched_getaffinity(pid))
+    quota = quota_cores()
+    return cores if quota is None else max(1, min(cores, round(quota)))
+
+
+def usable_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:
+    """The physical cores of ``cpus``, as many as the quota allows; see ``physical_cores``."""
+    cores, quota = physical_cores(cpus, system), quota_cores()
+    return cores if quota is None else cores[: max(1, round(quota))]
+
+
+def quota_cores(process: Path = Path("/proc/self")) -> float | None:
+    """The smallest quota of CPU time of this process's control groups, in cores; None without one.
+
+    Groups are nested, and each may have a quota: ``cpu.max`` in version 2, ``cpu.cfs_quota_us`` in version 1.
+    """
+    with contextlib.suppress(OSError):
+        found = [quota for folder in _groups(process) if (quota := _quota_of(folder)) is not None]
+        return min(found, default=None)
+    return None
+
+
+def _groups(process: Path) -> Iterator[Path]:
+    """The folder of each control group that the process is in, and those of the groups around it."""
+    lines = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+    group_of = {name: path for _, names, path in lines for name in names.split(",")}
+    for line in (process / "mountinfo").read_text().splitlines():
+        mount, _, kind = line.partition(" - ")
+        root, folder = (_plain(name) for name in mount.split()[3:5])
+        kind, _, options = kind.split(maxsplit=2)
+        name = {"cgroup": "cpu", "cgroup2": ""}.get(kind)
+        if name not in group_of or (name and name not in options.split(",")):
+            continue
+        within = Path(group_of[name])
+        inner = within.relative_to(root) if within.is_relative_to(root) else Path()
+        yield Path(folder)  # a container without namespaces sees its own group at the mount
+        for depth in range(len(inner.parts)):
+            yield Path(folder, *inner.parts[: depth + 1])
+
+
+def _plain(name: str) -> str:
+    """A path of mountinfo, which writes blanks and the like as octal numbers."""
+    return name.encode("ascii", "backslashreplace").decode("unicode_escape") if "\\" in name else name
+
+
+def _quota_of(group: Path) -> float | None:
+    """The quota of one group in cores; None if it has none."""
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        if (file := group / "cpu.max").exists():
+            quota, period = file.read_text().split()
+        else:
+            quota = (group / "cpu.cfs_quota_us").read_text()
+            period = (group / "cpu.cfs_period_us").read_text()
+        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
+    return None
+
+
+def physical_cores(cpus: Collection[int], system: Path = Path("/sys/devices/system/cpu")) -> list[list[int]]:
+    """Group CPUs by physical core; one core per CPU if ``system`` has no topology."""
+    cores: dict[str, list[int]] = {}
+    for cpu in sorted(cpus):
+        path = system / f"cpu{cpu}/topology/thread_siblings_list"
+        try:
+            siblings = path.read_text(encoding="ascii").strip()
+        except OSError:
+            siblings = str(cpu)
+        cores.setdefault(siblings, []).append(cpu)
+    return list(cores.values())

@@ -1,0 +1,20 @@
+"""Declares options: the values that each accepts, its default and its meaning."""
+
+from spreeze_zmq.base.schema.near import did_you_mean, near_ones, nearest, one_of, suggestion
+from spreeze_zmq.base.schema.option import TYPES, Option, Unfit, option, options_of, show
+from spreeze_zmq.base.schema.values import check
+
+__all__ = [
+    "TYPES",
+    "Option",
+    "Unfit",
+    "check",
+    "did_you_mean",
+    "near_ones",
+    "nearest",
+    "one_of",
+    "option",
+    "options_of",
+    "show",
+    "suggestion",
+]

@@ -1,0 +1,189 @@
+"""Checks a value against its option and converts it to the plan's form."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spreeze_zmq.base.schema.near import did_you_mean, one_of
+from spreeze_zmq.base.schema.option import LARGEST_INT, Option, Unfit, show
+
+_UNIT_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
+_MEANT_BOOL = {
+    **dict.fromkeys(("true", "yes", "on", "1"), "write true"),
+    **dict.fromkeys(("false", "no", "off", "0"), "write false"),
+}
+_DEVICE = re.compile(r"cpu|auto|cuda(:\d+)?")
+
+
+def check(option: Option, value: Any) -> Any:
+    """The value as the plan holds it; ``None`` for the word ``"none"``.
+
+    Raises:
+        Unfit: the option does not accept the value.
+    """
+    if option.nullable and (value is None or (value == "none" and "none" in option.words)):
+        return None
+    if isinstance(value, str) and value in option.words:
+        return value
+    checked = _CHECKS[option.type](option, value)
+    if option.choices and checked not in option.choices:
+        raise option.unfit(value, did_you_mean(str(checked), map(str, option.choices)))
+    return checked
+
+
+def _check_bounds(option: Option, value: float, written: Any) -> None:
+    low = option.minimum is not None and value < option.minimum
+    low = low or (option.above is not None and value <= option.above)
+    if low or (option.maximum is not None and value > option.maximum):
+        raise option.unfit(written)
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether the value is a finite number that fits in 64 bits, for other languages."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= LARGEST_INT if isinstance(value, int) else math.isfinite(value)
+
+
+def _number_in(text: str) -> float | None:
+    """The finite number that a text spells, if it does."""
+    try:
+        number = float(text.replace("_", ""))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _check_int(option: Option, value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():
+        raise option.unfit(value, f"write {int(value)}")
+    if isinstance(value, str):
+        number = _number_in(value)
+        if number is not None and number.is_integer():
+            raise option.unfit(value, f"write {int(number)}, without quotes")
+        raise option.unfit(value, did_you_mean(value, option.words))
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LARGEST_INT:
+        raise option.unfit(value)
+    _check_bounds(option, value, value)
+    return value
+
+
+def _check_float(option: Option, value: Any) -> float:
+    if isinstance(value, str):
+        number = _number_in(value)
+        if number is not None:
+            raise option.unfit(value, f"write {number:g}, without quotes")
+        raise option.unfit(value, did_you_mean(value, option.words))
+    if not _is_finite(value):
+        raise option.unfit(value)
+    _check_bounds(option, value, value)
+    return float(value)
+
+
+def _check_bool(option: Option, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise option.unfit(value, _MEANT_BOOL.get(str(value).casefold(), ""))
+    return value
+
+
+def _check_str(option: Option, value: Any) -> str:
+    if not isinstance(value, str):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        raise option.unfit(value, f'write "{value}"' if is_number and not option.choices else "")
+    if not value:
+        raise option.unfit(value)
+    return value
+
+
+def _check_numbers(option: Option, value: Any) -> list[Any]:
+    """``ints`` or ``floats``, each within the bounds."""
+    if not isinstance(value, list | tuple):
+        raise option.unfit(value, f"write [{value}]" if _is_finite(value) else "")
+    kind = option.type.removesuffix("s")
+    element = Option(option.name, kind, minimum=option.minimum, above=option.above, maximum=option.maximum)
+    try:
+        return [_CHECKS[kind](element, item) for item in value]
+    except Unfit as unfit:
+        raise option.unfit(value, unfit.hint) from None
+
+
+def _check_strs(option: Option, value: Any) -> list[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise option.unfit(value, f'write ["{value}"]' if isinstance(value, str) else "")
+    if len(value) < (option.minimum or 0):
+        raise option.unfit(value)
+    return list(value)
+
+
+def _check_table(option: Option, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise option.unfit(value)
+    return dict(_check_any(option, value))
+
+
+def _check_any(option: Option, value: Any) -> Any:
+    """Accept only values that JSON can carry to components in any language."""
+    if isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            _check_any(option, item)
+    elif not isinstance(value, str | bool) and not _is_finite(value):
+        hint = "use finite numbers, texts, lists and tables"
+        raise Unfit(f"holds {show(value)}, which the plan cannot carry", hint)
+    return value
+
+
+def _check_count(option: Option, value: Any) -> int | list[int] | str:
+    """``2``, ``[1, 8]`` or ``"auto"``: at least 1, and a range in ascending order."""
+    if value == "auto":
+        return "auto"
+    ends = list(value) if isinstance(value, list | tuple) else [value]
+    if len(ends) > 2 or not ends or not all(isinstance(end, int) and _is_finite(end) for end in ends):
+        number = _number_in(value) if isinstance(value, str) else value
+        if isinstance(number, float) and number.is_integer():
+            raise option.unfit(value, f"write {int(number)}")
+        raise option.unfit(value)
+    if ends[0] > ends[-1]:
+        raise Unfit(f"the range {show(ends)} is reversed", f"write {show(ends[::-1])}")
+    if ends[0] < 1:
+        raise Unfit(f"expected a count of at least 1, got {show(value)}", "--without ROLE leaves a role out")
+    return [ends[0], ends[-1]] if isinstance(value, list | tuple) else int(value)
+
+
+def _check_duration(option: Option, value: Any) -> float:
+    """The duration in seconds."""
+    seconds = value
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            raise option.unfit(value, f"the units are {one_of(_UNIT_S)}")
+        seconds = float(match[1]) * _UNIT_S[match[2]]
+    if not _is_finite(seconds):
+        raise option.unfit(value)
+    _check_bounds(option, seconds, value)
+    return float(seconds)
+
+
+def _check_device(option: Option, value: Any) -> str:
+    if not isinstance(value, str) or _DEVICE.fullmatch(value) is None:
+        raise option.unfit(value, did_you_mean(str(value), ("cpu", "cuda", "auto")))
+    return value
+
+
+_CHECKS: dict[str, Callable[[Option, Any], Any]] = {
+    "int": _check_int,
+    "float": _check_float,
+    "bool": _check_bool,
+    "str": _check_str,
+    "ints": _check_numbers,
+    "floats": _check_numbers,
+    "strs": _check_strs,
+    "table": _check_table,
+    "count": _check_count,
+    "duration": _check_duration,
+    "device": _check_device,
+    "any": _check_any,
+}

@@ -1,0 +1,85 @@
+"""CPU time of processes, load of the machine's cores and GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+import psutil
+
+from spreeze_zmq.base.parent_death import has_children
+
+#: Least time between two searches for descendants while none of them ends: many systems read all of /proc.
+LOOK_INTERVAL_S = 5.0
+
+
+class Family:
+    """The CPU time of this process, ``own``, and its descendants: a sampler's workers are its own load.
+
+    The CPU time of a descendant is part of its parent's once the parent has waited for it, and lost if it
+    never does; the sum then continues from its last value. All calls come from the main thread.
+    """
+
+    def __init__(self, own: psutil.Process) -> None:
+        self.own = own
+        self._descendants: list[psutil.Process] = []
+        self._look_at_s = 0.0
+        self._sum_s = self._cpu_s = 0.0
+
+    def cpu_s(self) -> float:
+        """CPU seconds, user and system, of all of them so far; never falls."""
+        if not has_children():
+            self._descendants = []
+        elif time.monotonic() >= self._look_at_s:
+            self._descendants = self.own.children(recursive=True)
+            self._look_at_s = time.monotonic() + LOOK_INTERVAL_S
+        before_s, self._sum_s = self._sum_s, self._sum()
+        self._cpu_s += max(0.0, self._sum_s - before_s)
+        return self._cpu_s
+
+    def _sum(self) -> float:
+        total_s = sum(self.own.cpu_times()[:4])
+        for process in self._descendants:
+            try:
+                total_s += sum(process.cpu_times()[:4])
+            except psutil.Error:
+                self._look_at_s = 0.0
+        return total_s
+
+
+def busy_cpu_s(pid: int = 0) -> float:
+    """CPU seconds that all processes have used so far on the cores that ``pid`` may run on; 0 is this one."""
+    times = psutil.cpu_times(percpu=True)
+    cpus = [times[cpu] for cpu in os.sched_getaffinity(pid) if cpu < len(times)]
+    # The kernel includes guest time in user time.
+    return sum(sum(cpu) - cpu.idle - cpu.iowait - cpu.guest - cpu.guest_nice for cpu in cpus)
+
+
+class Gpus:
+    """The NVIDIA GPUs of the machine; none without the package ``nvidia-ml-py`` and a driver."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._handles: list[Any] = []
+        with contextlib.suppress(Exception):  # a run needs no such figures, and a driver may raise anything
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            self._handles = [
+                pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
+            ]
+
+    def figures(self) -> list[dict[str, float]]:
+        """For each GPU: ``busy`` (share of the last second) and ``memory_bytes``."""
+        figures = []
+        for handle in self._handles:
+            try:
+                busy = self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+                memory = self._nvml.nvmlDeviceGetMemoryInfo(handle).used
+            except self._nvml.NVMLError:
+                continue
+            figures.append({"busy": busy, "memory_bytes": memory})
+        return figures

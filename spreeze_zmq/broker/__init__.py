@@ -1,0 +1,1 @@
+"""What the broker knows of a run, counts, judges and decides."""

@@ -1,0 +1,170 @@
+"""The account of samples, kept at both ends of a channel: produced = received + dropped + in flight.
+
+Samplers count the transitions that they push. Learners count those that they receive, and find gaps from the
+stream position in each rollout; a stream is what one incarnation of one sampler pushes. The broker joins both
+counts. No term is computed as the remainder of the others, so an error in any term shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.broker.rows import row_of
+
+#: Most streams that an account keeps, and most that one report lists.
+MOST_STREAMS, REPORTED_STREAMS = 4096, 200
+#: Most incarnations of learners that an account keeps.
+MOST_TAKERS = 1000
+#: Upper bound of the size of a lost rollout, as a multiple of the rollout that follows it.
+MOST_GROWTH = 64
+#: Most transitions that an unreadable rollout may claim to hold.
+MOST_AT_ONCE = 1 << 24
+
+
+@dataclass
+class Receipt:
+    """What one learner received of one stream, in transitions.
+
+    ``first`` and ``last`` are positions in the stream; ``last`` - ``first`` = received + refused + lost.
+    """
+
+    first: int
+    last: int
+    received: int = 0
+    refused: int = 0
+    lost: int = 0
+
+
+class Receipts:
+    """The learner's end of the account; ``streams`` is ordered by the last arrival, the newest last."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Receipt] = {}
+        self._sequences: dict[str, int] = {}
+        self._unsure: set[str] = set()
+
+    def disorder(self, rollout: Rollout) -> str:
+        """Why a rollout cannot follow the last one of its stream; empty if it can."""
+        size, produced, name = rollout.num_transitions, rollout.produced, rollout.stream
+        if produced < size:
+            return f"produced is {produced}, expected at least the {size} transitions of the rollout"
+        if name not in self.streams and len(self.streams) >= MOST_STREAMS:
+            return f"it begins a stream, and there are {MOST_STREAMS} already"
+        at = self.streams[name].last if name in self.streams else 0
+        before = self._sequences.get(name, -1)
+        missing = rollout.sequence - before - 1 + (name in self._unsure)
+        if rollout.sequence <= before:
+            return f"sequence is {rollout.sequence}, expected more than {before}"
+        if produced - size < at or (missing == 0 and produced - size > at):
+            return f"produced is {produced}, expected {at + size}: {size} after {at}"
+        if produced - size - at > MOST_GROWTH * size * missing:
+            return f"produced is {produced} after {at}, too far for the {missing} missing messages"
+        return ""
+
+    def take(self, rollout: Rollout, *, refused: bool = False) -> None:
+        """Count a rollout that is in order; ``refused`` if the learner does not use it."""
+        start, name = rollout.produced - rollout.num_transitions, rollout.stream
+        stream = self.streams.pop(name) if name in self.streams else Receipt(start, start)
+        self.streams[name] = stream
+        self._sequences[name] = rollout.sequence
+        self._unsure.discard(name)
+        stream.lost += start - stream.last
+        if refused:
+            stream.refused += rollout.num_transitions
+        else:
+            stream.received += rollout.num_transitions
+        stream.last = rollout.produced
+
+    def refuse(self, name: str, sequence: int, transitions: int, *, sure: bool) -> None:
+        """Count a rollout whose ``produced`` is wrong or unreadable as the next one of its stream.
+
+        Args:
+            name: the stream.
+            sequence: the rollout's sequence number; a repeated one is ignored.
+            transitions: the size that it claims.
+            sure: whether that size is proven. If not, a gap may follow.
+        """
+        known = self._sequences.get(name, -1)
+        if sequence <= known or transitions > MOST_AT_ONCE or len(self.streams) >= MOST_STREAMS:
+            return
+        stream = self.streams.setdefault(name, Receipt(0, 0))
+        self._sequences[name] = sequence
+        if not sure:
+            self._unsure.add(name)
+        stream.refused += transitions
+        stream.last += transitions
+
+    def drop(self, rollout: Rollout) -> None:
+        """Count a received rollout as refused: it became too stale while it waited in the learner."""
+        stream = self.streams[rollout.stream]
+        stream.received -= rollout.num_transitions
+        stream.refused += rollout.num_transitions
+
+    def to_dict(self) -> dict[str, dict[str, int]]:
+        """The ``taken`` of a report: the last ``REPORTED_STREAMS`` streams; the others have not changed."""
+        names = list(islice(reversed(self.streams), REPORTED_STREAMS))
+        return {name: asdict(self.streams[name]) for name in reversed(names)}
+
+
+@dataclass
+class Samples:
+    """The sums of an account, in transitions."""
+
+    produced: int = 0
+    received: int = 0
+    dropped: int = 0
+    in_flight: int = 0
+
+
+@dataclass
+class SampleAccount:
+    """The broker's end: joins the reports of samplers and learners of one channel, across their restarts.
+
+    Attributes:
+        pushed: stream -> transitions pushed, from its sampler's last report.
+        takers: learner incarnation -> stream -> receipt, oldest incarnation first.
+    """
+
+    pushed: dict[str, int] = field(default_factory=dict)
+    takers: dict[str, dict[str, Receipt]] = field(default_factory=dict)
+
+    def report_pushed(self, stream: str, transitions: int) -> None:
+        """Record how many transitions a sampler has pushed on this channel."""
+        if stream in self.pushed or len(self.pushed) < MOST_STREAMS:
+            self.pushed[stream] = max(self.pushed.get(stream, 0), transitions)
+
+    def report_taken(self, taker: str, streams: Mapping[str, Mapping[str, int]]) -> None:
+        """Record the receipts by stream of a learner's incarnation ``taker``."""
+        known = self.takers.setdefault(taker, {})
+        if len(self.takers) > MOST_TAKERS:
+            del self.takers[next(iter(self.takers))]
+        for name, receipt in streams.items():
+            if name in known or len(known) < MOST_STREAMS:
+                known[name] = row_of(Receipt, receipt)
+
+    def totals(self, alive: Collection[str] | None = None) -> Samples:
+        """Sum the account.
+
+        Args:
+            alive: None while the run goes on. At the end, when the learners have drained their channels, the
+                streams of living samplers: what did not arrive from any other stream counts as dropped.
+        """
+        sums = Samples()
+        for stream in self.pushed.keys() | {name for streams in self.takers.values() for name in streams}:
+            position = 0
+            for receipt in (streams[stream] for streams in self.takers.values() if stream in streams):
+                # An earlier incarnation of the learner died with these or before it reported them.
+                sums.dropped += receipt.first - position
+                sums.received += receipt.received
+                sums.dropped += receipt.refused + receipt.lost
+                position = receipt.last
+            pushed = max(self.pushed.get(stream, 0), position)
+            sums.produced += pushed
+            if alive is None or stream in alive:
+                sums.in_flight += pushed - position
+            else:
+                sums.dropped += pushed - position
+        return sums

@@ -1,0 +1,150 @@
+"""The broker's view of the balance: feeds reports and the machine's load to the rule, returns its decisions.
+
+The caller passes all times, in seconds since the run began, and carries the decisions out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.usage import Gpus, busy_cpu_s
+from spreeze_zmq.broker.knobs import SMALLEST_BATCH, BatchSize, Knob, Samplers
+from spreeze_zmq.broker.rule import Change, Rule
+from spreeze_zmq.broker.windows import Windows
+from spreeze_zmq.plan import tuning
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import LEARNERS, SAMPLER
+from spreeze_zmq.plan.tuning import Tuning
+
+#: The time that rates take to settle after a process came or went.
+SETTLE_S = 1.0
+#: The seconds that the journal's figures of each process cover.
+JOURNAL_S = 4.0
+
+
+class Balancer:
+    """Watches a run and decides when its number of samplers or the learners' batch size changes.
+
+    Attributes:
+        samplers: the number of samplers.
+        batch_size: the learners' batch size; None where the topology fixes it.
+        rule: tries values, and keeps them or goes back.
+        windows: the reports.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.cores, self.gpus = plan, available_cores(), Gpus()
+        first, *others = plan.learning.learners
+        critics = [f"{first}-{index}" for index in range(plan.components[first].count.initial)]
+        followers = [f"{role}-0" for role in others]
+        self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers)
+        self.samplers, self.batch_size = _samplers(plan), _batch_size(plan)
+        knobs: list[Knob | None] = [self.samplers, self.batch_size]
+        self.rule = Rule([knob for knob in knobs if knob is not None and knob.movable])
+        self.last_change = ""
+        self._decision: dict[str, Any] = {}
+        self._since_s = 0.0
+        self._training = False
+
+    def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Enter a report."""
+        begins = self.windows.take(sender, incarnation, fields, now_s)
+        if begins and fields["role"] in (SAMPLER, *LEARNERS):
+            self.disturb(now_s)
+
+    def lose(self, sender: str, now_s: float) -> None:
+        """Forget a process that has ended."""
+        self.windows.lose(sender)
+        self.disturb(now_s)
+
+    def disturb(self, now_s: float) -> None:
+        """Discard what was measured until ``SETTLE_S`` from now, since the run has changed."""
+        self._since_s = now_s + SETTLE_S
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """Note the learners' new batch size."""
+        if self.batch_size is not None:
+            self.batch_size.present = batch_size
+
+    def step(self, num_samplers: int, now_s: float, *, training: bool) -> Change | None:
+        """The change to make now, if any; to be called about once a second.
+
+        Args:
+            num_samplers: how many samplers the launcher keeps; 0 where it keeps none.
+            now_s: the time.
+            training: the learners have begun to train.
+        """
+        self.windows.take_busy(busy_cpu_s(), now_s)
+        if training != self._training:
+            self._training = training
+            self.disturb(now_s)
+        if num_samplers == 0:
+            return None
+        self.samplers.present = num_samplers
+        granule = self._granule() if training else 0.0  # whether samplers sleep shows in any window
+        window = self.windows.window(num_samplers, granule, self._since_s, now_s)
+        if window is None:
+            return None
+        change = self.rule.decide(window, now_s) if training else self.rule.begin(window)
+        steady = window.steady and training
+        self._decision = self.rule.figures(window) if steady else {**self._decision, "steady": False}
+        if change is not None:
+            self.last_change = change.reason
+            self.disturb(now_s)
+            if change.option:
+                self.set_batch_size(change.count)
+        return change
+
+    def tuning(self) -> Tuning | None:
+        """The settled number of samplers, for the next run; None where it is fixed or has not settled."""
+        if not (self.samplers.movable and self.rule.settled):
+            return None
+        figures = self._decision
+        return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])
+
+    def status(self) -> dict[str, Any]:
+        """The balance in the run's status: whether worker counts may change, whether the last steady window
+        requested no change, and the last change with its reason.
+        """
+        return {
+            "movable": self.samplers.movable,
+            "settled": self.rule.settled,
+            "last_change": self.last_change,
+        }
+
+    def figures(self, now_s: float) -> dict[str, Any]:
+        """Every figure that decisions rest on, for the journal."""
+        spells = self.windows.spells(now_s - JOURNAL_S, now_s)
+        return {
+            "cores": self.cores,
+            "busy_cores": self.windows.busy_cores(now_s - JOURNAL_S, now_s),
+            "gpus": self.gpus.figures(),
+            "processes": {name: asdict(spell) for name, spell in spells.items()},
+            "decision": self._decision,
+            **self.status(),
+        }
+
+    def _granule(self) -> float:
+        """Transitions that arrive, or are needed, at once: those of a rollout, or of one update."""
+        sampler = self.plan.components[SAMPLER].options
+        rollout = sampler.get("rollout_steps", 1) * sampler.get("envs", 1)
+        batch = self.batch_size.present if self.batch_size else self.plan.learning.batch_size
+        update = len(self.windows.critics) * batch / self.plan.balance.replay_ratio
+        return max(1.0, float(rollout), update)
+
+
+def _samplers(plan: Plan) -> Samplers:
+    count = plan.components[SAMPLER].count
+    least, most = (count.minimum, count.maximum) if tuning.movable(plan) else (count.initial, count.initial)
+    return Samplers(count.initial, least, most)
+
+
+def _batch_size(plan: Plan) -> BatchSize | None:
+    """The knob over the curve that was measured before the run; None where the topology fixes the size."""
+    if (choice := plan.measured.get("batch_size")) is None:
+        return None
+    curve, chosen = {int(size): float(rate) for size, rate in choice["curve"]}, int(choice["chosen"])
+    return BatchSize(chosen, SMALLEST_BATCH, chosen, curve=curve)

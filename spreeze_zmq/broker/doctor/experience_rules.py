@@ -1,0 +1,242 @@
+"""What the samplers' experience shows: rewards, observations, actions, and how episodes end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Vitals, numbers
+
+#: Rewards beyond this as a root mean square make errors and gradients of its square; the largest of the
+#: shipped tasks have 10.
+LARGE_REWARD = 100.0
+#: No reward so far has reached this: the entropy bonus, initial errors and noise drown them.
+SMALL_REWARD = 1e-3
+#: No number of an observation has varied by this deviation: fresh networks hardly tell observations apart.
+SMALL_OBSERVATION = 0.01
+#: A deviation beyond this saturates or drowns all other numbers; contact forces reach 1,000 for a moment.
+LARGE_OBSERVATION = 10_000.0
+#: Steps of one environment without the end of any episode: half more than the longest usual time limit.
+UNENDED_STEPS = 1_500
+#: Episodes from which a rule about all of them begins, as for a running mean of short tasks.
+ENOUGH_EPISODES = 32
+#: Env steps from which rewards that are always the same are no accident.
+ENOUGH_STEPS = 5_000
+#: Share of action numbers at their bounds, or of the way to one bound that their mean has gone, while nothing
+#: is learned. Shipped tasks have up to 0.55 at both bounds; TD3 begins with up to 9 s beside one.
+SATURATED = 0.85
+#: Shortest episodes whose lengths are taken for a time limit where all are equal, and where only the longest
+#: ones are; many tasks are over in a few steps.
+LEAST_LIMIT, LEAST_LIMIT_OF_SOME = 10, 50
+#: Evaluated looks without a success.
+LOOKS_WITHOUT_SUCCESS = 20
+#: Failures of which a run is full, and their share of all episodes.
+MANY_FAILURES, FAILURE_SHARE = 20, 0.2
+
+
+def large_rewards(vitals: Vitals) -> Finding | None:
+    """Rewards far above 1."""
+    size = vitals.typical("reward_rms")
+    if size is None or size <= LARGE_REWARD or vitals.option("normalize_rewards"):
+        return None
+    remedy = "divide the reward in step()"
+    if vitals.option("normalize_rewards") is not None:
+        remedy = "algorithm.normalize_rewards = true"
+    return Finding(
+        "large_rewards",
+        f"rewards are around {size:.2g} in size",
+        "values and their errors are far from 1, for which step sizes and fresh networks are made",
+        f"{remedy}, so that rewards are around 1",
+    )
+
+
+def small_rewards(vitals: Vitals) -> Finding | None:
+    """Rewards far below 1."""
+    low, high = vitals.rewards or (0.0, 0.0)
+    size = max(-low, high)
+    if not 0.0 < size < SMALL_REWARD or not vitals.steady("reward_rms"):
+        return None
+    if vitals.option("normalize_rewards"):
+        return None
+    return Finding(
+        "small_rewards",
+        f"no reward so far is larger than {size:.1g}",
+        "the noise of fresh values and a bonus for entropy are larger than what there is to learn",
+        "multiply the reward in step(), so that rewards are around 1",
+    )
+
+
+def constant_reward(vitals: Vitals) -> Finding | None:
+    """The same reward in each step, and the same return in each episode."""
+    if not vitals.steady("reward_min") or vitals.env_steps < ENOUGH_STEPS:
+        return None
+    low, high = vitals.rewards or (0.0, 1.0)
+    ended = vitals.num_episodes >= ENOUGH_EPISODES
+    if low != high or (ended and vitals.only_return is None):
+        return None
+    if not ended and high != 0.0:
+        return None  # -1 a step until the goal: episodes will differ once one has ended
+    seen = f"every reward seen in {vitals.env_steps:,} steps was {low:g}"
+    seen += f", and every episode returned {vitals.only_return:g}" if ended else ""
+    return Finding(
+        "constant_reward",
+        seen,
+        "no action is better than another, so there is nothing to learn from",
+        "print the rewards of a few random episodes; a goal that is seldom met needs a reward on the way",
+        rank=0,
+    )
+
+
+def identical_episodes(vitals: Vitals) -> Finding | None:
+    """Rewards differ, returns do not: each episode is the same, whatever is done."""
+    if vitals.num_episodes < ENOUGH_EPISODES or not vitals.steady("reward_min"):
+        return None
+    if vitals.only_return is None:
+        return None
+    if vitals.rewards is None or vitals.rewards[0] == vitals.rewards[1]:
+        return None
+    return Finding(
+        "identical_episodes",
+        f"every episode so far returned exactly {vitals.only_return:g}",
+        "neither actions nor seeds change anything",
+        "check that step() uses its action, and reset() its seed",
+        rank=0,
+    )
+
+
+def small_observations(vitals: Vitals) -> Finding | None:
+    """Observations far below 1."""
+    _, largest = vitals.extremes.get("obs_std", (0.0, 0.0))
+    if not 0.0 < largest < SMALL_OBSERVATION or not vitals.steady("obs_std"):
+        return None
+    if vitals.option("normalize_observations"):
+        return None
+    return Finding(
+        "small_observations",
+        f"no number of an observation varies by more than {largest:.1g}",
+        "a fresh network gives nearly the same output for all of them",
+        "algorithm.normalize_observations = true",
+    )
+
+
+def large_observations(vitals: Vitals) -> Finding | None:
+    """Observations far above 1."""
+    spread, offset = vitals.typical("obs_std"), vitals.typical("obs_mean")
+    if spread is None or offset is None or vitals.option("normalize_observations"):
+        return None
+    if max(spread, offset) <= LARGE_OBSERVATION or vitals.tried.get("lost_digits"):
+        return None
+    return Finding(
+        "large_observations",
+        f"a number of the observation is around {max(spread, offset):.1g} in size",
+        "it drowns all others, and the first layer's outputs are far from 1",
+        "algorithm.normalize_observations = true",
+    )
+
+
+def constant_observations(vitals: Vitals) -> Finding | None:
+    """Observations that never change."""
+    least, _ = vitals.extremes.get("obs_still", (0.0, 0.0))
+    if least < 1.0 or not vitals.steady("obs_still"):
+        return None
+    return Finding(
+        "constant_observations",
+        "every observation is the same",
+        "the policy cannot tell one state from another",
+        "return a new array from step(), made of the present state",
+        rank=0,
+    )
+
+
+def saturated_actions(vitals: Vitals) -> Finding | None:
+    """Actions at their bounds, without progress."""
+    share = min(vitals.steady("action_at_bounds"), default=0.0)
+    one_sided = min(vitals.steady("action_one_sided", LONGEST_WINDOW_S), default=0.0)
+    if max(share, one_sided) < SATURATED or vitals.has_risen:
+        return None
+    seen = f"{share:.0%} of all action numbers are at their bounds"
+    if share < SATURATED:  # noise moves them off the bound in every second step
+        seen = f"actions stay beside one bound: their mean is {one_sided:.0%} of the way to it"
+    return Finding(
+        "saturated_actions",
+        seen,
+        "there the policy's gradient vanishes, and exploration has no effect",
+        "a smaller algorithm.learning_rate; with a noise of the policy's own, a smaller one",
+    )
+
+
+def never_ending(vitals: Vitals) -> Finding | None:
+    """No episode has ended."""
+    each = vitals.env_steps / vitals.num_envs
+    limit = numbers(vitals.environment).get("max_episode_steps", 0)
+    least = max(UNENDED_STEPS, 2 * limit)
+    if not limit and numbers(vitals.tried).get("unended_steps"):
+        least = 0  # none had ended before the run
+    if vitals.num_episodes or each < least:
+        return None
+    return Finding(
+        "never_ending",
+        f"no episode has ended in {each:,.0f} steps of each environment",
+        "without an end no return is known and nothing begins again",
+        "env_kwargs = { max_episode_steps = 1000 }",
+    )
+
+
+def limit_as_termination(vitals: Vitals) -> Finding | None:
+    """All terminated episodes, or many of them, have the longest one's length, and none is truncated."""
+    row = vitals.status.get("experience", {})
+    count, longest = row.get("terminated", 0), int(row.get("terminated_longest", 0))
+    equal = row.get("terminated_at_longest", 0)
+    least = LEAST_LIMIT if equal == count else LEAST_LIMIT_OF_SOME
+    if equal < ENOUGH_EPISODES or row.get("truncated") or longest < least:
+        return None
+    return Finding(
+        "limit_as_termination",
+        f"{equal:,.0f} of {count:,.0f} episodes were terminated after exactly {longest:,} steps, none later",
+        "a time limit that is reported as terminated teaches that the future is worth nothing there",
+        "return truncated = True, terminated = False at the limit",
+    )
+
+
+def no_success(vitals: Vitals) -> Finding | None:
+    """The environment counts successes, and there is none."""
+    values = vitals.successes.values
+    if vitals.num_looks < LOOKS_WITHOUT_SUCCESS or len(values) < LOOKS_WITHOUT_SUCCESS or any(values):
+        return None
+    if vitals.training_s < 60.0:
+        return None
+    return Finding(
+        "no_success",
+        f"no success in {vitals.num_looks} evaluations",
+        "a reward that is given only at success has never been seen",
+        "a dense reward, an easier start, or a wider goal",
+    )
+
+
+def many_failures(vitals: Vitals) -> Finding | None:
+    """The environment fails in a large part of all episodes."""
+    failures, episodes = int(vitals.status.get("num_failures", 0)), vitals.num_episodes
+    if failures < MANY_FAILURES or failures < FAILURE_SHARE * episodes:
+        return None
+    return Finding(
+        "many_failures",
+        f"{failures:,} failures beside {episodes:,} whole episodes",
+        "what comes before a failure is cut off and taught as truncated",
+        "mend the first failure: its traceback is in the samplers' logs",
+    )
+
+
+EXPERIENCE_RULES: tuple[Callable[[Vitals], Finding | None], ...] = (
+    large_rewards,
+    small_rewards,
+    constant_reward,
+    identical_episodes,
+    small_observations,
+    large_observations,
+    constant_observations,
+    saturated_actions,
+    never_ending,
+    limit_as_termination,
+    no_success,
+    many_failures,
+)

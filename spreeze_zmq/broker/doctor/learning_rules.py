@@ -1,0 +1,232 @@
+"""What the learners' figures show: values, exploration, updates, and whether the return rises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import fmean, median
+
+from spreeze_zmq.broker.doctor.finding import Finding
+from spreeze_zmq.broker.doctor.plan_rules import NORMAL_ENTROPY
+from spreeze_zmq.broker.doctor.vitals import Vitals, whole_numbers
+
+#: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
+END_MASS = 0.2
+#: Weights of the entropy beyond which it counts nothing or alone: shipped tasks end between 0.001 and 1.
+LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 1e-5, 100.0
+#: Log deviations of a policy's noise, in unit actions: 1 % of the range, and e times the range.
+LOWEST_LOG_STD, HIGHEST_LOG_STD = -4.5, 1.0
+#: Share of the greatest entropy that choices keep while nothing is learned.
+LEAST_CHOICE = 0.01
+#: Factor by which values may exceed the sum of the largest rewards seen.
+VALUE_SLACK = 10.0
+#: Factor by which the loss of the last third exceeds the first one's, without any rise of the return.
+LOSS_GROWTH = 100.0
+#: Updates before the loss is compared, and before the return must have risen.
+ENOUGH_UPDATES, UPDATES_TO_RISE = 2_000, 20_000
+#: Seconds of training, and looks, before the return must have risen. Walker2d by TD3 needs over a minute on
+#: two cores, Pong by PPO five minutes and more.
+SECONDS_TO_RISE, SECONDS_TO_RISE_ON_POLICY, LOOKS_TO_RISE = 120.0, 600.0, 8
+#: Fewer updates/s than this are too few, seconds after the first one.
+FEW_UPDATES_PER_S, FEW_AFTER_S = 0.5, 20.0
+#: Seconds of samples without a first update.
+LONG_WARM_UP_S = 40.0
+#: Share of the CPUs that other programs hold, while at most this share is idle.
+CROWDED, HARDLY_IDLE = 0.35, 0.1
+
+
+def end_atoms(vitals: Vitals) -> Finding | None:
+    """Returns beyond the range of the distribution."""
+    for end, other, word in (("v_max", "v_min", "above"), ("v_min", "v_max", "below")):
+        mass = vitals.typical(f"mass_at_{end}")
+        if mass is not None and mass >= END_MASS:
+            now, far = vitals.number(end, 0.0), vitals.number(other, 0.0)
+            return Finding(
+                "end_atoms",
+                f"{mass:.0%} of the returns lie at or {word} algorithm.{end} = {now:g}",
+                "returns beyond it cannot be told apart",
+                f"algorithm.{end} = {_wider(now, far):g}",
+                rank=0,
+            )
+    return None
+
+
+def _wider(end: float, other: float) -> float:
+    """The end of a range five times as wide."""
+    return end + 4.0 * (end - other)
+
+
+def temperature(vitals: Vitals) -> Finding | None:
+    """A weight of the entropy that is gone, or all that counts."""
+    value = vitals.typical("temperature")
+    if value is None or LOWEST_TEMPERATURE <= value <= HIGHEST_TEMPERATURE:
+        return None
+    gone = value < LOWEST_TEMPERATURE
+    return Finding(
+        "temperature",
+        f"the temperature is {value:.1g}",
+        "entropy no longer counts, and nothing is explored"
+        if gone
+        else "entropy counts, the reward does not",
+        'algorithm.target_entropy = "auto" and algorithm.initial_temperature = 0.1, with rewards around 1',
+        rank=0,
+    )
+
+
+def exploration(vitals: Vitals) -> Finding | None:
+    """A policy without a temperature whose noise is gone or larger than the bounds."""
+    entropy = vitals.typical("entropy")
+    if entropy is None or vitals.steady("temperature") or vitals.has_risen:
+        return None
+    sizes = whole_numbers(vitals.environment.get("action_sizes"))
+    if sizes:
+        if entropy >= LEAST_CHOICE * sum(math.log(size) for size in sizes if size > 1):
+            return None
+        seen, gone = f"the entropy of choices is {entropy:.1g} nats", True
+    else:
+        log_std = entropy / vitals.num_actions - NORMAL_ENTROPY
+        if LOWEST_LOG_STD <= log_std <= HIGHEST_LOG_STD:
+            return None
+        gone = log_std < LOWEST_LOG_STD
+        seen = f"the deviation of the policy's noise is {math.exp(log_std):.1g} of half the action's range"
+    return Finding(
+        "exploration",
+        seen,
+        "the same actions are tried again and again" if gone else "nearly all actions are clipped",
+        "a larger algorithm.entropy_coefficient" if gone else "a smaller algorithm.entropy_coefficient",
+    )
+
+
+def values_diverge(vitals: Vitals) -> Finding | None:
+    """Values that no sum of rewards can reach."""
+    gamma, value = vitals.number("gamma", 1.0), vitals.typical("q_mean")
+    if (
+        value is None
+        or gamma >= 1.0
+        or vitals.option("normalize_rewards")
+        or vitals.number("num_atoms", 1) > 1
+    ):
+        return None
+    if vitals.rewards is None:
+        return None
+    reward = max(-vitals.rewards[0], vitals.rewards[1])
+    bonus = abs((vitals.typical("temperature") or 0.0) * (vitals.typical("entropy") or 0.0))
+    most = (reward + bonus) / (1.0 - gamma)
+    if abs(value) <= VALUE_SLACK * max(most, 1.0):
+        return None
+    return Finding(
+        "values_diverge",
+        f"the critics expect a return of {value:.2g}; rewards of at most {reward:.2g} add up to {most:.2g}",
+        "they learn from their own growing errors",
+        "a tenth of algorithm.learning_rate, or algorithm.layer_norm = true",
+        rank=0,
+    )
+
+
+def went_back(vitals: Vitals) -> Finding | None:
+    """A learner lost its weights to numbers that are not finite."""
+    if not vitals.went_back:
+        return None
+    return Finding(
+        "not_finite",
+        f"a learner went back to a checkpoint {vitals.went_back} time{'s' * (vitals.went_back > 1)}",
+        "its loss or weights were not finite",
+        "a tenth of algorithm.learning_rate",
+        rank=0,
+    )
+
+
+def loss_grows(vitals: Vitals) -> Finding | None:
+    """A loss that grows while the return does not."""
+    if vitals.updates < ENOUGH_UPDATES or len(vitals.critic_loss.values) < 15 or vitals.has_risen:
+        return None
+    first, _, last = (median(values) for values in vitals.critic_loss.thirds())
+    if first <= 0.0 or last < LOSS_GROWTH * first:
+        return None
+    return Finding(
+        "loss_grows",
+        f"the critics' loss grew from {first:.2g} to {last:.2g}, the return did not",
+        "they fall behind their own targets",
+        "a tenth of algorithm.learning_rate",
+    )
+
+
+def crowded(vitals: Vitals) -> Finding | None:
+    """Other programs hold the CPUs, and none is free."""
+    others, idle = vitals.typical("cpus_of_others"), vitals.typical("cpus_idle")
+    cpus = vitals.typical("cpus")
+    if others is None or idle is None or not cpus:
+        return None
+    if others < CROWDED * cpus or idle > HARDLY_IDLE * cpus:
+        return None
+    return Finding(
+        "crowded",
+        f"other programs use {others:.1f} of the {cpus:g} CPUs",
+        f"this run takes {vitals.status.get('critic_updates_per_s', 0.0):.1f} updates/s beside them",
+        "end them (top shows which), or give the run fewer processes",
+        rank=2 if vitals.has_risen else 1,
+    )
+
+
+def few_updates(vitals: Vitals) -> Finding | None:
+    """Too few updates to learn from, and who is waited for."""
+    rate = vitals.updates_per_s
+    if vitals.first_update_s is None:
+        began_s = vitals.first_step_s
+        if began_s is None or vitals.t_s - began_s < LONG_WARM_UP_S or vitals.on_policy:
+            return None
+        starts = vitals.number("learning_starts", 0)
+        seen = f"no update in {vitals.t_s - began_s:.0f} s: {vitals.env_steps:,} of {starts:,.0f} transitions"
+    elif vitals.training_s < FEW_AFTER_S or rate >= FEW_UPDATES_PER_S:
+        return None
+    else:
+        seen = f"{rate:.1g} updates/s"
+    reason, remedy = _why_few(vitals)
+    return Finding("few_updates", seen, reason, remedy)
+
+
+def _why_few(vitals: Vitals) -> tuple[str, str]:
+    learner = vitals.status.get("workers", {}).get("critic_learner", {})
+    if crowded(vitals) is not None:
+        return "other programs hold the CPUs", "end them (top shows which)"
+    if learner.get("starved", 0.0) >= 0.5:
+        rate = vitals.status.get("env_steps_per_s", 0.0)
+        return (
+            f"the learner waits for samples, of which {rate:,.0f} come in a second",
+            "more environments or samplers, a larger balance.replay_ratio, or a smaller learning_starts",
+        )
+    return "each update takes long", "smaller algorithm.hidden_sizes or algorithm.batch_size"
+
+
+def no_rise(vitals: Vitals) -> Finding | None:
+    """The return is no better than at first, after enough of everything."""
+    random = vitals.random_return
+    least_s = SECONDS_TO_RISE_ON_POLICY if vitals.on_policy else SECONDS_TO_RISE
+    if vitals.is_resumed or vitals.training_s < least_s:
+        return None
+    if vitals.updates < UPDATES_TO_RISE or random is None or vitals.has_risen:
+        return None
+    if vitals.looks.values and vitals.num_looks < LOOKS_TO_RISE:
+        return None
+    curve = vitals.looks if vitals.looks.values else vitals.training
+    now = fmean(curve.thirds()[-1]) if curve.values else math.nan
+    return Finding(
+        "no_rise",
+        f"the return has not risen: {now:.4g} lately, {random[0]:.4g} in the first, random episodes",
+        f"{vitals.updates:,} updates have made the policy no better; some tasks need more, most do not",
+        "print a few steps of the environment: is the reward what you mean, and can it be seen coming?",
+        rank=0,
+    )
+
+
+LEARNING_RULES: tuple[Callable[[Vitals], Finding | None], ...] = (
+    end_atoms,
+    temperature,
+    exploration,
+    values_diverge,
+    went_back,
+    loss_grows,
+    crowded,
+    few_updates,
+    no_rise,
+)

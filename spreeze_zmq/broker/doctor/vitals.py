@@ -1,0 +1,290 @@
+"""The plain record that the rules read: a run's plan, and what its journal has said so far."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from spreeze_zmq.broker.notes import INHERITED
+
+#: Seconds over which a figure must hold before a rule believes it, and least values of it in that time.
+WINDOW_S, LEAST_VALUES = 8.0, 4
+#: The longest such time that a rule may ask for.
+LONGEST_WINDOW_S = 24.0
+#: Episodes whose mean stands for a random policy: the first ones, which version 0 or an untrained network
+#: has played; with fewer the mean of a task with very different returns is no guide.
+FIRST_EPISODES = 32
+#: Larger numbers are refused in every message, too; their squares must not overflow.
+LARGEST = 1e15
+#: More environments than any run has.
+MOST_ENVS = 1e6
+#: Most values of a curve that are kept; of a longer one every second is dropped.
+MOST_POINTS = 400
+#: 0.95 quantile of the normal distribution: a one-sided test at 5 %.
+Z_95 = 1.645
+
+
+@dataclass
+class Curve:
+    """A figure over the whole run, thinned evenly."""
+
+    values: list[float] = field(default_factory=list)
+    _every: int = 1
+    _skipped: int = 0
+
+    def add(self, value: Any) -> None:
+        """Add the next value; what is no finite number is left out."""
+        if not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            return
+        self._skipped += 1
+        if self._skipped < self._every:
+            return
+        self._skipped = 0
+        self.values.append(float(value))
+        if len(self.values) > MOST_POINTS:
+            del self.values[1::2]
+            self._every *= 2
+
+    def thirds(self) -> tuple[list[float], list[float], list[float]]:
+        """The values of the first, the middle and the last third."""
+        size = max(1, len(self.values) // 3)
+        return self.values[:size], self.values[size:-size], self.values[-size:]
+
+
+class Vitals:
+    """What is known of a run at one time; all times in seconds since it began.
+
+    Args:
+        plan: the contents of its run.json.
+
+    Attributes:
+        t_s: time of the newest status.
+        status: the numbers of the newest: those of its own, and its maps of numbers by name.
+        looks: the mean return of each first look at a policy.
+        num_looks: of all of these.
+        training: the mean return of training episodes, about one value a second.
+        critic_loss: of the critic-learner.
+        successes: the share of successes of each look, as the environment's info says it.
+        extremes: the least and greatest value so far of each figure of ``status.experience``, and of the
+            ``return`` of training episodes.
+        first_update_s: when the first update was seen; None before.
+        first_step_s: when the first env step was seen; None before.
+        went_back: times that learners went back to a checkpoint.
+    """
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self.plan = plan
+        self.t_s = 0.0
+        self.status: dict[str, Any] = {}
+        self.looks, self.training, self.critic_loss, self.successes = Curve(), Curve(), Curve(), Curve()
+        self.num_looks = self.went_back = 0
+        self.extremes: dict[str, tuple[float, float]] = {}
+        self.first_update_s: float | None = None
+        self.first_step_s: float | None = None
+        self._first: list[tuple[int, float, float]] = []  # groups of the first episodes: count, mean, std
+        self._recent: deque[tuple[float, dict[str, float]]] = deque()
+        self._steps_before = self._updates_before = 0
+
+    # --- what comes in
+
+    def take(self, kind: str, t_s: float, about: Mapping[str, Any]) -> None:
+        """Take one entry of the journal; kinds without figures are passed over, and what is of the run that
+        this one goes on from.
+        """
+        if about.get(INHERITED):
+            return
+        if kind == "status":
+            self._take_status(t_s, about)
+        elif kind == "evaluation" and not about.get("confirmed"):
+            self.num_looks += 1
+            self.looks.add(about.get("mean_return"))
+            info = numbers(about.get("info"))
+            self.successes.add(info.get("is_success", info.get("success")))
+        elif kind == "episodes":
+            self._take_episodes(numbers(about))
+
+    def _take_episodes(self, ended: Mapping[str, float]) -> None:
+        if not ended.keys() >= {"count", "mean", "std"}:
+            return
+        self.training.add(ended["mean"])
+        for end in ended.keys() & {"min", "max"}:
+            self._widen({"return": ended[end]})
+        if sum(count for count, _, _ in self._first) < FIRST_EPISODES:
+            self._first.append((max(1, int(ended["count"])), ended["mean"], ended["std"]))
+
+    def _take_status(self, t_s: float, about: Mapping[str, Any]) -> None:
+        """Take a status, of which any field may be missing or odd: the journal may be anybody's."""
+        status: dict[str, Any] = dict(numbers(about))
+        status |= {name: numbers(about.get(name)) for name in ("episodes", "gauges", "experience", "machine")}
+        workers = about.get("workers")
+        rows = workers.items() if isinstance(workers, Mapping) else ()
+        status["workers"] = {role: numbers(row) for role, row in rows}
+        if not self.status:
+            # a resumed run does not begin at 0
+            self._steps_before = int(status.get("env_steps", 0))
+            self._updates_before = int(status.get("critic_updates", 0))
+        self.t_s, self.status = t_s, status
+        if self.first_step_s is None and self.env_steps > 0:
+            self.first_step_s = t_s
+        if self.first_update_s is None and status.get("critic_updates_per_s", 0) > 0:
+            self.first_update_s = t_s
+        self._widen(status["experience"])
+        self.critic_loss.add(status["gauges"].get("critic_loss"))
+        went_back = about.get("went_back")
+        self.went_back = max(self.went_back, len(went_back) if isinstance(went_back, list) else 0)
+        self._recent.append((t_s, {**status["gauges"], **status["experience"], **status["machine"]}))
+        while self._recent[0][0] < t_s - LONGEST_WINDOW_S:
+            self._recent.popleft()
+
+    def _widen(self, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items():
+            low, high = self.extremes.get(name, (value, value))
+            self.extremes[name] = min(low, value), max(high, value)
+
+    # --- what the rules ask
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """An option of the algorithm; ``default`` where it has none of this name."""
+        return self._part("algorithm").get(name, default)
+
+    def number(self, name: str, default: float) -> float:
+        """An option of the algorithm that is a number; ``default`` where it has no such one."""
+        return numbers(self._part("algorithm")).get(name, default)
+
+    def _part(self, name: str) -> Mapping[str, Any]:
+        """A table of the plan; empty where there is none: run.json may be anybody's."""
+        part = self.plan.get(name)
+        return part if isinstance(part, Mapping) else {}
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """The environment's spec as plain data."""
+        return self._part("environment")
+
+    @property
+    def tried(self) -> Mapping[str, Any]:
+        """What was odd about the environment when it was tried out."""
+        return self._part("tried")
+
+    @property
+    def num_actions(self) -> int:
+        """The number of an action's dimensions."""
+        return math.prod(whole_numbers(self.environment.get("action_shape"))) or 1
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether it trains on rounds of rollouts."""
+        return bool(self._part("learning").get("on_policy"))
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether its first policy is a trained one."""
+        return bool(self._part("run").get("resume_from"))
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions that this run has sampled."""
+        return int(self.status.get("env_steps", 0)) - self._steps_before
+
+    @property
+    def updates(self) -> int:
+        """Critic updates, those before a resumed run included."""
+        return int(self.status.get("critic_updates", 0))
+
+    @property
+    def updates_per_s(self) -> float:
+        """Critic updates a second since the first: on-policy they come in bursts."""
+        return (self.updates - self._updates_before) / self.training_s if self.training_s > 0 else 0.0
+
+    @property
+    def num_episodes(self) -> int:
+        """Training episodes that have ended."""
+        return int(self.status.get("episodes", {}).get("count", 0))
+
+    @property
+    def num_envs(self) -> int:
+        """Environments of all samplers."""
+        sampler = self._part("components").get("sampler")
+        options = numbers(sampler.get("options")) if isinstance(sampler, Mapping) else {}
+        count = self.status.get("workers", {}).get("sampler", {}).get("count", 1)
+        return int(min(max(1.0, options.get("envs", 1) * count), MOST_ENVS))
+
+    @property
+    def training_s(self) -> float:
+        """Seconds since the first update."""
+        return 0.0 if self.first_update_s is None else self.t_s - self.first_update_s
+
+    def steady(self, name: str, window_s: float = WINDOW_S) -> list[float]:
+        """The values of a figure in the last seconds; none where they are too few to be believed."""
+        rows = [(t_s, row[name]) for t_s, row in self._recent if name in row and t_s >= self.t_s - window_s]
+        covered = bool(rows) and rows[-1][0] - rows[0][0] >= 0.6 * window_s
+        return [value for _, value in rows] if covered and len(rows) >= LEAST_VALUES else []
+
+    def typical(self, name: str) -> float | None:
+        """The median of these; None where they are too few."""
+        values = self.steady(name)
+        return median(values) if values else None
+
+    @property
+    def rewards(self) -> tuple[float, float] | None:
+        """The least and the greatest reward seen so far; None before any."""
+        if not self.extremes.keys() >= {"reward_min", "reward_max"}:
+            return None
+        return self.extremes["reward_min"][0], self.extremes["reward_max"][1]
+
+    @property
+    def only_return(self) -> float | None:
+        """The return of every training episode so far, where all have the same."""
+        low, high = self.extremes.get("return", (0.0, 1.0))
+        return low if low == high else None
+
+    @property
+    def random_return(self) -> tuple[float, float] | None:
+        """Mean return of the first episodes, and its standard error; None while they are too few, and in a
+        resumed run, whose first policy is a trained one.
+        """
+        count = sum(number for number, _, _ in self._first)
+        if count < FIRST_EPISODES or self.is_resumed:
+            return None
+        mean = sum(number * value for number, value, _ in self._first) / count
+        square = sum(number * (std**2 + (value - mean) ** 2) for number, value, std in self._first) / count
+        return mean, math.sqrt(square / count)
+
+    @property
+    def has_risen(self) -> bool:
+        """Whether the return has risen, at 5 %, above the first looks or above the first episodes. It may
+        have fallen again since.
+        """
+        curve = self.looks if len(self.looks.values) >= 3 else self.training
+        if len(curve.values) < 3:
+            return False
+        first, *later = (_mean_of(values) for values in curve.thirds())
+        before = [first] if self.random_return is None else [first, self.random_return]
+        return any(
+            mean > low + Z_95 * math.hypot(error, other) for mean, error in later for low, other in before
+        )
+
+
+def _mean_of(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and its standard error."""
+    return fmean(values), pstdev(values) / math.sqrt(len(values))
+
+
+def numbers(about: Any) -> dict[str, float]:
+    """The finite numbers of a map, or of what should be one."""
+    items: Iterable[tuple[str, Any]] = about.items() if isinstance(about, Mapping) else ()
+    return {
+        name: float(value)
+        for name, value in items
+        if isinstance(value, int | float) and abs(value) <= LARGEST
+    }
+
+
+def whole_numbers(values: Any) -> tuple[int, ...]:
+    """A list of whole numbers, such as a shape; empty for anything else."""
+    fits = isinstance(values, list) and all(type(value) is int for value in values)
+    return tuple(values) if fits else ()

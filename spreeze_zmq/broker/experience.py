@@ -1,0 +1,123 @@
+"""What samplers see of their environment, in a few figures: the producer's side and the run's row of it.
+
+They cost nothing while environments step: a report looks at the newest rollout only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.envs import EnvironmentSpec
+
+#: Most numbers of observations that a report looks at.
+MOST_NUMBERS = 65_536
+#: Unit actions at least this large count as at their bounds; noise that is clipped there lies beyond.
+AT_BOUNDS = 0.99
+#: How the figures of several samplers become the run's; a figure that is not here is no part of the row.
+_JOINED: dict[str, Callable[[Iterable[float]], float]] = {
+    "reward_min": min,
+    "reward_max": max,
+    "reward_rms": max,
+    "obs_mean": max,
+    "obs_std": max,
+    "obs_still": min,
+    "action_at_bounds": min,
+    "action_one_sided": min,
+    "terminated": sum,
+    "truncated": sum,
+    "terminated_shortest": min,
+    "terminated_longest": max,
+}
+
+
+class Experience:
+    """The figures of one sampler: of its newest rollout, and of how its episodes ended.
+
+    Attributes:
+        rollout: the newest one.
+    """
+
+    def __init__(self, env: EnvironmentSpec) -> None:
+        self.rollout: Rollout | None = None
+        self._low, self._high = env.action_low, env.action_high
+        self._num_truncated = self._num_terminated = 0
+        self._shortest, self._longest, self._at_longest = 0, 0, 0
+
+    def ended(self, lengths: NDArray[Any], terminated: NDArray[np.bool_]) -> None:
+        """Count episodes that ended: lengths ``[K]`` and whether each was terminated ``[K]``."""
+        lengths = lengths[terminated]
+        self._num_truncated += len(terminated) - len(lengths)
+        if not len(lengths):
+            return
+        longest, shortest = int(lengths.max()), int(lengths.min())
+        if longest > self._longest:
+            self._longest, self._at_longest = longest, 0
+        self._at_longest += int((lengths == self._longest).sum())
+        self._shortest = min(self._shortest, shortest) if self._num_terminated else shortest
+        self._num_terminated += len(lengths)
+
+    def figures(self) -> dict[str, float]:
+        """For a report's ``gauges``; PROTOCOL.md says what each means."""
+        found = {"truncated": float(self._num_truncated), "terminated": float(self._num_terminated)}
+        if self._num_terminated:
+            found["terminated_shortest"] = float(self._shortest)
+            found["terminated_longest"] = float(self._longest)
+            found["terminated_at_longest"] = float(self._at_longest)
+        if self.rollout is None:
+            return found
+        return found | _of_rewards(self.rollout) | _of_observations(self.rollout) | self._of_actions()
+
+    def _of_actions(self) -> dict[str, float]:
+        assert self.rollout is not None
+        if self._low is None or self._high is None or self.rollout.action is None:
+            return {}
+        half = self._high / 2 - self._low / 2
+        unit = np.clip((self.rollout.action - self._low) / half - 1.0, -1.0, 1.0)
+        at_bounds, mean = np.abs(unit) >= AT_BOUNDS, unit.mean((0, 1))
+        return {"action_at_bounds": float(at_bounds.mean()), "action_one_sided": float(np.abs(mean).mean())}
+
+
+def _of_rewards(rollout: Rollout) -> dict[str, float]:
+    if rollout.reward is None:
+        return {}
+    reward = rollout.reward.astype(np.float64)
+    rms = math.sqrt(float(np.square(reward).mean()))
+    return {"reward_min": float(reward.min()), "reward_max": float(reward.max()), "reward_rms": rms}
+
+
+def _of_observations(rollout: Rollout) -> dict[str, float]:
+    if rollout.obs is None:
+        return {}
+    rows = rollout.obs.reshape(-1, math.prod(rollout.obs.shape[2:]))
+    rows = rows[:: -(-rows.size // MOST_NUMBERS)] if rows.size else rows
+    if not rows.size:
+        return {}
+    still = {"obs_still": float((rows == rows[:1]).all(0).mean())}
+    if rows.dtype == np.uint8:
+        return still
+    mean, deviation = rows.mean(0, np.float64), rows.std(0, np.float64)
+    return {**still, "obs_mean": float(np.abs(mean).max()), "obs_std": float(deviation.max())}
+
+
+def experience_row(gauges: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The run's figures from those of its samplers' reports; none where no sampler sends any."""
+    rows = [
+        {name: float(value) for name, value in one.items() if math.isfinite(value)} for one in gauges if one
+    ]
+    row: dict[str, float] = {}
+    for name, join in _JOINED.items():
+        if values := [one[name] for one in rows if name in one]:
+            row[name] = float(join(values))
+    if "terminated_longest" in row:
+        row["terminated_at_longest"] = sum(
+            one.get("terminated_at_longest", 0.0)
+            for one in rows
+            if one.get("terminated_longest") == row["terminated_longest"]
+        )
+    return row

@@ -1,0 +1,310 @@
+"""The broker's record of a run: figures of every process, the account of samples, evaluations, failures.
+
+Messages and times go in; status, summary and stop conditions come out. It holds no socket and reads no clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.broker.account import SampleAccount
+from spreeze_zmq.broker.doctor import Doctor
+from spreeze_zmq.broker.experience import experience_row
+from spreeze_zmq.broker.failures import FAILURES_KEPT, FailureRecord, WentBack
+from spreeze_zmq.broker.figures import (
+    COUNTS,
+    Efficiency,
+    LearningFigures,
+    OtherPrograms,
+    ProcessRecord,
+    worker_rows,
+)
+from spreeze_zmq.broker.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, SILENT_S, RefusalRecord, Refused
+from spreeze_zmq.broker.returns import Episodes, Evaluations
+from spreeze_zmq.broker.rows import kept, part, restore, state_of, summary_of
+from spreeze_zmq.broker.validation import LAUNCHER, names_of
+from spreeze_zmq.plan.form import to_plain
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, SAMPLER, experience_of
+
+#: Upper bounds of the rest, so that no peer fills the memory.
+MOST_PROCESSES, CHANGES_KEPT = 200, 1000
+#: The counts that a status has with their present rates.
+SHOWN = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
+
+
+@dataclass
+class RunRecord:
+    """The run as its broker sees it; all times in seconds since the run began.
+
+    Attributes:
+        workers: role -> ``[time, count, reason]`` of each change of its number of processes.
+        moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
+        went_back: learners that went back to a checkpoint, the newest last.
+        accounts: of the samples, by learner.
+        learners: names that the learners' processes may have.
+        doctor: what keeps the run from learning; the broker feeds it with the journal's lines.
+    """
+
+    plan: Plan
+    workers: dict[str, list[list[Any]]] = kept(dict, summary=True)
+    moves: dict[str, list[list[Any]]] = kept(dict, summary=True)
+    went_back: list[WentBack] = kept(list, summary=True)
+    restarts: int = kept(int, summary=True)
+    resumed: dict[str, Any] | None = kept(lambda: None, summary=True)
+    failures: FailureRecord = kept(FailureRecord)
+    accounts: dict[str, SampleAccount] = kept(dict)
+    learning: LearningFigures = part(LearningFigures)
+    episodes: Episodes = part(Episodes)
+    evaluations: Evaluations = part(Evaluations)
+    processes: dict[str, ProcessRecord] = field(default_factory=dict)
+    refusals: RefusalRecord = field(default_factory=RefusalRecord)
+    others: OtherPrograms = field(default_factory=OtherPrograms)
+
+    def __post_init__(self) -> None:
+        self.accounts = {role: SampleAccount() for role in self.plan.learning.learners}
+        self.learners = {name for role in self.accounts for name in names_of(role, self.plan)}
+        # The launcher's cores: the broker itself may be kept off those of the learners.
+        self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
+        self.doctor = Doctor(json.loads(self.plan.to_json()))
+
+    def resume(self, about: Mapping[str, Any]) -> None:
+        """Go on from another run: the journal's ``resumed`` entry, with its ``t_s``."""
+        self.resumed = dict(about)
+        self.learning.resume(about["counts"])
+
+    @property
+    def learners_are_ready(self) -> bool:
+        """Whether every learner has been set up, from a checkpoint where there is one."""
+        ready = {one.role for one in self.processes.values() if one.ready and not one.gone}
+        return ready.issuperset(self.plan.learning.learners)
+
+    @property
+    def before_s(self) -> float:
+        """Time of the runs that this one goes on from; times count from the beginning of the first."""
+        return 0.0 if self.resumed is None else float(self.resumed["t_s"])
+
+    # --- messages
+
+    def take_report(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Record the figures of a ``hello``, ``report`` or ``bye``.
+
+        Raises:
+            WireError: there are more processes than a record can hold.
+        """
+        process = self.processes.get(sender)
+        if process is None and len(self.processes) >= MOST_PROCESSES:
+            raise WireError("too_many", f"it is one more than the {MOST_PROCESSES} processes of this run")
+        if process is None or process.incarnation != incarnation:
+            process = ProcessRecord(fields["role"], fields["pid"], incarnation=incarnation, heard_s=now_s)
+            self.processes[sender] = process
+        if "clock_s" not in fields:
+            return
+        self.others.own_cpu_s += max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
+        process.take(fields, now_s)
+        instance = f"{sender}/{incarnation}"
+        for learner, transitions in fields.get("pushed", {}).items():
+            if learner in self.accounts:
+                self.accounts[learner].report_pushed(instance, transitions)
+        self.learning.take_device(sender, fields)
+        if sender in self.learners:
+            if "taken" in fields:
+                self.accounts[fields["role"]].report_taken(instance, fields["taken"])
+            self.learning.take(instance, fields, now_s)
+
+    def take_hello(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Record that a process is set up."""
+        self.take_report(sender, incarnation, fields, now_s)
+        self.processes[sender].ready = True
+
+    def take_bye(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
+        """Record the last figures of a process that leaves by itself."""
+        self.take_report(sender, incarnation, fields, now_s)
+        self.lose(sender, fields["reason"])
+
+    def lose(self, name: str, how: str) -> None:
+        """Record that a process is gone, as it or the launcher reports."""
+        process = self.processes.get(name)
+        if process is not None and not process.gone:
+            process.gone = how
+
+    def take_failure(self, sender: str, fields: Mapping[str, Any], now_s: float) -> WentBack | None:
+        """Record a failure; returns a row if it is that of a learner that went back to a checkpoint."""
+        self.failures.take(fields, now_s, survived=sender != LAUNCHER and "checkpoint" not in fields)
+        if "checkpoint" not in fields or fields["name"] not in self.learners:
+            return None
+        env_steps, updates = int(self.learning.counts["env_steps"]), fields.get("updates", 0)
+        checkpoint, why = fields["checkpoint"][:80], fields["summary"][:400]
+        row = WentBack(round(now_s, 3), fields["name"], env_steps, updates, checkpoint, why)
+        self.went_back = [*self.went_back, row][-FAILURES_KEPT:]
+        return row
+
+    def take_refused(self, taker: str, fields: Mapping[str, Any], now_s: float) -> list[Refused]:
+        """Record what a report says was refused, or that the reporter has sent no ``hello``.
+
+        Returns:
+            The refusals to display.
+        """
+        news = self.refusals.take(taker, fields.get("refused", ()), now_s)
+        if not self.processes[taker].ready and any(fields.get("pushed", {}).values()):
+            news += self.refusals.miss(taker, NO_HELLO, now_s)
+        return news
+
+    def silent(self, now_s: float) -> list[Refused]:
+        """The processes that have stopped reporting, each returned once."""
+        news = []
+        for name, process in self.processes.items():
+            if process.ready and not process.gone and now_s - process.heard_s > SILENT_S:
+                news += self.refusals.miss(name, NO_REPORT, now_s)
+        return news
+
+    def take_workers(self, role: str, count: int, reason: str, now_s: float) -> None:
+        """Record the number of processes of a role, if it changed."""
+        history = self.workers.setdefault(role, [])
+        if not history or history[-1][1] != count:
+            history.append([round(now_s, 3), count, reason])
+            del history[1:-CHANGES_KEPT]
+
+    def num_workers(self, role: str) -> int:
+        """Number of processes of a role that the launcher keeps; 0 before it reports one."""
+        history = self.workers.get(role)
+        return int(history[-1][1]) if history else 0
+
+    def take_move(self, role: str, option: str, value: int, reason: str, now_s: float) -> None:
+        """Record a new value of a role's option."""
+        self.moves.setdefault(f"{role}.{option}", []).append([round(now_s, 3), value, reason])
+
+    def moved(self, role: str, option: str) -> int | None:
+        """The last new value of a role's option; None if it was never changed."""
+        history = self.moves.get(f"{role}.{option}")
+        return int(history[-1][1]) if history else None
+
+    # --- figures
+
+    def instances(self, *, living: bool = False) -> set[str]:
+        """The newest incarnation of each process, or of each living one, as ``NAME/INCARNATION``."""
+        return {
+            f"{name}/{one.incarnation}" for name, one in self.processes.items() if not (living and one.gone)
+        }
+
+    def stop_condition(self, now_s: float) -> str:
+        """The stop condition that holds, in words; empty if none does."""
+        stop = self.plan.run.stop
+        if stop.mean_return is not None:
+            enough = self.plan.components[EVALUATOR].options.get("confirm_episodes", 0)
+            if reached := self.evaluations.reached(stop.mean_return, enough):
+                return reached
+        for name in ("env_steps", "trained_transitions"):
+            limit, count = getattr(stop, name), self.learning.counts[name]
+            if limit is not None and count >= limit:
+                return f"{name} {count:.0f} >= {limit}"
+        if stop.minutes is not None and now_s >= 60 * stop.minutes:
+            return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
+        return ""
+
+    def figures(self) -> dict[str, Any]:
+        """The figures that status and summary share."""
+        learning = self.learning
+        return {
+            "learners": list(self.plan.learning.learners),
+            **{name: int(learning.counts[name]) for name in SHOWN},
+            # Received until the samplers were stopped; on-policy, those of rounds that were trained on.
+            "sampled_transitions": learning.sampled_transitions(),
+            "replay_ratio": learning.replay_ratio(self.plan.balance.replay_ratio),
+            "policy_lag": learning.policy_lag(self.instances(), self.plan.balance.max_policy_lag),
+            "publication": learning.publication,
+            "devices": learning.devices,
+        }
+
+    def status(self, state: str, balance: Mapping[str, Any], now_s: float) -> dict[str, Any]:
+        """The status message, which people see and the launcher acts on, as plain data."""
+        rates = {name: self.learning.rates.rate(name, now_s) for name in COUNTS}
+        processes = {name: one for name, one in self.processes.items() if not one.gone}
+        for one in processes.values():
+            one.silent_s = now_s - one.heard_s
+        gauges = (one.gauges for one in processes.values() if one.role == SAMPLER)
+        status = {
+            "t_s": now_s,
+            "state": state,
+            **self.figures(),
+            **{f"{name}_per_s": rates[name] for name in SHOWN},
+            "samples": self.accounts[CRITIC_LEARNER].totals(),
+            "workers": worker_rows(processes.values()),
+            "episodes": self.episodes.row(),
+            "evaluation": self.evaluations.rows(),
+            "stop": self.plan.run.stop,
+            "processes": processes,
+            "gauges": self.learning.gauges,
+            "experience": experience_row(gauges),
+            "machine": self.others.row(now_s),
+            "findings": self.doctor.rows(),
+            "efficiency": self._efficiency(rates["critic_flops"] + rates["actor_flops"]),
+            "balance": balance,
+            "refusals": self.refusals.rows(now_s, SHOWN_ROWS),
+            "went_back": self.went_back[-SHOWN_ROWS:],
+            "num_failures": self.failures.count,
+            "failures": self.failures.rows(SHOWN_ROWS),
+        }
+        return to_plain(status)  # type: ignore[no-any-return]
+
+    def _efficiency(self, flops_per_s: float) -> Efficiency | None:
+        places = {
+            name: self.plan.components[name.rpartition("-")[0]].options.get("device", "cpu")
+            for name in sorted(self.learners)
+        }
+        return self.learning.efficiency(flops_per_s, places, self._num_cores)
+
+    def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
+        """The contents of summary.json; ``final`` once the learners have drained their channels."""
+        alive = self.instances(living=True) if final else None
+        totals = {role: account.totals(alive) for role, account in self.accounts.items()}
+        means = self.learning.mean_rates(now_s - self.before_s)
+        summary = {
+            "exit_reason": exit_reason,
+            "wall_s": now_s,
+            "env": self.plan.run.env,
+            "algorithm": self.plan.run.algorithm,
+            "seed": self.plan.run.seed,
+            **self.figures(),
+            **means,
+            "efficiency": self._efficiency(means["critic_flops_per_s"] + means["actor_flops_per_s"]),
+            "samples": totals[CRITIC_LEARNER],
+            "samples_by_channel": {experience_of(role): sums for role, sums in totals.items()},
+            **summary_of(self),
+            "failures": self.failures.first,
+            "num_failures": self.failures.count,
+            "failure_kinds": self.failures.rows(),
+            "pinning": self.plan.pinning,
+            "auto": self.plan.measured,
+            "evaluations": [
+                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]
+                for e in self.evaluations.looks
+            ],
+            "best_return": self.evaluations.best_return,
+            "best": self.evaluations.best,
+            "episodes": self.episodes.count,
+            "refusals": self.refusals.rows(now_s),
+            "findings": self.doctor.rows(),
+        }
+        return to_plain(summary)  # type: ignore[no-any-return]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able state that a restarted broker cannot learn from later reports."""
+        processes = {name: [p.role, p.incarnation, p.pid, p.gone] for name, p in self.processes.items()}
+        return {**state_of(self), "processes": processes}
+
+    def restore(self, state: Mapping[str, Any], now_s: float) -> None:
+        """Inverse of :meth:`to_dict`."""
+        if state["resumed"] is not None:
+            self.resume(state["resumed"])
+        restore(self, state)
+        for name, (role, incarnation, pid, gone) in state["processes"].items():
+            self.processes[name] = ProcessRecord(
+                role, pid, ready=True, incarnation=incarnation, heard_s=now_s, gone=gone
+            )

@@ -1,0 +1,156 @@
+"""The broker's record of refused messages: who sent what, which rule it broke, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spreeze_zmq.base.keys import BAD_KEYS
+from spreeze_zmq.broker.rows import inner
+from spreeze_zmq.plan.roles import BROKER
+
+#: Most rows that are kept, so that a peer that invents names cannot fill the memory.
+MOST_ROWS = 64
+#: Most rows in a status.
+SHOWN_ROWS = 8
+#: Kinds that a process exists to send. It is stuck if this many of one kind are refused over this time and
+#: none is accepted.
+VITAL = ("hello", "report", "rollout", "policy", "critic")
+STUCK_AFTER, STUCK_AFTER_S = 3, 1.5
+#: Words of refusals that are no mistake of the sender: a message that became too old.
+NO_MISTAKES = ("stale",)
+#: A process is named after this time without a report.
+SILENT_S = 3.0
+#: Words for messages that never came, and what is said of them.
+NO_HELLO, NO_REPORT = "no_hello", "no_report"
+MISSING = {
+    NO_HELLO: "it pushes rollouts, but no hello has come from it: send one when all is set up",
+    NO_REPORT: f"no report has come for {SILENT_S:g} s, expected two a second, also while it waits",
+}
+
+
+@dataclass
+class Refused:
+    """Messages of one sender and kind that one process refuses for one reason.
+
+    Attributes:
+        taker: the process that refuses them.
+        sender: as the messages name it; empty if unreadable.
+        kind: of the messages; empty if unreadable.
+        word: the rule that they break.
+        count: number of refused messages, over all incarnations of the taker.
+        first: the first example: what came, what was expected.
+        stuck: whether no message of the kind gets through, as of :meth:`row`.
+        line: a sentence with all that, as of :meth:`row`.
+        shown: the count at the last display; 0 before.
+    """
+
+    taker: str
+    sender: str
+    kind: str
+    word: str
+    count: int = 0
+    first: str = ""
+    stuck: bool = False
+    line: str = ""
+    shown: int = inner(int)
+    _reported: int = inner(int)
+    _accepted: int = inner(lambda: -1)
+    _count_since: int = inner(int)
+    _since_s: float = inner(float)
+    _last_s: float = inner(float)
+
+    def take(self, count: int, accepted: int, now_s: float) -> None:
+        """Record the taker's cumulative counts: refused, and accepted from the same sender and kind."""
+        before, self._reported = self._reported, count
+        new = count - before if count >= before else count  # a restarted taker counts from 0
+        if accepted != self._accepted:
+            self._accepted, self._count_since, self._since_s = accepted, self.count, now_s
+        self.count += new
+        self._last_s = now_s if new else self._last_s
+
+    def row(self, now_s: float) -> Refused:
+        """Itself, with ``stuck`` and ``line`` as they are now."""
+        self.stuck = self._is_stuck(now_s)
+        self.line = self._line()
+        return self
+
+    def _is_stuck(self, now_s: float) -> bool:
+        """Whether no message of this kind gets through. One accepted message is enough to say no: another
+        process may send under a known name.
+        """
+        if self._accepted or self.kind not in VITAL or self.word in (*NO_MISTAKES, *MISSING):
+            return False
+        if self.kind == "hello":  # it is sent once
+            return now_s - self._since_s >= STUCK_AFTER_S
+        lasted_s = self._last_s - self._since_s
+        return self.count - self._count_since >= STUCK_AFTER and lasted_s >= STUCK_AFTER_S
+
+    def _line(self) -> str:
+        """One line: sender, refusing process, count, rule and first example."""
+        sender = self.sender or "an unknown sender"
+        if self.word in MISSING:
+            return f"{sender}: {self.first}"
+        if self.word == BAD_KEYS:
+            failed = f"{self.count:,} handshake{'s' * (self.count != 1)} failed"
+            return f"{self.taker}: {failed}: {self.word}: {self.first}"
+        what = f"{self.count:,} {self.kind or 'unreadable'} message{'s' * (self.count != 1)}"
+        never = "; none gets through" if self.stuck else ""
+        return f"{sender}: {self.taker} refused {what}: {self.word}: {self.first}{never}"
+
+
+class RefusalRecord:
+    """All refusals of a run."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, str, str, str], Refused] = {}
+
+    def take(self, taker: str, rows: Iterable[Mapping[str, Any]], now_s: float) -> list[Refused]:
+        """Record the ``refused`` rows of a report at ``now_s`` seconds.
+
+        Returns:
+            The refusals to display: each at its first message, and again at each tenfold count.
+        """
+        news = []
+        for (sender, kind, word), same in _grouped(rows).items():
+            key = (taker, sender, kind, word)
+            if key not in self._refused and len(self._refused) >= MOST_ROWS:
+                continue
+            refused = self._refused.setdefault(key, Refused(*key, first=str(same[0].get("first", ""))[:300]))
+            count, accepted = (sum(_count(row.get(name)) for row in same) for name in ("count", "good"))
+            refused.take(count, accepted, now_s)
+            if refused.count >= max(1, 10 * refused.shown):
+                refused.shown = refused.count
+                news.append(refused)
+        return news
+
+    def miss(self, sender: str, word: str, now_s: float) -> list[Refused]:
+        """Record, once, that the broker expects a message of a process; returns it for display."""
+        taker = f"{BROKER}-0"
+        row = {"sender": sender, "word": word, "first": MISSING[word], "count": 1}
+        known = (taker, sender, "", word) in self._refused
+        return [] if known else self.take(taker, [row], now_s)
+
+    @property
+    def mistakes(self) -> int:
+        """Number of messages that broke a rule."""
+        return sum(one.count for one in self._refused.values() if one.word not in NO_MISTAKES)
+
+    def rows(self, now_s: float, most: int = MOST_ROWS) -> list[Refused]:
+        """At most ``most`` rows: stuck senders first, then by count."""
+        rows = [one.row(now_s) for one in self._refused.values()]
+        return sorted(rows, key=lambda row: (not row.stuck, -row.count))[:most]
+
+
+def _grouped(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[Mapping[str, Any]]]:
+    """Rows by sender, kind and word: each channel of the taker has its own row for the same refusal."""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        sender, kind, word = (str(row.get(name, ""))[:40] for name in ("sender", "kind", "word"))
+        groups.setdefault((sender, kind, word), []).append(row)
+    return groups
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value >= 0 else 0

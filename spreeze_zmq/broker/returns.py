@@ -1,0 +1,131 @@
+"""The returns of a run: of training episodes, reported by samplers, and of evaluations."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.broker.rows import inner, kept, row_of
+
+#: Episodes that the running mean of the training return covers, as in Stable-Baselines3.
+EPISODES_WINDOW = 100
+#: Episodes of the recent return, from which the evaluator predicts progress.
+RECENT_EPISODES = 16
+#: Most evaluations that are kept; beyond, every second one of the older half is dropped.
+EVALUATIONS_KEPT = 20_000
+
+
+@dataclass
+class Episodes:
+    """Training episodes: mean and spread over the last ``EPISODES_WINDOW``, and the ``recent_return``."""
+
+    count: int = kept(int, "num_episodes")
+    mean_return: float | None = None
+    std_return: float | None = None
+    recent_return: float | None = None
+    mean_length: float | None = None
+    _returns: deque[float] = inner(lambda: deque(maxlen=EPISODES_WINDOW))
+    _lengths: deque[int] = inner(lambda: deque(maxlen=EPISODES_WINDOW))
+
+    def take(self, returns: NDArray[np.float32], lengths: NDArray[np.int32]) -> None:
+        """Record episodes: returns and lengths ``[num_episodes]``."""
+        self._returns.extend(returns.tolist())
+        self._lengths.extend(lengths.tolist())
+        self.count += len(returns)
+
+    def row(self) -> Episodes:
+        """Itself, with its means as they are now."""
+        if self._returns:
+            returns = np.array(self._returns)
+            self.mean_return, self.std_return = float(returns.mean()), float(returns.std())
+            self.recent_return = float(returns[-RECENT_EPISODES:].mean())
+            self.mean_length = float(np.mean(self._lengths))
+        return self
+
+
+@dataclass
+class EvaluationRow:
+    """One evaluation: when it arrived, and the run's env steps when its policy was published.
+
+    ``interval`` is the 95 % interval of the mean return by Student's t, ``num_truncated`` counts the episodes
+    that the evaluation cut, ``timed_out`` is whether its limit of time did, ``confirmed`` is whether the
+    policy was chosen before they were played, ``info`` has the means of the environment's figures for their
+    last steps.
+    """
+
+    t_s: float
+    env_steps: int
+    mean_return: float
+    std_return: float
+    interval: tuple[float, float] | None
+    num_episodes: int
+    mean_length: float
+    num_truncated: int = 0
+    timed_out: bool = False
+    confirmed: bool = False
+    info: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Evaluations:
+    """The evaluations of a run: first looks at policies, and fresh episodes of chosen ones (``confirmed``).
+
+    Only looks make the learning curve: fresh episodes are of policies that were chosen for a high score.
+
+    Attributes:
+        all: the fields of each message, and ``t_s``.
+    """
+
+    all: list[dict[str, Any]] = kept(list, "evaluations")
+
+    def take(self, fields: Mapping[str, Any], now_s: float) -> None:
+        """Record an evaluation."""
+        self.all.append({"t_s": now_s, **fields})
+        if len(self.all) > EVALUATIONS_KEPT:
+            best, older = self.best, self.all[: EVALUATIONS_KEPT // 2]
+            self.all[: len(older)] = [e for index, e in enumerate(older) if index % 2 or e is best]
+
+    @property
+    def looks(self) -> list[dict[str, Any]]:
+        """The evaluations of the learning curve."""
+        return [e for e in self.all if not e.get("confirmed", False)]
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The evaluation of the best policy, which is the one saved last."""
+        return next((e for e in reversed(self.all) if e["best"]), None)
+
+    @property
+    def best_return(self) -> float | None:
+        """The mean return of the best policy; None before the first."""
+        best = self.best
+        return None if best is None else float(best["mean_return"])
+
+    def reached(self, goal: float, num_episodes: int) -> str:
+        """The stop reason if the best policy reached the goal in ``num_episodes`` fresh episodes; else empty.
+
+        An evaluator that does not send ``confirmed`` needs no fresh episodes.
+        """
+        best = self.best
+        if best is None or not best.get("confirmed", True) or best["mean_return"] < goal:
+            return ""
+        if best["num_episodes"] < num_episodes and "confirmed" in best:
+            return ""
+        return f"return {best['mean_return']:.1f} >= {goal:g}"
+
+    def rows(self) -> dict[str, EvaluationRow | None]:
+        """The rows of the last look and of the best policy."""
+        return {"last": _row(next(iter(self.looks[-1:]), None)), "best": _row(self.best)}
+
+
+def _row(evaluation: Mapping[str, Any] | None) -> EvaluationRow | None:
+    if evaluation is None:
+        return None
+    low, high = evaluation.get("interval_low"), evaluation.get("interval_high")
+    interval = None if low is None or high is None else (low, high)
+    return row_of(EvaluationRow, {**evaluation, "interval": interval})

@@ -1,0 +1,109 @@
+"""Validates the reports that reach the broker: who may send them, and how large their contents may be."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.wire import KINDS, LARGEST, Message, odd_number
+
+LAUNCHER = "launcher"
+#: Most characters of a text, entries of a map or list, characters of a name: all must fit in one header.
+LONGEST_TEXT, MOST_ENTRIES, LONGEST_NAME = 8000, 64, 80
+LONGEST_WAIT = 100
+#: Maps of a report whose numbers are added up or divided.
+_NUMERIC = ("clock_s", "counters", "policy_lag", "publication", "device")
+
+#: Kind of report -> the roles, or the launcher, that alone send it.
+_TELLERS = {
+    **{
+        kind: tuple(role.name for role in ROLES.values() if kind in role.tells)
+        for kind in sorted({kind for role in ROLES.values() for kind in role.tells})
+    },
+    **dict.fromkeys(("exited", "workers", "stopping"), (LAUNCHER,)),
+}
+
+
+def validated(message: Message, plan: Plan) -> dict[str, Any]:
+    """The known fields of a report, with long texts and maps cut and odd numbers left out.
+
+    Raises:
+        WireError: the sender is no process of the run or may not send this kind, or a number on which the
+            run's end depends is not finite.
+    """
+    kind, sender, fields = message.kind, message.sender, message.fields
+    _check_sender(kind, sender, plan)
+    if kind in ("hello", "report", "bye"):
+        _check_process(sender, fields, plan)
+    kept = {name: _cut(fields[name]) for name in KINDS[kind].fields if name in fields}
+    if "clock_s" in kept:
+        kept |= {name: _finite(fields[name]) for name in _NUMERIC if name in fields}
+        kept["cpu_s"] = kept["cpu_s"] if abs(kept["cpu_s"]) <= LARGEST else 0.0
+        kept["waiting_for"] = kept.get("waiting_for", "")[:LONGEST_WAIT]
+        if "taken" in fields:
+            kept["taken"] = fields["taken"]
+    if "traceback" in kept:
+        kept["traceback"] = fields["traceback"][-LONGEST_TEXT:]
+    if kind == "evaluation":
+        for name, value in kept.items():
+            if isinstance(value, int | float) and not abs(value) <= LARGEST:
+                raise WireError("not_finite", f"{kind}.{name} is {value}, expected a finite number")
+        kept |= {"info": _finite(kept["info"])} if "info" in kept else {}
+    if kind == "episodes" and (odd := odd_number(message.arrays["returns"])):
+        raise WireError("not_finite", f"episodes.returns holds {odd}")
+    if "role" in kept and kept["role"] not in plan.components:
+        raise WireError("wrong_sender", f"{kind}.role is {kept['role']!r:.60}, expected a role of this run")
+    return kept
+
+
+def names_of(role: str, plan: Plan) -> set[str]:
+    """The names that the processes of a role may have, up to the topology's largest count."""
+    return {f"{role}-{index}" for index in range(plan.components[role].count.maximum)}
+
+
+def _check_sender(kind: str, sender: str, plan: Plan) -> None:
+    """Refuse a kind that PROTOCOL.md reserves for other senders."""
+    role = sender if sender == LAUNCHER else sender.rpartition("-")[0]
+    tellers = [name for name in _TELLERS.get(kind, ()) if name == LAUNCHER or name in plan.components]
+    if tellers and role not in tellers:
+        expected = " or ".join(tellers)
+        raise WireError("wrong_sender", f"{kind} came from {sender[:40]!r}, expected it from {expected}")
+    if kind in ("evaluation", "part") and sender not in names_of(role, plan):
+        last = plan.components[role].count.maximum - 1
+        raise WireError(
+            "wrong_sender", f"{kind} came from {sender[:40]!r}, expected {role}-0 to {role}-{last}"
+        )
+
+
+def _check_process(sender: str, fields: Mapping[str, Any], plan: Plan) -> None:
+    """Refuse a process that is not ``ROLE-INDEX`` of the run, or reports under another name than its own."""
+    role, name = fields["role"], fields["name"]
+    if name != sender:
+        raise WireError("wrong_sender", f"its name is {name!r:.60}, the header's sender {sender!r:.60}")
+    if role not in plan.components or not re.fullmatch(rf"{re.escape(role)}-\d{{1,6}}", sender, re.ASCII):
+        roles = ", ".join(plan.components)
+        came = f"{sender!r:.60} of role {role!r:.60}"
+        raise WireError("wrong_sender", f"{came}, expected ROLE-INDEX of {roles}")
+
+
+def _finite(numbers: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a map that are finite and small enough to be added up."""
+    short: dict[str, float] = _cut(numbers)
+    return {name: value for name, value in short.items() if math.isfinite(value) and abs(value) <= LARGEST}
+
+
+def _cut(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, str):
+        return value[: LONGEST_TEXT if depth == 0 else 4 * LONGEST_NAME]
+    if depth > 2:
+        return None
+    if isinstance(value, Mapping):
+        return {name[:LONGEST_NAME]: _cut(value[name], depth + 1) for name in list(value)[:MOST_ENTRIES]}
+    if isinstance(value, list):
+        return [_cut(item, depth + 1) for item in value[:MOST_ENTRIES]]
+    return value if not isinstance(value, bytes) else None

@@ -1,0 +1,63 @@
+"""Runs a section of ``spreeze bench`` in a process with the environment of a learner."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
+from spreeze_zmq.commands.bench.figures import Figure, Job
+from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
+
+#: The process counts as hung after the requested time and this one.
+TIMEOUT_S = 240.0
+
+
+def environment() -> dict[str, str]:
+    """Variables of a learner with one thread, which imports from the current directory too."""
+    paths = filter(None, (os.environ.get("PYTHONPATH"), str(Path.cwd())))
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return {**KEEP_FREED_MEMORY, **threads, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def figures_of(section: str, job: Job) -> list[Figure]:
+    """The result of ``figures(job)`` of a section's module, in a process of its own.
+
+    Raises:
+        ComponentFailed: the process failed; holds its last words.
+        PeerTimeout: the process did not end and was killed.
+    """
+    timeout_s = job.seconds + TIMEOUT_S
+    command = (sys.executable, "-m", "spreeze_zmq.commands.bench.isolated", section, json.dumps(asdict(job)))
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **environment()}, capture_output=True, text=True, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        raise PeerTimeout("bench", section, "its figures", timeout_s) from None
+    if done.returncode:
+        raise ComponentFailed(f"{section}: exit code {done.returncode}\n{done.stderr[-2000:].rstrip()}")
+    return [Figure(**fields) for fields in json.loads(done.stdout.splitlines()[-1])]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure in this process, and print the figures."""
+    section, text = arguments
+    module, job = importlib.import_module(f"spreeze_zmq.commands.bench.{section}"), Job(**json.loads(text))
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # as in a learner
+    if job.device != "cpu":
+        torch.cuda.set_device(job.device)
+    print(json.dumps([asdict(figure) for figure in module.figures(job)]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,6 +1,0 @@
-"""Plays all peers of one real component process, and checks the clauses of PROTOCOL.md."""
-
-from spreeze_zmq.conform.clauses import Result
-from spreeze_zmq.conform.run import ROLES, clauses_of, run
-
-__all__ = ["ROLES", "Result", "clauses_of", "run"]

@@ -1,0 +1,1 @@
+"""What is done with a policy: play, score, film, export."""

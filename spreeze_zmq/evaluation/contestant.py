@@ -1,0 +1,134 @@
+"""A policy with every episode that counts for it, as the evaluator keeps it in the run's policy file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.evaluation.evaluation import Score
+from spreeze_zmq.policy import Policy, read_file
+
+
+@dataclass
+class Contestant:
+    """A policy and its episodes.
+
+    Attributes:
+        policy: the policy.
+        seed: episode ``i`` began with a reset with ``seed + i``.
+        score: its episodes; None before the first.
+        wall_s: seconds that they took.
+        fresh: whether some were played after the policy had been chosen.
+        final: whether they were played at the end of a run, and chose nothing.
+        num_unread: episodes of a file that does not hold their returns, which must be played again.
+    """
+
+    policy: Policy
+    seed: int
+    score: Score | None = None
+    wall_s: float = 0.0
+    fresh: bool = True
+    final: bool = False
+    num_unread: int = 0
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes that count."""
+        return len(self.returns)
+
+    @property
+    def returns(self) -> NDArray[np.float64]:
+        """``[E]``, of all its episodes."""
+        return np.zeros(0) if self.score is None else self.score.returns
+
+    @property
+    def said(self) -> str:
+        """Its score in words."""
+        return f"{self.mean_return:.2f} in {self.num_episodes} episodes"
+
+    @property
+    def next_seed(self) -> int:
+        """The seed of its next episode."""
+        return self.seed + self.num_episodes
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the limit of time cut its episodes."""
+        return self.score is not None and self.score.timed_out
+
+    @property
+    def mean_return(self) -> float:
+        """Over all its episodes; minus infinity before the first."""
+        return -np.inf if self.score is None else self.score.mean_return
+
+    def take(self, score: Score, wall_s: float) -> bool:
+        """Count further episodes; False if time cut them, so that they do not compare with whole ones."""
+        self.wall_s += wall_s
+        if self.score is None:
+            self.score = score
+        elif score.timed_out and not self.score.timed_out:
+            return False
+        else:
+            self.score = self.score.followed_by(score)
+            self.final = False
+        return not score.timed_out
+
+    def fields(self, *, best: bool) -> dict[str, Any]:
+        """The fields of an ``evaluation`` message on all its episodes."""
+        assert self.score is not None
+        return {
+            "version": self.policy.version,
+            "env_steps": int(self.policy.extras.get("env_steps", 0)),
+            **self.score.fields(),
+            "seed": self.seed,
+            "wall_s": self.wall_s,
+            "confirmed": self.fresh,
+            "best": best,
+            **({"final": True} if self.final else {}),
+        }
+
+    def save(self, path: Path, spec: EnvironmentSpec, step_cap: int | None) -> None:
+        """Write the file.
+
+        Args:
+            path: of the file.
+            spec: of the environment in which the policy was evaluated.
+            step_cap: the time limit that the evaluation has set for it, if any.
+        """
+        assert self.score is not None
+        fields = self.fields(best=True)
+        about = {name: str(value) for name, value in fields.items() if name not in ("version", "seed")}
+        about["info"] = json.dumps(fields["info"])
+        about["returns"] = json.dumps(self.score.returns.tolist())
+        about["lengths"] = json.dumps(self.score.lengths.tolist())
+        about["environment"] = json.dumps(spec.to_dict())
+        about["evaluation_seed"] = str(self.seed)
+        about["step_cap"] = str(step_cap or 0)
+        self.policy.save(path, about)
+
+    @classmethod
+    def read(cls, path: Path) -> Contestant | None:
+        """Read a file; None if its policy was never scored.
+
+        The returns are not in a file of an earlier version: they are left unread.
+        """
+        fields, arrays, about = read_file(path)
+        if "evaluation_seed" not in about:
+            return None
+        one = cls(Policy(fields, arrays), int(about["evaluation_seed"]), wall_s=float(about.get("wall_s", 0)))
+        one.fresh, one.final = (about.get(name) == "True" for name in ("confirmed", "final"))
+        if "returns" not in about:
+            one.num_unread = int(about["num_episodes"])
+            return one
+        returns = np.array(json.loads(about["returns"]), np.float64)
+        lengths = np.array(json.loads(about["lengths"]), np.int64)
+        cut = np.arange(len(returns)) < int(about["num_truncated"])
+        info = json.loads(about["info"])
+        one.score = Score(returns, lengths, cut, about["timed_out"] == "True", info)
+        return one

@@ -1,0 +1,163 @@
+"""Writes a policy as ONNX or TorchScript, and refuses a file whose actions differ from the policy's."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreeze_zmq.base.errors import InputError, SpreezeError
+from spreeze_zmq.evaluation.export.module import Deterministic
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy.observations import ObservationScaling
+
+#: Largest difference of an action, relative to the largest action if that is above 1.
+TOLERANCE = 1e-5
+#: Random observations on which a file is compared with the policy.
+NUM_COMPARED = 1000
+#: The newest operator set that runtimes of the last years support.
+OPSET = 18
+
+Run = Callable[[NDArray[Any]], NDArray[Any]]
+#: Writes a module to a file, given an example input ``[3, *observation_shape]``; returns what runs the file.
+Write = Callable[[Deterministic, torch.Tensor, Path], Run]
+
+
+def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") -> float:
+    """Write ``policy(obs)`` as ONNX: input ``obs`` ``[batch, *observation_shape]``, output ``action``, in
+    which discrete ones count from the space's ``start``.
+
+    The file includes scaling, normaliser, clipping and bounds. It is run by onnxruntime and compared with the
+    policy before it is moved to ``path``.
+
+    Args:
+        policy: a table of layers, or a class that can be traced.
+        path: the file to write.
+        obs_dtype: the input's dtype, ``"float32"`` or ``"uint8"``, as in the environment's spec.
+
+    Returns:
+        The largest relative difference of an action over ``NUM_COMPARED`` random observations.
+
+    Raises:
+        InputError: ONNX's packages are not installed, or the file cannot be written.
+        SpreezeError: the policy cannot be traced, or the file's actions differ from the policy's.
+    """
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        if find_spec(name) is None:
+            raise InputError(f"ONNX needs {name}, which is not installed: pip install 'spreeze_zmq[export]'")
+
+    def write(module: Deterministic, example: torch.Tensor, file: Path) -> Run:
+        import onnxruntime
+
+        quiet = logging.getLogger("torch.onnx")
+        level = quiet.level
+        quiet.setLevel(logging.ERROR)
+        try:
+            torch.onnx.export(
+                module,
+                (example,),
+                str(file),
+                input_names=["obs"],
+                output_names=["action"],
+                dynamic_shapes={"obs": {0: torch.export.Dim("batch")}},
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        finally:
+            quiet.setLevel(level)
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        return lambda obs: np.asarray(session.run(None, {"obs": obs})[0])
+
+    return _export(policy, Path(path), obs_dtype, "ONNX", write)
+
+
+def export_torchscript(policy: Policy, path: Path | str, obs_dtype: str = "float32") -> float:
+    """Write ``policy(obs)`` as a traced TorchScript module; otherwise as :func:`export_onnx`."""
+
+    def write(module: Deterministic, example: torch.Tensor, file: Path) -> Run:
+        torch.jit.save(torch.jit.trace(module, (example,), check_trace=False), str(file))  # type: ignore[no-untyped-call]
+        traced = torch.jit.load(str(file))  # type: ignore[no-untyped-call]
+        return lambda obs: np.asarray(traced(torch.from_numpy(obs)))
+
+    return _export(policy, Path(path), obs_dtype, "TorchScript", write)
+
+
+def random_observations(policy: Policy, num: int, obs_dtype: str, seed: int = 0) -> NDArray[Any]:
+    """``[num, *observation_shape]``: pixels, or numbers as the policy's normaliser expects them, every
+    tenth row beyond its clipping.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (num, *policy.observation_shape)
+    if obs_dtype == "uint8":
+        return rng.integers(0, 256, shape, np.uint8)
+    rows = rng.standard_normal((num, math.prod(shape[1:])), np.float32)
+    scaling = ObservationScaling(policy.description["observation"], policy.arrays)
+    if scaling.normalize:
+        rows[::10] *= 2.0 * scaling.clip
+        rows = rows * scaling.std + scaling.mean
+    return rows.reshape(shape)
+
+
+def _export(policy: Policy, path: Path, obs_dtype: str, kind: str, write: Write) -> float:
+    """Write a temporary file, compare it with the policy, and move it to ``path``; returns the difference."""
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}")
+    if policy.memory_size:
+        raise InputError(
+            f"{path}: the policy is recurrent, and exported files take an observation alone; in Python "
+            "Policy.load(...)(obs, memory) plays it"
+        )
+    obs = random_observations(policy, NUM_COMPARED, obs_dtype)
+    module = Deterministic(policy).eval()
+    with TemporaryDirectory(dir=path.parent, prefix=".export-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracers warn of their own internals
+        file = Path(folder) / path.name
+        try:
+            with torch.no_grad():
+                run = write(module, torch.from_numpy(obs[:3]), file)
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0]
+            raise SpreezeError(
+                f"{kind} cannot express this policy: {type(error).__name__}: {first}"
+            ) from error
+        difference = _difference(policy, module, obs, run(obs))
+        if difference > TOLERANCE:
+            raise SpreezeError(
+                f"the {kind} file differs from the policy by {difference:.1e} on random observations, "
+                f"{TOLERANCE:.0e} is allowed; {path} was not written"
+            )
+        file.replace(path)
+    return difference
+
+
+def _difference(policy: Policy, module: Deterministic, obs: NDArray[Any], action: NDArray[Any]) -> float:
+    """The largest relative difference of ``action`` from the policy's. Discrete actions are compared by their
+    scores, since either of two equally good ones is right.
+    """
+    expected = policy(obs)
+    if action.shape != expected.shape or action.dtype != expected.dtype:
+        raise SpreezeError(
+            f"it gives actions {action.dtype} {action.shape}, the policy {expected.dtype} {expected.shape}"
+        )
+    if module.sizes:
+        with torch.no_grad():
+            scores = module.scores(torch.from_numpy(obs)).numpy()
+        first = np.cumsum([0, *module.sizes[:-1]]) - np.asarray(policy.own.action_start or 0)
+        action, expected = (
+            np.take_along_axis(scores, chosen.reshape(len(obs), -1) + first, 1)
+            for chosen in (action, expected)
+        )
+    elif np.issubdtype(action.dtype, np.integer):
+        return 0.0 if np.array_equal(action, expected) else float("inf")
+    return float((np.abs(action - expected) / np.maximum(1.0, np.abs(expected).max(0))).max())

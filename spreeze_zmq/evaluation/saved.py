@@ -1,0 +1,133 @@
+"""The saved best policy of a run, with its environment and score, for eval, play, export and Python."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Collection
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms.class_policy import loader_of_modules
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.trust import FILE, grant_of, make_importable, module_of
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.evaluation.evaluation import Score, play
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.policy import Policy, register_class_loader
+from spreeze_zmq.policy.classes import trusted
+from spreeze_zmq.run.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class SavedPolicy:
+    """A policy that a run has saved.
+
+    Attributes:
+        path: its file.
+        policy: the policy.
+        environment: the one in which it was evaluated.
+        mean_return: its score.
+        num_episodes: episodes of the score.
+        seed: of the score's first episode.
+        step_cap: time limit that the evaluation set for the environment; None if it set none.
+    """
+
+    path: Path
+    policy: Policy
+    environment: EnvironmentSpec
+    mean_return: float
+    num_episodes: int
+    seed: int
+    step_cap: int | None = None
+
+    @classmethod
+    def load(cls, run: Path | str, trust: Collection[str] = ()) -> SavedPolicy:
+        """Load the best policy of a run's folder, or a policy file.
+
+        The policy in the folder of a run that this user made may run the environment and the algorithm of
+        that run. A file, or any other folder, may be a stranger's: it may name only what ships with the
+        package, whatever stands beside it.
+
+        Args:
+            run: a run's folder, or a policy file.
+            trust: modules whose code a file may run, for its environment or its class; they may be in the
+                current directory.
+
+        Raises:
+            InputError: there is no policy, it cannot be loaded, it was not saved by a run, or it names a
+                module that is not trusted.
+        """
+        path = _policy_file(Path(run))
+        grant = grant_of(path.parent, path.name) if Path(run).is_dir() else FILE
+        grant.make_importable()
+        if trust:
+            make_importable(Path.cwd())
+        register_class_loader(loader_of_modules(trusted))
+        policy = Policy.load(run, trust=trust)
+        about = policy.metadata
+        try:
+            environment = EnvironmentSpec.from_dict(json.loads(about["environment"]))
+            if environment.described:
+                raise InputError(
+                    f"{path}: only the sampler of its run makes {environment.id}, so it cannot be played; "
+                    "Policy.load gives its actions"
+                )
+            mean_return, num_episodes = float(about["mean_return"]), int(about["num_episodes"])
+            seed, step_cap = int(about["evaluation_seed"]), int(about.get("step_cap", 0)) or None
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path} does not say where it was scored ({error}); it was not saved by a run"
+            ) from error
+        module = module_of(environment.id)
+        if module and module not in trust and not grant.covers(environment.id, environment.kwargs):
+            raise grant.refusal(path, "an environment", module)
+        return cls(path, policy, environment, mean_return, num_episodes, seed, step_cap)
+
+    def play(self, num_episodes: int | None = None, seed: int | None = None) -> Score:
+        """Play whole episodes, all at once.
+
+        Args:
+            num_episodes: by default as many as in its score.
+            seed: episode ``i`` begins with ``seed + i``; by default a fresh one. That of its score,
+                :attr:`seed`, repeats the score and confirms nothing.
+
+        Raises:
+            InputError: ``num_episodes`` is less than 1.
+        """
+        num = self.num_episodes if num_episodes is None else num_episodes
+        if num < 1:
+            raise InputError(f"episodes is {num}, at least 1 is expected")
+        spec = self.environment
+        first = fresh_seed() if seed is None else seed
+        with closing(envs.make(spec.id, num, step_info="final", **spec.kwargs)) as batch:
+            return play(batch, self.policy, first, step_cap=self.step_cap)
+
+
+def fresh_seed() -> int:
+    """A seed that no earlier evaluation has used, but by chance."""
+    return secrets.randbits(31)
+
+
+def own_modules(plan: Plan) -> tuple[str, ...]:
+    """The modules of the user's own that the policies of a run need: of its environment and algorithm."""
+    modules = [module_of(plan.run.env), module_of(plan.run.algorithm)]
+    if modules[1]:
+        with contextlib.suppress(InputError):
+            modules.append(algorithms.get(plan.run.algorithm).__module__)  # the one named may only import it
+    return tuple(dict.fromkeys(filter(None, modules)))
+
+
+def _policy_file(path: Path) -> Path:
+    """The policy file of a run's folder, or the file itself."""
+    if path.is_dir():
+        best = RunFolder(path).best_policy
+        if not best.exists():
+            raise InputError(f"{path} has no {best.name}: no policy was evaluated in that run")
+        return best
+    if not path.exists():
+        raise InputError(f"{path}: no such run folder or policy file")
+    return path

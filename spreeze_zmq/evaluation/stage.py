@@ -1,0 +1,105 @@
+"""One environment to show: its steps, and its pictures or its MuJoCo model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq import envs
+from spreeze_zmq.base.frames import has_channels_last
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.plan.numbering import PAGE
+
+#: Steps a second of an environment that does not define its rate.
+DEFAULT_STEPS_PER_S = 30.0
+
+
+@dataclass
+class Stage:
+    """A batch of one environment, and its picture.
+
+    Attributes:
+        env: the batch from ``envs.make``.
+        step_s: simulated seconds of one step.
+        draw: returns the current picture ``[height, width, 3]`` uint8; None if there are no pictures.
+        model: the MjModel of a MuJoCo environment, which the browser draws itself; else None.
+        qpos: returns the positions ``[nq]`` of that model.
+        why_not: why nothing can be shown; empty if something can.
+        obs: the newest observation, set by the caller of ``step``.
+    """
+
+    env: Any
+    step_s: float = 1.0 / DEFAULT_STEPS_PER_S
+    draw: Callable[[], NDArray[np.uint8]] | None = None
+    model: Any = None
+    qpos: Callable[[], NDArray[np.float64]] | None = None
+    why_not: str = ""
+    obs: NDArray[Any] | None = None
+
+
+def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
+    """The stage of an environment: shows its MuJoCo state, else its pictures, else images that it observes.
+
+    Args:
+        spec: of the environment.
+        number: of the environment among the run's.
+
+    Raises:
+        SpreezeError: the environment cannot be made.
+    """
+    env = envs.make(spec.id, 1, step_info=False, first_index=number, **spec.kwargs)
+    if env.backend == "mujoco":
+        task: Any = env.task  # type: ignore[attr-defined]
+        return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
+    own: Any = env.envs[0].unwrapped if engine_of(env.backend).one_by_one else None  # type: ignore[attr-defined]
+    if hasattr(own, "model") and hasattr(getattr(own, "data", None), "qpos"):
+        step_s = float(getattr(own, "dt", 1.0 / DEFAULT_STEPS_PER_S))
+        return Stage(env, step_s, model=own.model, qpos=lambda: own.data.qpos.copy())
+    env.close()
+    return _with_pictures(spec, number)
+
+
+def _with_pictures(spec: EnvironmentSpec, number: int) -> Stage:
+    try:
+        env: Any = envs.make(
+            spec.id,
+            1,
+            backend="gymnasium",
+            step_info=False,
+            first_index=number,
+            **{**spec.kwargs, "render_mode": "rgb_array"},
+        )
+        env.reset(seed=0)
+        first = env.render()[0]
+        if np.ndim(first) != 3:
+            raise ValueError(f"render() gave {type(first).__name__} and no picture")
+    except Exception as error:  # a user's environment may raise anything
+        why_not = " ".join(str(error).split())[:200] or type(error).__name__
+        return _with_observations(spec, number, why_not)
+    per_s = float(env.metadata.get("render_fps") or DEFAULT_STEPS_PER_S)
+    return Stage(env, 1.0 / per_s, draw=lambda: np.asarray(env.render()[0], np.uint8))
+
+
+def _with_observations(spec: EnvironmentSpec, number: int, why_not: str) -> Stage:
+    env = envs.make(spec.id, 1, step_info=False, first_index=number, **spec.kwargs)
+    if spec.obs_dtype != "uint8" or len(spec.obs_shape) not in (2, 3):
+        why_not = why_not.removeprefix(f"{spec.id}: ")
+        return Stage(env, why_not=f"{spec.id} has no picture to show: {why_not}")
+    stage = Stage(env)
+    stage.draw = lambda: picture_of(stage.obs)
+    return stage
+
+
+def picture_of(obs: NDArray[Any] | None) -> NDArray[np.uint8]:
+    """An observed image, channels first or last, as ``[height, width, 3]``; from a stack the newest."""
+    assert obs is not None
+    image = obs if obs.ndim == 3 else obs[None]
+    image = image if has_channels_last(image.shape) else np.moveaxis(image, 0, -1)
+    if image.shape[-1] != 3:
+        image = np.repeat(image[..., -1:], 3, axis=-1)
+    return np.ascontiguousarray(image, np.uint8)

@@ -1,0 +1,114 @@
+"""Videos of the best policy at given env steps of a run, written by processes of the lowest priority.
+
+As a program, ``POLICY VIDEO FOLDER [MODULE...]``, it writes one of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from spreeze_zmq.base.errors import SpreezeError
+from spreeze_zmq.base.parent_death import bound_to_parent
+from spreeze_zmq.base.trust import make_importable
+from spreeze_zmq.evaluation.saved import SavedPolicy
+from spreeze_zmq.evaluation.video.recorder import record
+from spreeze_zmq.run.folder import RunFolder
+
+log = logging.getLogger("spreeze")
+
+#: The program at the end of this file; -P leaves the current directory out of its import path.
+WRITER = (sys.executable, "-P", "-m", "spreeze_zmq.evaluation.video.films")
+#: Longest duration of a video.
+SECONDS = 60
+#: Wait for the end of a writer that was interrupted.
+END_S = 2.0
+
+
+class VideoSchedule:
+    """Writes ``RUN/videos/STEPS.mp4`` and the policy beside it, one video at a time.
+
+    Args:
+        folder: the run's.
+        steps: env steps; once each is reached, the best policy at that time is shown.
+        import_from: the folder of the run's topology.
+        trust: modules of the run's environment and algorithm, which may be there.
+    """
+
+    def __init__(
+        self, folder: RunFolder, steps: Sequence[int], import_from: Path, trust: Sequence[str]
+    ) -> None:
+        self._folder, self._steps = folder, sorted(steps)
+        self._import_from, self._trust = str(import_from), trust
+        self._writer: subprocess.Popen[bytes] | None = None
+        self._waiting: list[Path] = []
+
+    def reached(self, env_steps: int) -> None:
+        """Begin the videos that are due at this number of env steps; does not wait, and is called often."""
+        while self._steps and env_steps >= self._steps[0] and self._folder.best_policy.exists():
+            policy = self._folder.path / "videos" / f"{self._steps.pop(0)}.safetensors"
+            policy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(self._folder.best_policy, policy)
+            self._waiting.append(policy)
+        if self._writer is not None and self._writer.poll() is not None:
+            if self._writer.returncode:
+                log.warning("a video failed; see %s", self._log)
+            self._writer = None
+        if self._waiting and self._writer is None:
+            self._begin(self._waiting.pop(0))
+
+    @property
+    def _log(self) -> Path:
+        return self._folder.logs / "videos.log"
+
+    def _begin(self, policy: Path) -> None:
+        video = str(policy.with_suffix(".mp4"))
+        bind = bound_to_parent(signal.SIGKILL)
+
+        def prepare() -> None:
+            bind()
+            os.nice(19)
+
+        with self._log.open("ab") as output:
+            self._writer = subprocess.Popen(
+                [*WRITER, str(policy), video, self._import_from, *self._trust],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=prepare,
+            )
+
+    def close(self) -> None:
+        """Abandon the video that is being written; the policies stay and can be played later."""
+        if self._writer is None:
+            return
+        self._writer.send_signal(signal.SIGINT)  # the writer then removes its partial file
+        try:
+            self._writer.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._writer.kill()
+            self._writer.wait()
+
+
+def main(policy: str, video: str, import_from: str, *trust: str) -> int:
+    """Write the video of one episode; returns the exit code."""
+    make_importable(Path(import_from))
+    try:
+        saved = SavedPolicy.load(policy, trust)
+        record(saved.policy, saved.environment, video, episodes=1, seed=saved.seed, max_s=SECONDS)
+    except SpreezeError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

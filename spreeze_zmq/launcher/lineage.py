@@ -1,0 +1,214 @@
+"""Runs that go on from others: what a resumed run takes over, and who its ancestors are.
+
+One rule for all limits: ``run.stop`` counts from the beginning of the first run, in minutes as in env steps.
+The child's journal begins with its parent's evaluations and figures up to the checkpoint, so that each reader
+of a journal sees one curve, wherever the parent is by then.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.errors import CheckpointError, InputError, WireError
+from spreeze_zmq.base.journal import Journal, read_journal
+from spreeze_zmq.base.trust import TIME_LIMIT
+from spreeze_zmq.broker.notes import INHERITED, RESUMED
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.broker.validation import validated
+from spreeze_zmq.evaluation.contestant import Contestant
+from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import EVALUATOR
+from spreeze_zmq.run.checkpoint import Checkpoint, latest
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.history import SPACES, PastRun, ancestors_of, read_run, run_id
+from spreeze_zmq.wire import KINDS, Message
+from spreeze_zmq.wire.fields import check_fields
+
+#: Statuses of its ancestors that a run's journal holds; more are thinned evenly.
+STATUSES_KEPT = 600
+#: What decides what an evaluation plays, beside the environment.
+_EVALUATES = ("episode_steps", "randomize")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a run goes on from.
+
+    Attributes:
+        run: the folder that the user named, the parent's.
+        checkpoint: its last complete one. A run that ended before its first one hands on the one that it went
+            on from itself.
+        t_s: wall time up to the checkpoint, since the first of all its runs began.
+        env_steps: likewise.
+        counts: of the run at the checkpoint.
+        ancestors: ids of the runs that went before, the oldest first, the parent last.
+    """
+
+    run: PastRun
+    checkpoint: Checkpoint
+    t_s: float
+    env_steps: int
+    counts: Mapping[str, float]
+    ancestors: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: Path) -> Origin:
+        """What the run in a folder hands on.
+
+        Raises:
+            InputError: it is no run's folder.
+            CheckpointError: there is no complete checkpoint, or its state is none of a run.
+        """
+        run = read_run(folder)
+        found = latest(RunFolder(folder).checkpoints) or _handed_on(run)
+        try:
+            counts = {name: float(count) for name, count in found.state["counts"].items()}
+            t_s = float(found.state["t_s"])
+            env_steps = int(counts["env_steps"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{found.path}: its state has no {error}; use an earlier one") from None
+        return cls(run, found, t_s, env_steps, counts, (*ancestors_of(run), run_id(folder)))
+
+    def inherit(self, folder: RunFolder, plan: Plan) -> list[str]:
+        """Begin the folder of a new run with the curve and the best policy; returns lines that say so."""
+        why_not = why_not_best(plan, self)
+        if not why_not:
+            shutil.copyfile(RunFolder(self.run.folder).best_policy, folder.best_policy)
+        entries = [(entry["t_s"], "evaluation", entry) for entry in _evaluations(plan, self, why_not)]
+        entries += [(entry["t_s"], entry["kind"], entry) for entry in _figures(self)]
+        journal = Journal(folder.metrics)
+        for t_s, kind, entry in sorted(entries, key=lambda entry: entry[0]):
+            journal.write(kind, t_s, {**entry, INHERITED: True})
+        about = {"run": str(self.run.folder.absolute()), "checkpoint": self.checkpoint.path.name}
+        journal.write(RESUMED, self.t_s, {**about, "counts": self.counts, INHERITED: True})
+        journal.close()
+        return [_counted(plan, self), *_left_behind(plan, self, why_not)]
+
+
+def _handed_on(run: PastRun) -> Checkpoint:
+    """The checkpoint that a run without one of its own went on from."""
+    given = run.plan["run"].get("resume_from")
+    none = f"--resume {run.folder}: no complete checkpoint in {RunFolder(run.folder).checkpoints}"
+    if not given:
+        raise CheckpointError(none)
+    try:
+        return Checkpoint.read(Path(given))
+    except CheckpointError as error:
+        raise CheckpointError(f"{none}, and the one that it went on from: {error}") from None
+
+
+# --- what a run takes over
+
+
+def reached(plan: Plan, origin: Origin) -> str:
+    """The limit of the plan that holds already where it would go on, in words; empty if none does."""
+    record = RunRecord(plan)
+    record.learning.counts.update(origin.counts)
+    for entry in _evaluations(plan, origin, why_not_best(plan, origin)):
+        record.evaluations.take(entry, entry["t_s"])
+    return record.stop_condition(origin.t_s)
+
+
+def why_not_best(plan: Plan, origin: Origin) -> str:
+    """Why the parent's best policy is not the first best one of the run, in words; empty where it is."""
+    path = RunFolder(origin.run.folder).best_policy
+    if not path.exists():
+        return "it has none"
+    options = origin.run.plan.get("components", {}).get(EVALUATOR, {}).get("options", {})
+    try:
+        saved = SavedPolicy.load(path, own_modules(plan))
+        Contestant.read(path)
+    except (InputError, WireError, KeyError, ValueError) as error:
+        return f"{path} cannot be used: {error}"
+    there, here = saved.environment.to_dict(), plan.environment.to_dict()
+    for spec in (there, here):
+        spec["kwargs"] = {**spec["kwargs"], TIME_LIMIT: None}
+    if any(there[name] != here[name] for name in ("id", "kwargs", *SPACES)):
+        return "it was scored in an environment of other arguments"
+    if any(options.get(name) != plan.components[EVALUATOR].options.get(name) for name in _EVALUATES):
+        return "it was scored with other options of the evaluator"
+    return ""
+
+
+def _evaluations(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[dict[str, Any]]:
+    """The evaluations of policies up to the checkpoint, and of the best policy if that is taken over, with
+    ``t_s`` before the checkpoint's.
+    """
+    for entry in _journal(origin.run.folder):
+        fields = {name: entry[name] for name in KINDS["evaluation"].fields if name in entry}
+        try:
+            check_fields("evaluation", KINDS["evaluation"], fields)
+            fields = validated(Message("evaluation", fields, sender=f"{EVALUATOR}-0"), plan)
+        except WireError:
+            continue
+        fields["best"] = fields["best"] and not why_not_best
+        if entry["kind"] == "evaluation" and (fields["best"] or fields["env_steps"] <= origin.env_steps):
+            yield {**fields, "t_s": min(entry["t_s"], origin.t_s)}
+
+
+def _figures(origin: Origin) -> Iterator[dict[str, Any]]:
+    """The statuses up to the checkpoint, and where its ancestors went on from each other."""
+    statuses: list[dict[str, Any]] = []
+    number, every = 0, 1
+    for entry in _journal(origin.run.folder):
+        if entry["kind"] == RESUMED and entry["t_s"] <= origin.t_s:
+            yield entry
+        elif entry["kind"] == "status" and entry["t_s"] <= origin.t_s and _is_whole(entry):
+            if number % every == 0:
+                statuses.append(entry)
+            number += 1
+            if len(statuses) > STATUSES_KEPT:  # a long run has more than fit into the memory
+                every *= 2
+                del statuses[1::2]
+    yield from statuses
+
+
+def _is_whole(status: Mapping[str, Any]) -> bool:
+    """Whether a status has the figures that are drawn."""
+    tables = ("episodes", "replay_ratio", "policy_lag", "workers", "gauges")
+    steps = type(status.get("env_steps")) is int and type(status.get("trained_transitions")) in (int, float)
+    return steps and all(isinstance(status.get(name), dict) for name in tables)
+
+
+def _journal(folder: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a run's journal that have a kind and a time."""
+    path = RunFolder(folder).metrics
+    for entry in read_journal(path) if path.exists() else ():
+        if isinstance(entry.get("kind"), str) and type(entry.get("t_s")) in (int, float):
+            yield entry
+
+
+# --- what is said
+
+
+def _counted(plan: Plan, origin: Origin) -> str:
+    """That the parent's steps and time count, and what is left of the limits."""
+    stop, minutes = plan.run.stop, origin.t_s / 60
+    left = []
+    if stop.minutes is not None:
+        left.append(f"{stop.minutes - minutes:.1f} of {stop.minutes:g} minutes")
+    if stop.env_steps is not None:
+        left.append(f"{stop.env_steps - origin.env_steps:,} of {stop.env_steps:,} env steps")
+    before = f"{origin.env_steps:,} env steps and {minutes:.1f} minutes"
+    line = f"the {before} before count for the limits of run.stop"
+    return f"{line}: {' and '.join(left)} are left" if left else line
+
+
+def _left_behind(plan: Plan, origin: Origin, why_not_best: str) -> Iterator[str]:
+    """A line for the best policy, and one for a replay that was not saved."""
+    policy = RunFolder(origin.run.folder).best_policy
+    if not why_not_best:
+        yield f"the best policy so far is {policy}, until a better one comes"
+    elif policy.exists():
+        yield f"the best policy so far, {policy}, is left behind: {why_not_best}"
+    saved = any("-replay-" in name for name in origin.checkpoint.parts)
+    if not (plan.learning.on_policy or plan.balance.in_order or saved):
+        yield (
+            "the replay was not saved: updates wait until a tenth of its transitions has come again "
+            "(run.save_replay = true saves it)"
+        )

@@ -1,0 +1,6 @@
+"""Training from Python: ``train`` starts the launcher as another process and returns the finished run."""
+
+from spreeze_zmq.launcher.training.entry import train
+from spreeze_zmq.launcher.training.run import Run
+
+__all__ = ["Run", "train"]

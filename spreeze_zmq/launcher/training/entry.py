@@ -1,0 +1,197 @@
+"""``spreeze_zmq.train``: runs the launcher with its arguments as a command line; returns the finished run."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.trust import make_importable
+from spreeze_zmq.evaluation.saved import own_modules
+from spreeze_zmq.launcher.training.launching import launch
+from spreeze_zmq.launcher.training.run import Run
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import RunFolder
+
+Table = Mapping[str, Any]
+
+
+def train(
+    env: str | Callable[..., Any] | None = None,
+    *,
+    stop: Table | None = None,
+    algorithm: str = "auto",
+    seed: int | None = None,
+    options: Table | None = None,
+    balance: Table | None = None,
+    components: Table | None = None,
+    channels: Table | None = None,
+    topology: str | Path | None = None,
+    run_dir: str | Path | None = None,
+    progress: bool = True,
+    **run: Any,
+) -> Run:
+    """Train a policy, and return the finished run.
+
+    >>> run = spreeze_zmq.train("Pendulum-v1", stop={"return": -200}, seed=1)
+    >>> run.policy(obs)
+    >>> run.evaluate(episodes=20).mean_return
+
+    The keyword arguments are the tables of a topology (``spreeze options`` lists every key): ``[run]`` key by
+    key, ``[algorithm]`` as ``options``, the others by name. The run's processes are children of this one and
+    never import the calling script, so it needs no ``if __name__ == "__main__"``. Ctrl-C, or the notebook's
+    stop button, ends the run with a last checkpoint, and ``train`` returns it; a second one stops the run at
+    once and raises KeyboardInterrupt.
+
+    Args:
+        env: a Gymnasium id, ``"my_module:Id-v0"``, ``"my_module:MyEnv"``, or a class or function of a module
+            that other processes can import.
+        stop: when to stop, whichever comes first: ``return``, ``env_steps``, ``minutes``,
+            ``trained_transitions``; without it the run goes on until it is interrupted.
+        algorithm: ``"sac"``, ``"td3"``, ``"dqn"``, ``"ppo"`` or ``"my_module:MyAlgorithm"``; ``"auto"`` picks
+            one that suits the environment's spaces.
+        seed: the run's; every other seed is derived from it.
+        options: the algorithm's options: ``{"batch_size": 256, "learning_rate": 1e-3}``.
+        balance: ``{"replay_ratio": 32}``, ``{"mode": "lockstep"}``.
+        components: by role: ``{"sampler": {"count": 2, "envs": 16}}``.
+        channels: by name.
+        topology: a file, or the name of a shipped one; the other arguments override its keys.
+        run_dir: the run's folder, which must be new; by default ``runs/NAME-TIME``.
+        progress: whether to print the run's progress.
+        run: further keys of ``[run]``: ``env_kwargs``, ``randomize``, ``name``, ``checkpoint_minutes``.
+
+    Raises:
+        InputError: an argument is wrong; the message says which, and how to mend it.
+        ComponentFailed: a process crashed more often than it may; the message holds the first failure.
+        KeyboardInterrupt: it was interrupted twice.
+    """
+    name = None if env is None else env_name(env)
+    if name is None and topology is None:
+        raise InputError("train: expected an environment, as in train('Pendulum-v1', ...), or a topology")
+    chosen = None if algorithm == "auto" and topology is not None else algorithm
+    tables: dict[str, Any] = {
+        "run": {"algorithm": chosen, "seed": seed, "stop": stop, **run},
+        "algorithm": options,
+        "balance": balance,
+        "components": components,
+        "channels": channels,
+    }
+    words = ["--env", name] if topology is None and name else [str(topology)]
+    if topology is not None:
+        tables["run"]["env"] = name
+    words += [word for setting in settings(tables) for word in ("--set", setting)]
+    stem = str(run.get("name") or name or Path(str(topology)).stem)
+    place = RunFolder.place(
+        re.sub(r"[^A-Za-z0-9._-]", "_", stem.rpartition(":")[2]), str(run_dir) if run_dir else None
+    )
+    folder = RunFolder(place)
+    end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
+    if end.code == InputError.exit_code:
+        if not run_dir:
+            with contextlib.suppress(OSError):  # the folder is not empty
+                place.rmdir()
+                place.parent.rmdir()
+        raise InputError(end.message.removeprefix("spreeze-launch: ") + _registered_here(name))
+    if end.code != 0:
+        raise ComponentFailed(end.message)
+    if end.interrupts > 1:
+        raise KeyboardInterrupt
+    plan = Plan.read(folder.run_file)  # this process knows who made the run, also where no mark could be left
+    make_importable(Path(plan.topology_file).parent)
+    return Run(folder.path.resolve(), own_modules(plan))
+
+
+def _registered_here(name: str | None) -> str:
+    """A hint for an id that is registered in this process, but perhaps not in the run's processes."""
+    gymnasium = sys.modules.get("gymnasium")
+    spec = None if gymnasium is None else gymnasium.registry.get(name)
+    if spec is None or str(spec.entry_point).startswith("gymnasium."):
+        return ""
+    return (
+        f"\n  this process has registered {name}, but the run's processes import no script: register it in a "
+        f"module and name that too, as in 'my_module:{name}'"
+    )
+
+
+def env_name(env: str | Callable[..., Any]) -> str:
+    """The name by which another process can make an environment.
+
+    Raises:
+        InputError: another process cannot import it.
+    """
+    if isinstance(env, str):
+        return env
+    module, name = getattr(env, "__module__", None), getattr(env, "__qualname__", None)
+    if not callable(env) or not isinstance(module, str) or not isinstance(name, str):
+        raise InputError(
+            f"train: expected an environment's id, class or function, got {env!r:.80}; the run's processes"
+            " make environments of their own"
+        )
+    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not env:
+        where = "this script or notebook" if module == "__main__" else f"another function of {module}"
+        raise InputError(
+            f"train: {name} is defined in {where}, where the run's processes cannot import it; write it at "
+            "the top level of a file of its own, such as my_env.py, and give 'my_env:NAME'"
+        )
+    importlib.import_module(module)
+    return f"{module}:{name}"
+
+
+def settings(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """``A.B=VALUE``, as ``--set`` takes it, for each value of nested tables that is not None.
+
+    Raises:
+        InputError: TOML has no such value.
+    """
+    for key, value in table.items():
+        name = key if re.fullmatch(r"[A-Za-z0-9_-]+", str(key)) else json.dumps(str(key), ensure_ascii=False)
+        place = f"{prefix}.{name}" if prefix else str(name)
+        if isinstance(value, Mapping) and value:
+            yield from settings(value, place)
+        elif value is not None:
+            yield f"{place}={toml(value, place)}"
+
+
+def toml(value: Any, place: str) -> str:
+    """A value in TOML's syntax; ``place`` is its key.
+
+    Raises:
+        InputError: TOML has no such value.
+    """
+    if hasattr(value, "tolist"):  # an array, or a number of NumPy
+        value = value.tolist()
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, bool | str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml(item, place) for item in value)}]"
+    if isinstance(value, Mapping):
+        items = (f"{json.dumps(str(key))} = {toml(item, place)}" for key, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    raise InputError(
+        f"train: {place}: expected a number, a text, a list or a table, got {value!r:.80}; what other "
+        "processes make themselves is named, as in 'my_module:name'"
+    )
+
+
+def import_paths() -> list[str]:
+    """The folders on this process's import path, without the standard library and installed packages."""
+    library = os.path.realpath(sysconfig.get_path("stdlib"))
+    return [
+        path
+        for path in dict.fromkeys(map(os.path.abspath, sys.path))
+        if os.path.isdir(path)
+        and not os.path.realpath(path).startswith(library)
+        and not {"site-packages", "dist-packages"} & set(Path(path).parts)
+    ]

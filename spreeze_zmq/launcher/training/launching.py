@@ -1,0 +1,109 @@
+"""Runs the launcher as a child of the user's process: shows its output, passes interrupts on to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spreeze_zmq.base.parent_death import bound_to_parent
+
+LAUNCHER = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+#: Variables that make programs write escape sequences to a pipe.
+TERMINAL = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+
+
+@dataclass(frozen=True)
+class End:
+    """How the launcher ended.
+
+    Attributes:
+        code: its exit code.
+        message: what it wrote to standard error: the error, or what the run reached.
+        interrupts: how often the user interrupted it.
+    """
+
+    code: int
+    message: str
+    interrupts: int
+
+
+def launch(arguments: Sequence[str], import_paths: Sequence[str], *, show: bool) -> End:
+    """Run the launcher to its end.
+
+    The first interrupt of this process makes the launcher end the run properly, a second one at once.
+
+    Args:
+        arguments: its command line.
+        import_paths: more folders from which it and its processes import modules.
+        show: whether to show its output: as a live view if this process has a terminal, else line by line.
+    """
+    environment = dict(os.environ)
+    in_terminal = show and sys.stdout.isatty() and sys.stdout is sys.__stdout__
+    if not in_terminal:  # a notebook's server may have been started in a terminal
+        environment = {name: value for name, value in environment.items() if name not in TERMINAL}
+    paths = os.pathsep.join([*import_paths, *filter(None, [os.environ.get("PYTHONPATH")])])
+    interrupts = 0
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
+        child = subprocess.Popen(
+            [*LAUNCHER, *arguments],
+            env={**environment, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=None if in_terminal else subprocess.PIPE if show else subprocess.DEVNULL,
+            stderr=words,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # the terminal's Ctrl-C reaches only this process
+            preexec_fn=bound_to_parent(signal.SIGTERM),
+        )
+        lines = _Lines()
+        try:
+            while child.poll() is None:
+                try:
+                    for line in child.stdout or ():
+                        lines.show(line.rstrip("\n"))
+                    child.wait()
+                except KeyboardInterrupt:
+                    interrupts += 1
+                    child.send_signal(signal.SIGINT)
+        finally:  # another exception must not leave the run behind
+            if child.returncode is None:
+                child.terminate()
+                child.wait()
+        words.seek(0)
+        message = words.read().strip()
+    if show and child.returncode == 0:
+        print(message)
+    return End(child.returncode, message, interrupts)
+
+
+class _Lines:
+    """Prints plain lines; in a notebook a line of figures replaces the one before."""
+
+    def __init__(self) -> None:
+        self._display: Any = None
+        self._in_notebook = "ipykernel" in sys.modules and _has_kernel()
+
+    def show(self, line: str) -> None:
+        """Print a note, or replace the figures."""
+        if not self._in_notebook or line.startswith("note "):
+            print(line, flush=True)
+            return
+        from IPython.display import display
+
+        text = {"text/plain": line}
+        if self._display is None:
+            self._display = display(text, raw=True, display_id=True)
+        else:
+            self._display.update(text, raw=True)
+
+
+def _has_kernel() -> bool:
+    from IPython.core.getipython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None

@@ -1,0 +1,9 @@
+"""Recorded updates, as tapes on a CPU and CUDA graphs on a GPU, and asynchronous copies to and from a GPU."""
+
+from __future__ import annotations
+
+from spreeze_zmq.nn.device.captured import WARM_UP_CALLS, Captured, captured
+from spreeze_zmq.nn.device.transfers import Download, Ingestion, Staging
+from spreeze_zmq.nn.device.work import Work
+
+__all__ = ["WARM_UP_CALLS", "Captured", "Download", "Ingestion", "Staging", "Work", "captured"]

@@ -1,0 +1,159 @@
+"""The clauses of a sampler's actions: those of the policy's network, with the noise of its distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.peers import policies
+from spreeze_zmq.peers.clauses import Clause, expect
+from spreeze_zmq.peers.peers import NotSeen, Peers
+from spreeze_zmq.peers.sampler_acts import rollouts, transitions
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.wire import Message
+
+#: Largest error of a mean, in standard errors, and the share of actions that may differ (ties of rounding).
+ERRORS, MAY_DIFFER = 5.0, 0.005
+Floats = NDArray[np.float64]
+
+
+def _uniform(peers: Peers) -> str:
+    spec, actions = peers.plan.environment, actions_of(under(peers, None, "random", 0))
+    if spec.action_kind != "box":
+        return frequencies(actions, [np.full(size, 1 / size) for size in spec.action_sizes])
+    if not spec.has_bounds:
+        raise NotSeen("a box without bounds has no uniform distribution")
+    unit = unit_of(spec, actions)
+    expect(np.abs(unit).max() <= 1 + 1e-5, "an action is outside the bounds")
+    for power, moment, variance in ((1, 0.0, 1 / 3), (2, 1 / 3, 4 / 45)):
+        off = abs(float((unit**power).mean()) - moment) / math.sqrt(variance / unit.size)
+        expect(off < ERRORS, f"moment {power} of {unit.size} actions is {off:.0f} standard errors off")
+    return f"{unit.size} numbers"
+
+
+def _exact(peers: Peers) -> str:
+    return agreement(peers.plan.environment, peers.note("exact"), under(peers, "random", "exact", 1))
+
+
+def _drawn(peers: Peers) -> str:
+    spec = peers.plan.environment
+    return draws(spec, policies.heads(spec)[0], actions_of(under(peers, "exact", "drawn", 2)))
+
+
+def _log_prob(peers: Peers) -> str:
+    spec, found = peers.plan.environment, under(peers, "exact", "drawn", 2)
+    if "log_prob" not in found[0].arrays:
+        raise NotSeen("no learner asks for it")
+    came = np.concatenate([message.arrays["log_prob"].ravel() for message in found])
+    off = np.abs(came - densities(spec, policies.heads(spec)[0], actions_of(found)))
+    return expect(np.quantile(off, 0.99) < 0.02, f"{off.size} are off by {np.median(off):.2g} in the median")
+
+
+def of_head(head: str) -> Callable[[Peers], str]:
+    """The check of one distribution in the act ``heads``."""
+
+    def check(peers: Peers) -> str:
+        spec, played, seen = peers.plan.environment, peers.note("played"), []
+        if (head, policies.rich_policy) not in played:
+            raise NotSeen(f"not of {spec.action_kind} actions")
+        for make in (policies.rich_policy, policies.constant_policy):
+            version, policy = played[head, make]
+            found = [m for m in rollouts(peers) if m.fields["policy_version"] == version]
+            expect(found, f"version {version}, {make.__name__}, was not used: {peers.lives[-1].ending()}")
+            rich = make is policies.rich_policy
+            seen.append(agreement(spec, policy, found) if rich else draws(spec, head, actions_of(found)))
+        return f"{head}: {'; '.join(seen)}"
+
+    return check
+
+
+def under(peers: Peers, start: str | None, stop: str, version: int) -> list[Message]:
+    """The rollouts under a version between two marks. Raises NotSeen if there are none."""
+    found = [m for m in rollouts(peers, start, stop) if m.fields["policy_version"] == version]
+    if not found or not {"obs", "action"} <= set(found[0].arrays):
+        raise NotSeen(f"no whole rollout came under version {version}")
+    return found
+
+
+def actions_of(found: list[Message]) -> NDArray[Any]:
+    """The actions ``[steps, A]`` of rollouts."""
+    return np.concatenate([m.arrays["action"].reshape(transitions(m), -1) for m in found])
+
+
+def agreement(spec: EnvironmentSpec, policy: Message, found: list[Message]) -> str:
+    """Compares the actions of rollouts with those of a policy without noise; returns what was seen."""
+    acting = Policy.from_message({**policy.fields, "version": 1}, policy.arrays)
+    obs = np.concatenate([m.arrays["obs"][:-1].reshape(transitions(m), *spec.obs_shape) for m in found])
+    right, _ = acting.act(obs, np.random.default_rng(0), place=np.zeros(len(obs), np.float32))
+    came = actions_of(found)
+    off = np.abs(came - right.reshape(came.shape)).max(1)
+    wrong = int((off > 1e-4 * (1 + np.abs(right).max())).sum())
+    return expect(
+        wrong <= MAY_DIFFER * len(off), f"{wrong} of {len(off)} actions differ, by up to {off.max():.2g}"
+    )
+
+
+def unit_of(spec: EnvironmentSpec, actions: NDArray[Any]) -> Floats:
+    """Actions in units of half the range: -1 to 1 within the bounds; unscaled without bounds."""
+    if spec.action_low is None or spec.action_high is None:
+        return actions.astype(np.float64)
+    low, high = spec.action_low.astype(np.float64), spec.action_high.astype(np.float64)
+    return np.asarray((2 * actions - low - high) / (high - low))
+
+
+def noise_of(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> Floats:
+    """The standard normal numbers from which a constant policy drew these actions of a box."""
+    u = unit_of(spec, actions)
+    u = np.arctanh(np.clip(u, -1 + 1e-6, 1 - 1e-6)) if head == "tanh_normal" else u
+    return np.asarray((u - policies.MEAN) / math.exp(policies.NOISY))
+
+
+def draws(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> str:
+    """Compares the mean and spread of actions with a constant policy's; returns what was seen."""
+    if spec.action_kind != "box":
+        return frequencies(actions, policies.probabilities(spec, head))
+    if head == "deterministic":  # the noise differs from place to place
+        unit = unit_of(spec, actions)
+        off = np.abs(unit - policies.MEAN).mean()
+        return expect(0.03 < off < 0.4 and np.abs(unit).max() <= 1 + 1e-5, f"noise of {off:.2g} on average")
+    noise = noise_of(spec, head, actions)
+    off, spread = abs(noise.mean()) * math.sqrt(noise.size), noise.std()
+    expect(off < ERRORS, f"the mean of {noise.size} numbers is {off:.0f} standard errors off")
+    near = abs(spread - 1) < ERRORS / math.sqrt(2 * noise.size)
+    return expect(near, f"{noise.size} draws of {spread:.2f} times the policy's spread")
+
+
+def frequencies(actions: NDArray[Any], probabilities: list[Floats]) -> str:
+    """Compares the frequencies of discrete actions with their probabilities; returns what was seen."""
+    for chosen, due in zip(actions.T, probabilities, strict=True):
+        expect(chosen.min() >= 0 and chosen.max() < len(due), "an action is outside its choices")
+        share = np.bincount(chosen, minlength=len(due)) / len(chosen)
+        off = np.abs(share - due) / np.sqrt(due * (1 - due) / len(chosen) + 1e-12)
+        expect(off.max() < ERRORS, f"drawn with {share.round(2).tolist()}, not {due.round(2).tolist()}")
+    return f"{actions.size} draws"
+
+
+def densities(spec: EnvironmentSpec, head: str, actions: NDArray[Any]) -> Floats:
+    """The log density ``[steps]`` of actions ``[steps, A]`` under a constant policy."""
+    if spec.action_kind != "box":
+        parts = zip(actions.T, policies.probabilities(spec, head), strict=True)
+        return np.asarray(sum(np.log(due)[chosen] for chosen, due in parts))
+    noise = noise_of(spec, head, actions)
+    terms = -0.5 * noise**2 - policies.NOISY - 0.5 * math.log(2 * math.pi)
+    if head == "tanh_normal":
+        terms -= np.log(1 - np.clip(unit_of(spec, actions), -1 + 1e-6, 1 - 1e-6) ** 2)
+    return np.asarray(terms.sum(1))
+
+
+CLAUSES = (
+    Clause("A1", "main", _uniform),
+    Clause("A2", "main", _exact),
+    Clause("A3", "main", _drawn),
+    Clause("A4", "main", _log_prob),
+    *(Clause(f"A{n}", "heads", of_head(head)) for n, head in enumerate(policies.HEADS, 11)),
+)

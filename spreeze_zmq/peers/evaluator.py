@@ -1,0 +1,84 @@
+"""The act and the clauses of an evaluator: repeatable returns, and the file of the best policy."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+
+from spreeze_zmq import envs
+from spreeze_zmq.evaluation.evaluation import play
+from spreeze_zmq.peers import policies
+from spreeze_zmq.peers.clauses import Clause, expect
+from spreeze_zmq.peers.every_role import begin, end
+from spreeze_zmq.peers.peers import NotSeen, Peers
+from spreeze_zmq.plan.roles import POLICY
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.wire import Message
+
+VERSION, ENV_STEPS = 7, 4096
+
+
+def evaluate(peers: Peers) -> None:
+    """It gets one policy, and is stopped after its first evaluation."""
+    peers.open()
+    started, spec = begin(peers, 0), peers.plan.environment
+    policy = policies.rich_policy(spec, policies.heads(spec)[0])
+    fields = {**policy.fields, "version": VERSION, "extras": {"env_steps": ENV_STEPS}}
+    policy = peers.notes["policy"] = peers.publishers[POLICY].send(policy._replace(fields=fields))
+    peers.until("E1", "an evaluation", lambda: peers.between(None, None, "evaluation"), 20.0)
+    end(peers, started, "L5")
+    if peers.folder.best_policy.exists():
+        peers.notes["file"] = Policy.load(peers.folder.best_policy)
+    peers.mark("ended")
+
+
+def evaluations(peers: Peers) -> list[Message]:
+    """Every evaluation that it reported."""
+    peers.reached("ended")
+    return peers.between(None, None, "evaluation")
+
+
+def _repeated(peers: Peers) -> str:
+    about, spec = evaluations(peers)[0].fields, peers.plan.environment
+    if "seed" not in about:
+        raise NotSeen("it does not say its seed")
+    with closing(envs.make(spec.id, about["num_episodes"], step_info=False, **spec.kwargs)) as batch:
+        policy = peers.notes["policy"]
+        score = play(batch, Policy.from_message(policy.fields, policy.arrays), about["seed"])
+    mean = float(np.mean(score.returns))
+    near = np.isclose(mean, about["mean_return"], rtol=1e-3, atol=1e-3)
+    return expect(near, f"mean_return is {about['mean_return']:.3f}, the same episodes give {mean:.3f}")
+
+
+def _origin(peers: Peers) -> str:
+    came = {(message.fields["version"], message.fields["env_steps"]) for message in evaluations(peers)}
+    due = {(VERSION, ENV_STEPS)}
+    return expect(came == due, f"version and env_steps are {came}, expected {due}")
+
+
+def _best(peers: Peers) -> str:
+    best = [message for message in evaluations(peers) if message.fields["best"]]
+    return expect(best, f"{len(best)} of {len(evaluations(peers))}")
+
+
+def _file(peers: Peers) -> str:
+    peers.reached("ended")
+    expect("file" in peers.notes, "there is no such file")
+    policy = peers.notes["file"]
+    expect(policy.version == VERSION, f"it holds version {policy.version}, not {VERSION}")
+    for name, array in policy.arrays.items():
+        expect(np.array_equal(array, peers.notes["policy"].arrays[name]), f"its {name} differ")
+    best = [m.fields["mean_return"] for m in evaluations(peers) if m.fields["best"]][-1:]
+    said = [float(policy.metadata.get("mean_return", "nan"))]
+    expect(np.allclose(said, best), f"mean_return is {said[0]}, the last best evaluation said {best}")
+    return f"version {policy.version}, mean return {said[0]:.2f}"
+
+
+ACTS = {"evaluate": evaluate}
+CLAUSES = (
+    Clause("E1", "evaluate", _repeated),
+    Clause("E2", "evaluate", _origin),
+    Clause("E3", "evaluate", _best),
+    Clause("F2", "evaluate", _file),
+)

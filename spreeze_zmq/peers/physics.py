@@ -1,0 +1,137 @@
+"""Repeats the steps of rollouts in the real environment, whose state is set from an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq import envs
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.peers.clauses import expect
+from spreeze_zmq.peers.peers import NotSeen, Peers
+from spreeze_zmq.peers.sampler_acts import rollouts
+from spreeze_zmq.wire import Message
+
+#: Ordinary steps that are repeated, and the share of them that may differ (contacts).
+REPEATED, MAY_DIFFER = 150, 0.05
+NEEDED = {"obs", "action", "reward", "terminated", "truncated", "final_obs", "final_index"}
+STEPS, FIRST, LAST = "steps", "first steps", "last steps"
+OBSERVATION, REWARD, TERMINATED = range(3)
+
+
+class Physics:
+    """One environment whose state can be set from an observation: MuJoCo's and classic control's.
+
+    Raises:
+        NotSeen: it cannot be made here, or its observation does not determine its state.
+    """
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        try:
+            batch: Any = envs.make(spec.id, 1, backend="gymnasium", step_info=False, **spec.kwargs)
+        except Exception as error:  # an environment's own code may raise anything
+            raise NotSeen(f"{spec.id} cannot be stepped here: {error}") from None
+        self.env = batch.envs[0].unwrapped
+        self.env.reset(seed=0)
+        self.box, self.low, self.high = spec.action_kind == "box", spec.action_low, spec.action_high
+        name = type(self.env).__name__
+        if hasattr(self.env, "set_state") and hasattr(self.env, "observation_structure"):
+            self.skipped = int(self.env.observation_structure.get("skipped_qpos", 0))
+        elif name not in ("PendulumEnv", "CartPoleEnv", "MountainCarEnv", "Continuous_MountainCarEnv"):
+            raise NotSeen(f"the state of {spec.id} does not follow from its observation")
+        self.from_angle = name == "PendulumEnv"
+
+    def step(self, obs: NDArray[Any], action: NDArray[Any]) -> tuple[NDArray[np.float64], float, bool]:
+        """Take one step from an observation ``[*obs_shape]`` with an action as a rollout holds it.
+
+        Returns:
+            The next observation, the reward, and ``terminated``.
+        """
+        self.set_state(np.asarray(obs, np.float64))
+        given = np.clip(action, self.low, self.high) if self.box and self.low is not None else action
+        following, reward, terminated, _, _ = self.env.step(given if self.box else int(action))
+        return np.asarray(following, np.float64), float(reward), bool(terminated)
+
+    def determines_state(self, obs: NDArray[Any]) -> bool:
+        """Whether an observation holds the whole state: some environments clip velocities at 10."""
+        return not (hasattr(self, "skipped") and bool((np.abs(obs) == 10.0).any()))
+
+    def set_state(self, obs: NDArray[np.float64]) -> None:
+        """Set the environment's state to that of an observation."""
+        if self.from_angle:
+            self.env.state = np.array([np.arctan2(obs[1], obs[0]), obs[2]])
+        elif hasattr(self, "skipped"):
+            num_qpos, num_qvel = self.env.model.nq, self.env.model.nv
+            qpos = np.concatenate([np.zeros(self.skipped), obs[: num_qpos - self.skipped]])
+            self.env.set_state(qpos, obs[num_qpos - self.skipped :][:num_qvel])
+        else:
+            self.env.state = tuple(obs)
+            self.env.steps_beyond_terminated = None
+
+
+def whole(peers: Peers, stop: str | None = "random") -> list[Message]:
+    """The rollouts up to a mark. Raises NotSeen if there are none or an array of ``NEEDED`` is missing."""
+    found = rollouts(peers, None, stop)
+    if not found or not set(found[0].arrays) >= NEEDED:
+        raise NotSeen("no learner got whole rollouts")
+    return found
+
+
+def steps(peers: Peers) -> Iterator[tuple[dict[str, Any], int, int, NDArray[np.bool_]]]:
+    """Yields for each step under version 0: arrays and number of its rollout, t, and ``ended [N]``."""
+    for number, message in enumerate(whole(peers)):
+        arrays = dict(message.arrays)
+        for t in range(message.fields["num_steps"]):
+            yield arrays, number, t, arrays["terminated"][t] | arrays["truncated"][t]
+
+
+def differences(peers: Peers) -> dict[str, list[tuple[bool, bool, bool]]]:
+    """Repeats steps under version 0: some ordinary ones, all that end an episode, all that follow an end.
+
+    Returns:
+        By kind of step, for each whether the next observation, the reward and ``terminated`` differ.
+    """
+    if "differences" in peers.notes:
+        return peers.notes["differences"]  # type: ignore[no-any-return]
+    physics, fresh = Physics(peers.plan.environment), np.zeros(0, bool)
+    found: dict[str, list[tuple[bool, bool, bool]]] = {STEPS: [], FIRST: [], LAST: []}
+    for arrays, _, t, ended in steps(peers):
+        fresh = fresh if len(fresh) == len(ended) else np.zeros(len(ended), bool)
+        chosen = {*np.flatnonzero(ended | fresh).tolist()}
+        if t % 3 == 0 and len(found[STEPS]) < REPEATED and not fresh.any():
+            chosen.add(len(found[STEPS]) % len(ended))
+        rows = {tuple(place): row for row, place in enumerate(arrays["final_index"].tolist())}
+        for n in chosen:
+            obs, action = arrays["obs"][t, n], arrays["action"][t, n]
+            if physics.determines_state(obs):
+                following, reward, terminated = physics.step(obs, action)
+                came = arrays["final_obs"][rows[t, n]] if ended[n] else arrays["obs"][t + 1, n]
+                wrong = _far(came, following), _far(arrays["reward"][t, n], reward)
+                kind = LAST if ended[n] else FIRST if fresh[n] else STEPS
+                found[kind].append((*wrong, bool(arrays["terminated"][t, n]) != terminated))
+        fresh = ended
+    peers.notes["differences"] = found
+    return found
+
+
+def few_wrong(peers: Peers, kind: str, what: int, share: float = MAY_DIFFER) -> str:
+    """How many steps of a kind differ in one quantity; raises Broken above a share.
+
+    Raises:
+        NotSeen: there is no such step, or ordinary steps differ already.
+    """
+    found = differences(peers)
+    ordinary, rows = [row[OBSERVATION] for row in found[STEPS]], [row[what] for row in found[kind]]
+    if kind != STEPS and sum(ordinary) > MAY_DIFFER * len(ordinary):
+        raise NotSeen("steps are not those of the environment, see X8")
+    if not rows:
+        raise NotSeen(f"no {kind} that can be repeated")
+    return expect(sum(rows) <= share * len(rows), f"{sum(rows)} of {len(rows)} {kind} differ when repeated")
+
+
+def _far(one: Any, other: Any) -> bool:
+    """Whether two observations or rewards differ by more than rounding."""
+    return not np.allclose(np.asarray(one, np.float64), other, rtol=2e-3, atol=2e-3)

@@ -1,0 +1,212 @@
+"""The acts of a sampler: scripts of policies, limits and idle learners that make its clauses visible."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+from spreeze_zmq.peers import garbage, policies
+from spreeze_zmq.peers.every_role import begin, begin_again, end
+from spreeze_zmq.peers.peers import Peers, Stalled
+from spreeze_zmq.peers.program import Life
+from spreeze_zmq.plan.roles import POLICY, experience_of
+from spreeze_zmq.wire import Message
+
+#: Rollouts within which an episode should end, in an environment without a time limit.
+MANY = 60
+#: How long to wait for messages that must not come.
+STILL_S = 0.4
+#: Transitions from which the distribution of actions is estimated.
+DRAWS = 800
+
+
+def rollouts(peers: Peers, start: str | None = None, stop: str | None = None) -> list[Message]:
+    """The rollouts to the first learner between two marks."""
+    return peers.between(start, stop, "rollout", experience_of(peers.plan.learning.learners[0]))
+
+
+def transitions(message: Message) -> int:
+    """The number of transitions of a rollout, ``T * N``."""
+    return int(message.fields["num_steps"] * message.fields["num_envs"])
+
+
+def produced(peers: Peers) -> int:
+    """The position that the streams to all learners have reached in the present life."""
+    channels = map(experience_of, peers.plan.learning.learners)
+    streams = [peers.between("begun", None, "rollout", channel) for channel in channels]
+    return min(max((m.fields["produced"] for m in stream), default=0) for stream in streams)
+
+
+def publish_policy(
+    peers: Peers, version: int, policy: Message, until: Mapping[str, int] | None = None
+) -> Message:
+    """Publish a policy that may be used ``until`` these positions, the ``collect_until`` of PROTOCOL.md."""
+    limit = {} if until is None else {"collect_until": dict(until)}
+    fields = {**policy.fields, "version": version, **limit}
+    return peers.publishers[POLICY].send(policy._replace(fields=fields))
+
+
+def come_to(peers: Peers, clause: str, what: str, position: int, mark: str) -> int:
+    """Wait until the streams have reached a position, set the mark, and return the position."""
+    peers.until(clause, f"rollouts up to position {position} {what}", lambda: produced(peers) >= position)
+    peers.mark(mark)
+    return position
+
+
+def first_size(peers: Peers, clause: str) -> int:
+    """Wait for the first rollout; returns its number of transitions."""
+    peers.until(clause, "a rollout under the first policy", lambda: produced(peers) > 0)
+    return transitions(rollouts(peers, "begun")[0])
+
+
+def main(peers: Peers) -> None:
+    """A whole episode under version 0, then exact and drawn actions, limits, a restarted and a newer
+    publisher, invalid messages, and learners that take nothing.
+    """
+    spec = peers.plan.environment
+    head = policies.heads(spec)[0]
+    exact = peers.notes["exact"] = policies.random_policy(spec, head, seed=1)
+    zero = policies.random_policy(spec, head, seed=99)
+    peers.open()
+    started = begin(peers, 0)
+    publish_policy(peers, 0, zero, {"*": 1})
+    size = first_size(peers, "X2")
+    steps = rollouts(peers)[0].fields["num_steps"]
+    at = size * (MANY if spec.max_episode_steps is None else spec.max_episode_steps // steps + 2)
+    publish_policy(peers, 0, zero, {"*": at})
+    at = come_to(peers, "A8", "under version 0, with a further limit than before", at, "random")
+    older = publish_policy(peers, 1, exact, {"*": at + 4 * size})
+    at = come_to(peers, "X13", "under version 1", at + 4 * size, "exact")
+    draws = -(-DRAWS // size) * size
+    publish_policy(peers, 2, policies.constant_policy(spec, head), {"*": at + draws})
+    at = come_to(peers, "X13", "under version 2", at + draws, "drawn")
+    at = limits(peers, started, exact, at, size)
+    at = other_publishers(peers, older, exact, at, size)
+    idle_learners(peers, exact, at, size)
+    end(peers, started, "L5")
+    peers.mark("ended")
+
+
+def limits(peers: Peers, started: Life, exact: Message, at: int, size: int) -> int:
+    """A limit for its own stream, then a further one under the same version; returns its position."""
+    stream = f"{started.name}/{peers.notes['incarnation']}"
+    limit = peers.notes["limit"] = at + 2 * size
+    publish_policy(peers, 3, exact, {"*": at + 1000 * size, stream: limit})
+    come_to(peers, "X13", "under version 3", limit, "at the limit")
+    peers.wait(STILL_S)
+    peers.mark("limited")
+    at = max(limit, produced(peers)) + 2 * size
+    publish_policy(peers, 3, exact, {stream: at})
+    return come_to(peers, "A8", "under version 3, with a further limit than before", at, "moved")
+
+
+def other_publishers(peers: Peers, older: Message, exact: Message, at: int, size: int) -> int:
+    """An old policy is repeated, the publisher restarts, is newer, and sends invalid messages; returns the
+    sampler's position.
+    """
+    far, publisher = {**older.fields, "collect_until": {"*": at + 1000 * size}}, peers.publishers[POLICY]
+    publisher.send_frames(garbage.frames_of(older._replace(fields=far, repeat=True)))
+    peers.wait(STILL_S)
+    peers.mark("repeated")
+    publisher.incarnation, publisher.sequence = 77, 0
+    at = max(at, produced(peers)) + 2 * size
+    last = publish_policy(peers, 1, exact, {"*": at})
+    come_to(peers, "C6", "under an older version of a restarted publisher", at, "restarted")
+    at += 2 * size
+    fields = {**exact.fields, "version": 4, "collect_until": {"*": at}, "mood": "calm"}
+    arrays = {**exact.arrays, "moods": exact.arrays["parameters"]}
+    newer = last._replace(fields=fields, arrays=arrays, sequence=publisher.sequence)
+    publisher.send_frames(garbage.with_key(newer))
+    publisher.sequence += 1
+    come_to(peers, "M5", "under a policy with a key, a field and an array more", at, "newer")
+    for frames in [*garbage.refused(()).values(), *garbage.mutations(last, 60)]:
+        publisher.send_frames(frames)
+        peers.wait(0.01)  # a subscriber's queue is short, and messages that find it full are lost
+    publish_policy(peers, 5, exact, {"*": at + 2 * size})
+    return come_to(peers, "M4", "under a policy that came after garbage", at + 2 * size, "fuzzed")
+
+
+def idle_learners(peers: Peers, exact: Message, at: int, size: int) -> None:
+    """The learners take nothing, then everything, then nothing again."""
+    peers.holding = experience = {name for name in peers.ends if name.startswith("experience.")}
+    publish_policy(peers, 6, exact)
+    peers.mark("holding")
+    slow_s = 3 * peers.patience_s  # small rollouts fill the kernel's buffer slowly
+    peers.until("C3", "an end of pushing while no learner takes", lambda: pushes_no_more(peers), slow_s)
+    peers.mark("held")
+    peers.wait(2.0)
+    peers.mark("blocked")
+    peers.holding = set()
+    peers.notes["pushed"] = pushed(peers)
+    at = max(pushed(peers), default=at + 150 * size) + 2 * size
+    come_to(peers, "X12", "after a learner that took nothing takes again", at, "released")
+    peers.holding = experience
+    peers.wait(0.4)
+
+
+def pushed(peers: Peers) -> list[int]:
+    """From each report since the learners took nothing, the largest ``pushed`` of any learner."""
+    reports = peers.between("holding", None, "report")
+    return [int(max(m.fields.get("pushed", {}).values(), default=0)) for m in reports]
+
+
+def pushes_no_more(peers: Peers) -> bool:
+    """Whether the last two reports agree, or no report has come for 2 s."""
+    found, times = pushed(peers), peers.times(None, None, "report")
+    silent = bool(times) and times[-1].at_s < time.monotonic() - 2.0
+    return silent or (len(found) > 2 and found[-1] == found[-2])
+
+
+def in_order(peers: Peers) -> None:
+    """Several versions at once in a run in order; then it is killed, started again, and stopped."""
+    exact = policies.random_policy(peers.plan.environment, policies.heads(peers.plan.environment)[0], seed=1)
+    peers.open()
+    publish_policy(peers, 0, exact, {"*": 1})
+    first = begin(peers, 1)
+    size = first_size(peers, "C5")
+    for version in (1, 2, 3):
+        publish_policy(peers, version, exact, {"*": (2 * version + 1) * size})
+    come_to(peers, "A9", "under versions 1 to 3, each in its turn", 7 * size, "in order")
+    second = begin_again(peers, first, 1, "begun")
+    come_to(peers, "C5", "of the next life, under the policy that it finds", 7 * size, "rejoined")
+    publish_policy(peers, 4, exact)
+    come_to(peers, "X2", "under version 4", 12 * size, "last")
+    end(peers, second, "L6", by_message=True)
+    peers.wait(0.3)
+    peers.mark("stopped")
+
+
+def bad_input(peers: Peers) -> None:
+    """A policy that cannot be used, and a run file of another format."""
+    peers.open()
+    file = peers.folder.run_file
+    publish_policy(peers, 1, policies.unusable_policy(peers.plan.environment))
+    lives = {"unusable": begin(peers, 6)}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}))
+    lives["format"] = peers.start(5)
+    peers.wait(min(5.0, peers.patience_s), lambda: all(one.ended for one in lives.values()))
+    peers.notes |= {name: (one, one.process.poll()) for name, one in lives.items()}
+
+
+def other_heads(peers: Peers) -> None:
+    """Every distribution of the environment's kind; one that ends the process is followed by another life."""
+    peers.open()
+    spec, started = peers.plan.environment, None
+    played = peers.notes["played"] = {}
+    makes = (policies.rich_policy, policies.constant_policy)
+    for version, (head, make) in enumerate(((h, m) for h in policies.heads(spec) for m in makes), 1):
+        if started is None or started.ended:
+            peers.publishers[POLICY].latest.clear()
+            started = begin(peers, 7)
+        at = produced(peers) + DRAWS
+        played[head, make] = version, publish_policy(peers, version, make(spec, head), {"*": at})
+        try:
+            come_to(peers, "", "", at, "played")
+        except Stalled as stalled:
+            if stalled.clause == "M3":
+                raise
+            started.kill()
+
+
+ACTS = {"main": main, "order": in_order, "input": bad_input, "heads": other_heads}

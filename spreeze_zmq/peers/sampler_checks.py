@@ -1,0 +1,237 @@
+"""The clauses of a sampler's rollouts, limits, learners and reports."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from spreeze_zmq.peers import physics
+from spreeze_zmq.peers.clauses import Clause, expect
+from spreeze_zmq.peers.every_role import another_incarnation, exits_with_0, names_its_peer, no_gap
+from spreeze_zmq.peers.peers import NotSeen, Peers
+from spreeze_zmq.peers.physics import FIRST, LAST, OBSERVATION, REWARD, STEPS, TERMINATED, few_wrong
+from spreeze_zmq.peers.sampler_acts import rollouts, transitions
+from spreeze_zmq.plan.roles import experience_of
+
+
+def learners(peers: Peers) -> dict[str, str]:
+    """Learner -> the channel of its rollouts."""
+    return {learner: experience_of(learner) for learner in peers.plan.learning.learners}
+
+
+def _none_before_a_policy(peers: Peers) -> str:
+    found = peers.between(None, "starved", "rollout")
+    return expect(not found, f"{len(found) or 'no'} rollouts came in 2 s before any policy")
+
+
+def _only_what_is_asked(peers: Peers) -> str:
+    for learner, channel in learners(peers).items():
+        asked = sorted(peers.plan.channels[channel].fields)
+        for message in peers.between(None, "random", "rollout", channel):
+            expect(sorted(message.arrays) == asked, f"{learner} got {sorted(message.arrays)}, not {asked}")
+    return "as asked"
+
+
+def _same_for_all(peers: Peers) -> str:
+    first, *others = [
+        peers.between(None, "moved", "rollout", channel) for channel in learners(peers).values()
+    ]
+    for other in others:
+        expect(len(other) == len(first), f"one got {len(first)} rollouts, another {len(other)}")
+        for one, two in zip(first, other, strict=True):
+            for name in one.arrays.keys() & two.arrays.keys():
+                expect(np.array_equal(one.arrays[name], two.arrays[name]), f"{name} differs between learners")
+    return f"{len(first)} rollouts to {1 + len(others)}"
+
+
+def _of_the_size_asked(peers: Peers) -> str:
+    options, fields = peers.about.options, rollouts(peers, None, "random")[0].fields
+    came = fields["num_steps"], fields["num_envs"]
+    asked = options.get("rollout_steps"), options.get("envs")
+    if None in asked:
+        raise NotSeen("it has no such options")
+    return expect(came == asked, f"{came[0]} steps of {came[1]} environments, asked for {asked}")
+
+
+def _goes_on(peers: Peers) -> str:
+    found = physics.whole(peers, "moved")
+    for number, (before, after) in enumerate(pairwise(found), 1):
+        same = np.array_equal(before.arrays["obs"][-1], after.arrays["obs"][0])
+        expect(same, f"rollout {number} does not begin where rollout {number - 1} ended")
+    return f"{len(found)} rollouts"
+
+
+def _keeps_the_account(peers: Peers) -> str:
+    position = 0
+    for learner, channel in learners(peers).items():
+        position = 0
+        for number, message in enumerate(peers.between(None, "moved", "rollout", channel)):
+            position += transitions(message)
+            came, due = (message.fields["produced"], message.sequence), (position, number)
+            expect(came == due, f"to {learner}: produced and sequence are {came}, not {due}")
+    return f"up to {position}"
+
+
+def _true_ends(peers: Peers) -> str:
+    limit, lengths, last = peers.plan.environment.max_episode_steps, np.zeros(0, int), None
+    for arrays, number, t, ended in physics.steps(peers):
+        if t == 0 and last is not None and not np.array_equal(last, arrays["obs"][0]):
+            raise NotSeen(f"rollout {number} does not go on where the one before ended, see X6")
+        lengths = np.zeros(len(ended), int) + 1 if last is None else lengths + 1
+        last = arrays["obs"][-1]
+        early = arrays["truncated"][t] & (lengths < (limit or 0))
+        expect(not early.any(), f"truncated after {lengths[early]} steps, the time limit is {limit}")
+        expect(limit is None or not ((lengths >= limit) & ~ended).any(), f"it goes on beyond {limit} steps")
+        lengths[ended] = 0
+    return f"{few_wrong(peers, LAST, TERMINATED, 0.0)}, time limit {limit}"
+
+
+def _no_hole(peers: Peers) -> str:
+    found = rollouts(peers, "fuzzed", "released")
+    for before, after in pairwise(found):
+        hole = after.fields["produced"] - before.fields["produced"] - transitions(after)
+        expect(not hole, f"{hole} transitions are missing before position {after.fields['produced']}")
+    return f"{len(found)} rollouts without a hole"
+
+
+def _newest_policy(peers: Peers) -> str:
+    versions = [message.fields["policy_version"] for message in rollouts(peers, None, "moved")]
+    expect(versions == sorted(versions), "the version goes back while one publisher lives")
+    return expect(set(versions) == {0, 1, 2, 3}, f"versions {sorted(set(versions))}; published were 0 to 3")
+
+
+def _different_episodes(peers: Peers) -> str:
+    first = physics.whole(peers)[0].arrays["obs"][0]
+    others = len(np.unique(first, axis=0))
+    return expect(others == len(first), f"{others} different first observations of {len(first)}")
+
+
+def _heeds_the_limit(peers: Peers) -> str:
+    limit, found = peers.note("limit"), rollouts(peers, "drawn", "limited")
+    beyond = [m.fields["produced"] for m in found if m.fields["produced"] - transitions(m) >= limit]
+    return expect(not beyond, f"{len(beyond)} rollouts begin beyond {limit} {beyond[-1:] or ''}")
+
+
+def _exits_with_2(peers: Peers, name: str) -> str:
+    life, code = peers.note(name)
+    expect(code == 2, "it goes on" if code is None else life.ending())
+    words = life.words()
+    return expect(words, f"exit code 2: {words[-1][:160] if words else 'and no word why'}")
+
+
+def _counts_as_starved(peers: Peers) -> str:
+    found = peers.between("drawn", None, "report")
+    starved_s = found[-1].fields["clock_s"].get("starved", 0.0) if found else 0.0
+    return expect(starved_s > 0, f"clock_s.starved is {starved_s:.1f}")
+
+
+def _each_in_its_turn(peers: Peers) -> str:
+    found = [message.fields["policy_version"] for message in rollouts(peers, None, "in order")]
+    return expect(found == [0, 1, 1, 2, 2, 3, 3], f"versions {str(found)[1:-1]}")
+
+
+def _passes_repeats_over(peers: Peers) -> str:
+    found = [m for m in rollouts(peers, "moved", "repeated") if m.fields["policy_version"] == 1]
+    return expect(not found, f"{len(found)} rollouts under the older policy that was repeated")
+
+
+def _pushes_no_more(peers: Peers) -> str:
+    if len(peers.note("pushed")) < 3 or not peers.times("held", "blocked", "report"):
+        raise NotSeen("too few reports came, see H3")
+    first, last = peers.note("pushed")[-3::2]
+    return expect(first == last, f"after {first} transitions it pushes {last - first} more")
+
+
+def _keeps_the_buffer_small(peers: Peers) -> str:
+    about = peers.plan.channels[experience_of(peers.plan.learning.learners[0])]
+    arrived = [m for m in rollouts(peers, "fuzzed", "released") if m.fields["policy_version"] == 6]
+    if not arrived:
+        raise NotSeen("no rollout came")
+    unseen = max(peers.note("pushed"), default=0) - arrived[0].fields["produced"]
+    waiting = unseen / transitions(arrived[0]) + 1
+    num_bytes = sum(array.nbytes for array in arrived[0].arrays.values())
+    most = 2 * about.high_water_mark + 2 + 4 * about.socket_buffer_bytes / num_bytes
+    return expect(waiting <= most, f"{waiting:.0f} rollouts of {num_bytes} bytes wait, {most:.0f} may")
+
+
+def _joins_again(peers: Peers) -> str:
+    found = rollouts(peers, "begun", "rejoined")
+    if not found:
+        raise NotSeen("no rollout came")
+    came = found[0].fields["policy_version"], found[0].fields["produced"], found[0].sequence
+    due = 3, transitions(found[0]), 0
+    return expect(came == due, f"version, produced and sequence of its first rollout are {came}, due {due}")
+
+
+def _reports_what_it_pushed(peers: Peers) -> str:
+    found = peers.between("last", "stopped", "bye")
+    if not found:
+        raise NotSeen("no bye came")
+    said = found[-1].fields.get("pushed", {})
+    true = {}
+    for learner, channel in learners(peers).items():
+        true[learner] = peers.between("begun", None, "rollout", channel)[-1].fields["produced"]
+    return expect({name: said.get(name) for name in true} == true, f"pushed is {said}, arrived are {true}")
+
+
+def _names_whom_it_waits_for(peers: Peers) -> str:
+    if len(set(peers.note("pushed")[-3:])) > 1:
+        raise NotSeen("it pushes on, see C3")
+    return names_its_peer(peers, "held", "blocked", learners(peers))
+
+
+def _reports_episodes(peers: Peers) -> str:
+    found, sums = [], np.zeros(1)
+    for arrays, _, t, ended in physics.steps(peers):
+        sums = sums + arrays["reward"][t].astype(np.float64)
+        found += sums[ended].tolist()
+        sums = np.where(ended, 0.0, sums)
+    if not found:
+        raise NotSeen("no episode has ended")
+    said = np.concatenate([[], *(m.arrays["returns"] for m in peers.between(None, None, "episodes"))])
+    missing = [one for one in found if not np.isclose(said, one, rtol=1e-3, atol=1e-2).any()]
+    return expect(
+        not missing, f"{len(missing)} of {len(found)} returns were not reported {missing[:1] or ''}"
+    )
+
+
+CLAUSES = (
+    Clause("L5", "main", exits_with_0),
+    Clause("L6", "order", exits_with_0),
+    Clause("L9", "order", another_incarnation),
+    Clause("L10", "input", lambda peers: _exits_with_2(peers, "format")),
+    Clause("C2", "main", _passes_repeats_over),
+    Clause("C3", "main", _pushes_no_more),
+    Clause("C4", "main", _keeps_the_buffer_small),
+    Clause("C5", "order", _joins_again),
+    Clause("C6", "main", "restarted"),
+    Clause("M4", "main", "fuzzed"),
+    Clause("M5", "main", "newer"),
+    Clause("X1", "birth", _none_before_a_policy),
+    Clause("X2", "main", "random"),
+    Clause("X3", "main", _only_what_is_asked),
+    Clause("X4", "main", _same_for_all),
+    Clause("X5", "main", _of_the_size_asked),
+    Clause("X6", "main", _goes_on),
+    Clause("X7", "main", _keeps_the_account),
+    Clause("X8", "main", lambda peers: few_wrong(peers, STEPS, OBSERVATION)),
+    # half of the rewards may differ: some count contact forces, which rounding changes
+    Clause("X9", "main", lambda peers: few_wrong(peers, STEPS, REWARD, 0.5)),
+    Clause("X10", "main", lambda peers: few_wrong(peers, LAST, OBSERVATION)),
+    Clause("X11", "main", _true_ends),
+    Clause("X12", "main", "released"),
+    Clause("X12", "main", _no_hole),
+    Clause("X13", "main", _newest_policy),
+    Clause("X14", "main", _different_episodes),
+    Clause("X15", "main", lambda peers: few_wrong(peers, FIRST, OBSERVATION)),
+    Clause("A5", "main", _heeds_the_limit),
+    Clause("A6", "input", lambda peers: _exits_with_2(peers, "unusable")),
+    Clause("A7", "main", _counts_as_starved),
+    Clause("A8", "main", "moved"),
+    Clause("A9", "order", _each_in_its_turn),
+    Clause("H3", "main", lambda peers: no_gap(peers, "held", "blocked")),
+    Clause("H5", "order", _reports_what_it_pushed),
+    Clause("H6", "main", _names_whom_it_waits_for),
+    Clause("H9", "main", _reports_episodes),
+)

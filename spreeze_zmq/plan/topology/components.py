@@ -1,0 +1,210 @@
+"""The components of a run: finds their programs, checks their options and resolves every "auto"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base.errors import TopologyError
+from spreeze_zmq.base.schema import did_you_mean, one_of, show, suggestion
+from spreeze_zmq.envs import Timing
+from spreeze_zmq.plan.parts import ComponentPlan, LearningPlan
+from spreeze_zmq.plan.roles import (
+    CRITIC_LEARNER,
+    EVALUATOR,
+    LEARNERS,
+    ROLES,
+    SAMPLER,
+    channels_of,
+    ends_of,
+    roles_of,
+)
+from spreeze_zmq.plan.topology import resolve
+from spreeze_zmq.plan.topology.component_file import (
+    ComponentFile,
+    find_component,
+    read_component_file,
+    shipped_components,
+)
+from spreeze_zmq.plan.topology.reference import START_TIMEOUT, component_options, key_hint
+from spreeze_zmq.plan.topology.tables import Key, Mistakes, read_table
+
+#: Roles whose processes make environments before they are ready.
+MAKE_ENVIRONMENTS = frozenset({SAMPLER, EVALUATOR})
+#: From this time for one environment on, a process gets this many times as much to make it.
+WORTH_S, LONGER = 3.0, 3.0
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One role as the topology and its component.toml declare it, "auto" unresolved.
+
+    Attributes:
+        common: the options that every component has.
+        options: its own options.
+    """
+
+    file: ComponentFile
+    common: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether the program is the shipped one of its role."""
+        return bool(self.common["use"] == self.file.role)
+
+
+def read_components(
+    table: Any, learners: Sequence[str], beside: Path, mistakes: Mistakes
+) -> dict[str, Declared]:
+    """The declaration of each role, without those whose program has a mistake.
+
+    Args:
+        table: ``[components]`` as written.
+        learners: the roles that train.
+        beside: the folder that ``use = "./folder"`` is relative to.
+        mistakes: takes the mistakes.
+    """
+    if not isinstance(table, Mapping):
+        mistakes.add(("components",), f"expected a table, got {show(table)}", "write [components.ROLE]")
+        return {}
+    roles = roles_of(learners)
+    for role in table:
+        if role in ROLES and role not in roles:
+            why = "one learner trains everything and publishes the policy: leave this table out"
+            mistakes.add(("components", role), "this algorithm has no process of this role", why)
+        elif role not in roles:
+            mistakes.add(("components", role), "unknown component", _role_hint(role))
+    declared = {role: _read_component(role, table.get(role, {}), beside, mistakes) for role in roles}
+    return {role: found for role, found in declared.items() if found is not None}
+
+
+def _role_hint(name: str) -> str:
+    if name in shipped_components():
+        return f'a component takes the place of its role: write use = "{name}" there'
+    return suggestion(name, ROLES)
+
+
+def _read_component(role: str, table: Any, beside: Path, mistakes: Mistakes) -> Declared | None:
+    key = ("components", role)
+    common = component_options(role)
+    use = table.get("use", role) if isinstance(table, Mapping) else role
+    file = _read_program(role, use, beside, key, mistakes) if isinstance(use, str) and use else None
+    if file is None:
+        known = {option.name for option in common}
+        if isinstance(table, Mapping):
+            table = {name: value for name, value in table.items() if name in known}
+        read_table(common, table, key, mistakes)
+        return None
+    values = read_table((*common, *file.options), table, key, mistakes, key_hint)
+    own = {option.name: values.pop(option.name) for option in file.options}
+    if ROLES[role].single and values["count"] not in ("auto", 1, [1, 1]):
+        problem = f"expected 1 process of {role}, got {show(values['count'])}"
+        mistakes.add((*key, "count"), problem, ROLES[role].single)
+    for name in _devices(file):
+        problem = resolve.device_problem(own[name], resolve.num_cuda_devices(), resolve.torch_has_cuda())
+        if problem:
+            mistakes.add((*key, name), problem, 'write "cpu" or "auto"')
+    return Declared(file, values, own)
+
+
+def _devices(file: ComponentFile) -> list[str]:
+    """The names of the options that are devices."""
+    return [option.name for option in file.options if option.type == "device"]
+
+
+def _read_program(role: str, use: str, beside: Path, key: Key, mistakes: Mistakes) -> ComponentFile | None:
+    folder = find_component(use, beside)
+    if folder is None:
+        names = shipped_components()
+        listed = f"shipped: {', '.join(names)}; or a path such as ./my_folder"
+        near = did_you_mean(use, names)
+        is_path = "/" in use or use.startswith(".")
+        problem = f"no component.toml in {beside / use}" if is_path else f"no component is called {show(use)}"
+        mistakes.add((*key, "use"), problem, f"{near} {listed}".strip())
+        return None
+    try:
+        file = read_component_file(folder)
+    except TopologyError as error:
+        mistakes.found += error.mistakes
+        return None
+    if file.role != role:
+        problem = f"{show(use)} has the role {file.role} and not {role}"
+        mistakes.add((*key, "use"), problem, f"use it in [components.{file.role}]")
+        return None
+    return file
+
+
+def check_without(without: Collection[str], mistakes: Mistakes) -> None:
+    """Note the unknown roles of ``--without``."""
+    for role in without:
+        if role not in ROLES:
+            problem = f"unknown component; expected one of {one_of(ROLES)}"
+            mistakes.add_at(f"--without {role}", problem, did_you_mean(role, ROLES))
+
+
+def component_plans(
+    declared: Mapping[str, Declared], learner_roles: Sequence[str], without: Collection[str], cores: int
+) -> dict[str, ComponentPlan]:
+    """The components with every "auto" resolved for a machine of ``cores`` cores."""
+    num_learners, channels = len(learner_roles), channels_of(learner_roles)
+    samplers = resolve.resolve_count(SAMPLER, declared[SAMPLER].common["count"], cores, num_learners)
+    num_devices = resolve.num_cuda_devices() if resolve.torch_has_cuda() else 0
+    plans: dict[str, ComponentPlan] = {}
+    for role, found in declared.items():
+        common, options = dict(found.common), dict(found.options)
+        common["count"] = resolve.resolve_count(role, common["count"], cores, num_learners)
+        threads = common["threads"]
+        common["threads"] = resolve.resolve_threads(role, threads, cores, samplers.initial, num_learners)
+        for name in _devices(found.file):
+            options[name] = resolve.resolve_device(role, options[name], num_devices)
+        plans[role] = ComponentPlan(
+            folder=str(found.file.folder),
+            command=found.file.command,
+            launched=role not in without,
+            on_demand=found.file.on_demand,
+            channels=ends_of(role, channels),
+            options=options,
+            **common,
+        )
+    return plans
+
+
+def with_time_to_start(
+    components: Mapping[str, ComponentPlan], written: Any, timing: Timing
+) -> dict[str, ComponentPlan]:
+    """The components, those that make environments with a ``start_timeout_s`` within which one can be made.
+
+    Each environment that is made or reset begins the deadline again. One that is written stays.
+    """
+    longest_s = timing.make_s + timing.reset_s
+    plans = dict(components)
+    for role in MAKE_ENVIRONMENTS & plans.keys():
+        table = written.get(role, {})
+        if longest_s > WORTH_S and START_TIMEOUT.name not in table:
+            enough_s = plans[role].start_timeout_s + math.ceil(LONGER * longest_s)
+            plans[role] = replace(plans[role], start_timeout_s=enough_s)
+    return plans
+
+
+def left_open(
+    declared: Mapping[str, Declared], components: Mapping[str, ComponentPlan], learning: LearningPlan
+) -> tuple[str, ...]:
+    """The keys to measure: an "auto" batch size, and "auto" threads of the learners if the critic-learner
+    has several on the CPU. The actor-learner has a similar network and takes the same number.
+    """
+    keys = [] if learning.batch_size else ["algorithm.batch_size"]
+    open_roles = [
+        role
+        for role in LEARNERS
+        if role in declared
+        and declared[role].common["threads"] == "auto"
+        and components[role].threads > 1
+        and components[role].options.get("device", "cpu") == "cpu"
+    ]
+    if CRITIC_LEARNER in open_roles:
+        keys += [f"components.{role}.threads" for role in open_roles]
+    return tuple(keys)

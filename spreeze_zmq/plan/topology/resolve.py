@@ -1,0 +1,93 @@
+"""Resolves "auto" to a number of processes or threads, or to a device of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+from spreeze_zmq.base.machine import DRIVER
+from spreeze_zmq.plan.parts import Count
+from spreeze_zmq.plan.roles import ACTOR_LEARNER, LEARNERS, SAMPLER
+
+#: Upper bound of "auto" samplers on a machine of fewer cores: an environment that waits needs no core.
+MAX_SAMPLERS_ON_FEW_CORES = 8
+
+
+def resolve_count(role: str, written: int | list[int] | str, cores: int, num_learners: int) -> Count:
+    """Number of processes at the start, and its range: samplers get the cores that learners leave."""
+    automatic = max(1, cores - num_learners) if role == SAMPLER else 1
+    if isinstance(written, int):
+        return Count(written, written, written)
+    if isinstance(written, str):
+        return Count(automatic, 1, max(cores, MAX_SAMPLERS_ON_FEW_CORES) if role == SAMPLER else 1)
+    low, high = written
+    return Count(min(max(automatic, low), high), low, high)
+
+
+def resolve_threads(role: str, written: int | str, cores: int, num_samplers: int, num_learners: int) -> int:
+    """Threads of each process: learners share the cores that samplers leave; other roles have one."""
+    if isinstance(written, int):
+        return written
+    return max(1, (cores - num_samplers) // num_learners) if role in LEARNERS else 1
+
+
+def resolve_device(role: str, written: str, num_devices: int) -> str:
+    """A device with its index: "auto" puts the actor-learner on a second GPU if there is one."""
+    if written == "cuda":
+        return "cuda:0"
+    if written != "auto":
+        return written
+    if num_devices == 0:
+        return "cpu"
+    return f"cuda:{1 if role == ACTOR_LEARNER and num_devices > 1 else 0}"
+
+
+def device_problem(written: str, num_devices: int, torch_has_cuda: bool) -> str:
+    """Why this machine cannot use a device; empty if it can."""
+    if not written.startswith("cuda"):
+        return ""
+    index = int(written.partition(":")[2] or 0)
+    if index < num_devices and torch_has_cuda:
+        return ""
+    if index < num_devices:
+        return f'"{written}" needs a torch with CUDA, and the one installed has none'
+    amount = f"{num_devices or 'no'} CUDA device{'s' if num_devices != 1 else ''}"
+    return f'"{written}" is absent: this machine has {amount}'
+
+
+@cache
+def num_cuda_devices() -> int:
+    """Number of NVIDIA GPUs that this process may use, counted without importing torch."""
+    driven = len(list(DRIVER.glob("*")))
+    nodes = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").glob("nvidia*"))
+    # A container may have fewer nodes than the driver has GPUs; a new machine creates them at first use.
+    present = min(driven, nodes) or max(driven, nodes)
+    return num_visible(present, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def num_visible(present: int, listed: str | None) -> int:
+    """Number of GPUs that CUDA_VISIBLE_DEVICES, ``listed``, leaves; an invalid entry hides all after it."""
+    if listed is None or present == 0:
+        return present
+    number = 0
+    for name in map(str.strip, listed.split(",")):
+        if not name.startswith(("GPU-", "MIG-")) and not (name.isdecimal() and int(name) < present):
+            break
+        number += 1
+    return number
+
+
+@cache
+def torch_has_cuda() -> bool:
+    """Whether the installed torch was built with CUDA, read from its version file: importing it is slow."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    try:
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    except OSError:
+        return True
+    return re.search(r"^cuda\b[^=]*=\s*None", text, re.MULTILINE) is None

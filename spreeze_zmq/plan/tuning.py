@@ -1,0 +1,102 @@
+"""The number of samplers that a run settled on, kept in the user's cache: the next run begins with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.base import machine
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import SAMPLER
+
+#: A larger count in the cache is nonsense.
+MOST = 100_000
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A settled number of samplers and its rates.
+
+    Attributes:
+        samplers: number of processes.
+        env_steps_per_s: of all of them together.
+        trained_transitions_per_s: of the critic-learner.
+    """
+
+    samplers: int
+    env_steps_per_s: float
+    trained_transitions_per_s: float
+
+
+def begin(plan: Plan) -> tuple[Plan, str]:
+    """The plan with the number that the last run settled on, and one line on its source, which
+    ``measured["samplers"]`` of the plan holds too.
+
+    The plan is unchanged and the line empty where nothing is known, the topology fixes the number, or the run
+    is in lock-step and so must repeat itself.
+    """
+    sampler = plan.components[SAMPLER]
+    known = recall(plan) if movable(plan) else None
+    if known is None:
+        return plan, ""
+    initial = min(max(known.samplers, sampler.count.minimum), sampler.count.maximum)
+    sampler = replace(sampler, count=replace(sampler.count, initial=initial))
+    why = (
+        f"as on this machine before: {known.samplers} gave {known.env_steps_per_s:,.0f} env steps and "
+        f"{known.trained_transitions_per_s:,.0f} trained transitions a second"
+    )
+    measured = {**plan.measured, "samplers": {"chosen": sampler.count.initial, "source": why}}
+    return replace(plan, components={**plan.components, SAMPLER: sampler}, measured=measured), why
+
+
+def movable(plan: Plan) -> bool:
+    """Whether the number of samplers may change: the topology gives a range, the launcher starts the
+    samplers, and the run need not repeat itself exactly.
+    """
+    sampler = plan.components[SAMPLER]
+    ranged = sampler.count.minimum < sampler.count.maximum
+    return ranged and sampler.launched and plan.balance.mode != "lockstep"
+
+
+def recall(plan: Plan) -> Tuning | None:
+    """The cached tuning of this plan on this machine; None where there is none, or none that can be read."""
+    return machine.recall(subject_of(plan), _read)
+
+
+def remember(plan: Plan, tuning: Tuning) -> Path | None:
+    """Keep a tuning; returns its file, or None where it cannot be written."""
+    return machine.remember(subject_of(plan), asdict(tuning))
+
+
+def _read(found: Any) -> Tuning:
+    tuning = Tuning(**found)
+    if type(tuning.samplers) is not int or not 1 <= tuning.samplers <= MOST:
+        raise ValueError(f"{tuning.samplers!r} samplers")
+    float(tuning.env_steps_per_s), float(tuning.trained_transitions_per_s)
+    return tuning
+
+
+def subject_of(plan: Plan) -> dict[str, Any]:
+    """Everything that the right count depends on."""
+    roles = (SAMPLER, *plan.learning.learners)
+    return {
+        "what": "number of samplers",
+        "machine": machine.properties(),
+        "env": plan.run.env,
+        "env_kwargs": plan.run.env_kwargs,
+        "algorithm": plan.algorithm,
+        "balance": {
+            "mode": plan.balance.mode,
+            "replay_ratio": plan.balance.replay_ratio,
+            "pin": plan.balance.pin,
+        },
+        "components": {role: _about(plan, role) for role in roles},
+        "learners": {role: plan.components[role].count.initial for role in plan.learning.learners},
+    }
+
+
+def _about(plan: Plan, role: str) -> Mapping[str, Any]:
+    component = plan.components[role]
+    return {"use": component.use, "threads": component.threads, "options": component.options}

@@ -1,0 +1,1 @@
+"""The run in a terminal and on a page."""

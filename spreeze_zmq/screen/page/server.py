@@ -1,0 +1,234 @@
+"""Serves the page: its files, the feed and the agent's pictures, below a secret token on a local port.
+
+Two checks keep strangers out. Every path must begin with the token, which only the user can read in a file of
+the run's folder. And the names in ``Host`` and ``Origin`` must be this machine's, so that no other web page
+can use the user's browser. Files are read once, from the package: no path of a request reaches the disk, and
+nothing that a browser sends is a command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import mimetypes
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from importlib import resources
+from typing import Any
+from urllib.parse import urlsplit
+
+from websockets.asyncio.server import Server as WebSocketServer
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from spreeze_zmq.screen.page.agent import PolicyPlayer
+
+log = logging.getLogger("spreeze")
+
+#: Names by which a browser may address this machine.
+OWN_NAMES = ("127.0.0.1", "localhost", "::1")
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self'; script-src 'self'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; "
+    "frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+#: Entries queued for one slow browser; beyond that its connection is closed, and it connects again.
+MAX_WAITING = 2000
+
+
+class Server:
+    """The page of one run, served by a thread of its own.
+
+    Args:
+        listener: the open port.
+        token: the first part of every path.
+        story: returns the entries for a new browser, oldest first; may be slow, runs in another thread.
+        agent: shows the agent at work.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        token: str,
+        story: Callable[[], Iterable[Mapping[str, Any]]],
+        agent: PolicyPlayer,
+    ) -> None:
+        self._listener, self._token, self._story, self._agent = listener, token, story, agent
+        self._files = _own_files()
+        self._visitors: set[asyncio.Queue[str | None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._stopping = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
+
+    @property
+    def num_visitors(self) -> int:
+        """Number of browsers that show the run."""
+        return len(self._visitors)
+
+    def start(self) -> None:
+        """Start to serve, in a thread."""
+        self._thread.start()
+        self._started.wait()
+
+    def send(self, entry: Mapping[str, Any]) -> None:
+        """Send one entry to every browser; costs nothing without a browser."""
+        if self._visitors:
+            text = json.dumps(entry)
+            self._loop.call_soon_threadsafe(self._spread, text)
+
+    def close(self) -> None:
+        """Send what is queued, close every connection and end the thread."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(1.0)
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        server: WebSocketServer = await serve(
+            self._visit,
+            sock=self._listener,
+            process_request=self._answer,
+            process_response=_add_headers,
+            compression=None,
+            ping_interval=None,
+            max_size=2**20,
+            logger=_quiet(),
+        )
+        self._started.set()
+        await self._stopping.wait()
+        self._spread(None)
+        for _ in range(30):
+            if not self._visitors:
+                break
+            await asyncio.sleep(0.01)
+        server.close()
+        await asyncio.wait([asyncio.ensure_future(server.wait_closed())], timeout=0.5)
+
+    def _spread(self, text: str | None) -> None:
+        for queue in list(self._visitors):
+            if queue.qsize() < MAX_WAITING:
+                queue.put_nowait(text)
+            else:
+                self._visitors.discard(queue)
+                queue.put_nowait(None)
+
+    async def _answer(self, visitor: ServerConnection, request: Request) -> Response | None:
+        """Refuse strangers and answer requests for files; None lets a WebSocket begin."""
+        if (why := self.refusal(request.path, request.headers)) is not None:
+            return _response(*why)
+        path = self.below_token(request.path)
+        wants_socket = request.headers.get("Upgrade", "").lower() == "websocket"
+        if wants_socket and (path in ("feed", "agent") or path.startswith("viewer/")):
+            return None
+        if path.startswith("viewer/"):
+            query = urlsplit(request.path).query
+            below = path.removeprefix("viewer/") + (f"?{query}" if query else "")
+            return await self._agent.fetch(below) or _response(HTTPStatus.NOT_FOUND)
+        kind_and_content = self._files.get(path or "index.html")
+        if wants_socket or kind_and_content is None:
+            return _response(HTTPStatus.NOT_FOUND, "there is no such page\n")
+        kind, content = kind_and_content
+        return _response(HTTPStatus.OK, content, kind)
+
+    def refusal(self, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
+        """Status and text to refuse a request with; None if it may be answered."""
+        host, origin = headers.get_all("Host"), headers.get_all("Origin")
+        if len(host) != 1 or not _is_own(f"//{host[0]}"):
+            return HTTPStatus.FORBIDDEN, "this page is for 127.0.0.1 alone\n"
+        if origin and (len(origin) != 1 or origin[0].lower() != f"http://{host[0]}".lower()):
+            return HTTPStatus.FORBIDDEN, "requests of other pages are refused\n"
+        if not hmac.compare_digest(path.partition("/")[2].partition("/")[0].encode(), self._token.encode()):
+            return HTTPStatus.FORBIDDEN, "the address ends in the run's token: take it from the terminal\n"
+        return None
+
+    def below_token(self, path: str) -> str:
+        """The part of a path after the token, without its query."""
+        return urlsplit(path).path.removeprefix(f"/{self._token}").removeprefix("/")
+
+    async def _visit(self, visitor: ServerConnection) -> None:
+        assert visitor.request is not None
+        path = self.below_token(visitor.request.path)
+        try:
+            if path == "feed":
+                await self._send_feed(visitor)
+            elif path == "agent":
+                await self._agent.show(visitor)
+            else:
+                await self._agent.connect(visitor.request.path.partition("/viewer/")[2], visitor)
+        except ConnectionClosed:
+            pass
+
+    async def _send_feed(self, visitor: ServerConnection) -> None:
+        """Send the entries so far, then every new one."""
+        waiting: asyncio.Queue[str | None] = asyncio.Queue()
+        self._visitors.add(waiting)
+        gone = asyncio.ensure_future(visitor.wait_closed())
+        try:
+            story = await asyncio.to_thread(lambda: [json.dumps(entry) for entry in self._story()])
+            await visitor.send("[" + ",".join(story) + "]")
+            while True:
+                following = asyncio.ensure_future(waiting.get())
+                await asyncio.wait((gone, following), return_when=asyncio.FIRST_COMPLETED)
+                if gone.done() or (text := following.result()) is None:
+                    following.cancel()
+                    return
+                await visitor.send(f"[{text}]")
+        finally:
+            gone.cancel()
+            self._visitors.discard(waiting)
+
+
+def _is_own(address: str) -> bool:
+    try:
+        return urlsplit(address).hostname in OWN_NAMES
+    except ValueError:
+        return False
+
+
+def _own_files() -> dict[str, tuple[str, bytes]]:
+    """The page's files by name, with their types."""
+    folder = resources.files("spreeze_zmq.screen.page") / "static"
+    return {
+        file.name: (mimetypes.guess_type(file.name)[0] or "text/plain", file.read_bytes())
+        for file in folder.iterdir()
+        if file.is_file()
+    }
+
+
+def _response(status: HTTPStatus, content: str | bytes = b"", kind: str = "text/plain") -> Response:
+    body = content.encode() if isinstance(content, str) else content
+    headers = Headers(
+        {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body)), "Connection": "close"}
+    )
+    return Response(status.value, status.phrase, headers, body)
+
+
+def _add_headers(visitor: ServerConnection, request: Request, response: Response) -> None:
+    """Add the headers without which an isolated page accepts no WebSocket."""
+    for name in ("Cross-Origin-Embedder-Policy", "Cross-Origin-Resource-Policy"):
+        if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            response.headers[name] = HEADERS[name]
+
+
+def _quiet() -> logging.Logger:
+    """A silent log for the library: browsers may leave at any time."""
+    quiet = logging.getLogger("spreeze.page")
+    quiet.setLevel(logging.CRITICAL)
+    return quiet

@@ -1,0 +1,99 @@
+"""The last lines of a run: its result, and the commands that use it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spreeze_zmq.base.charset import spell_out
+from spreeze_zmq.screen.terminal.drawing import LABEL
+from spreeze_zmq.screen.terminal.view import discard
+from spreeze_zmq.screen.terminal.words import decimal, ended_by, finding_line, findings, mistakes, program
+
+#: Most findings in the last lines; ``spreeze doctor`` prints all.
+MOST_FINDINGS = 3
+#: Findings of this rank did not keep the run from learning.
+NO_HARM = 2
+
+
+def outcome(summary: Mapping[str, Any], reason: str) -> list[str]:
+    """Why the run ended, what kept it from learning, what was refused most often, its best evaluation.
+
+    Args:
+        summary: the contents of summary.json; empty if there is none.
+        reason: the stop reason; empty if the run failed.
+    """
+    steps = summary.get("env_steps", 0)
+    best = summary.get("best")
+    why = ended_by(reason, best and best["mean_return"])
+    lines = [f"ended after {summary.get('wall_s', 0):.1f} s and {steps:,} env steps: {why or 'failed'}"]
+    harmful = [row for row in findings(summary) if row.get("rank", 0) < NO_HARM]
+    lines += [f"finding: {finding_line(row)}" for row in harmful[:MOST_FINDINGS]]
+    if rows := mistakes(summary):
+        lines.append(f"refused {sum(row['count'] for row in rows):,} in all; {rows[0]['line']}")
+    if best is None:
+        return [*lines, "nothing evaluated"]
+    mean, std = decimal(best["mean_return"]), decimal(best["std_return"])
+    at = f"at {best['env_steps']:,} env steps"
+    fresh = "fresh episodes" if best.get("final") else "episodes, which also chose it"
+    lines.append(f"best return {mean} ± {std} in {best['num_episodes']} {fresh}, {at}")
+    if "interval_low" in best:
+        low, high = decimal(best["interval_low"]), decimal(best["interval_high"])
+        lines.append(f"its mean lies between {low} and {high} (95 % by Student's t)")
+    return lines
+
+
+def next_commands(
+    run: str,
+    *,
+    policy: bool,
+    resume: str,
+    scored: bool = True,
+    prints: str = "",
+    trust: Sequence[str] = (),
+    import_from: str = "",
+) -> list[str]:
+    """The commands that use a run, each after its purpose.
+
+    Args:
+        run: the run's folder.
+        policy: whether its best policy was saved.
+        resume: the command that resumes it; empty if there is no checkpoint.
+        scored: whether the policy was evaluated, so that it can be played again.
+        prints: the log that has what the environment printed; empty where it printed nothing.
+        trust: modules that the commands must be told to trust.
+        import_from: the folder in which these modules are looked for; empty for the current directory.
+    """
+    folder, spreeze, load = shlex.quote(run), program("spreeze"), json.dumps(run, ensure_ascii=False)
+    python = "from spreeze_zmq import Policy; "
+    if trust:
+        folder += "".join(f" --trust {shlex.quote(module)}" for module in trust)
+        load += f", trust={list(trust)}"
+    if trust and import_from:
+        spreeze = f"PYTHONPATH={shlex.quote(import_from)} {spreeze}"
+        python = f"import sys; sys.path.append({json.dumps(import_from, ensure_ascii=False)}); {python}"
+    lines = {"run folder": run}
+    if prints:
+        lines["its prints"] = prints
+    if policy and scored:
+        lines["watch it"] = f"{spreeze} play {folder}"
+        lines["evaluate it"] = f"{spreeze} eval {folder}"
+    if policy:
+        lines["in Python"] = f"{python}policy = Policy.load({load})"
+    if resume:
+        lines["train on"] = resume
+    lines["its page"] = f"{spreeze} view {folder}"
+    lines["curves"] = f"{program('tensorboard')} --logdir {shlex.quote(run)}"
+    return [f"{what + ':':{LABEL}}{how}" for what, how in lines.items()]
+
+
+def say_last(lines: Iterable[str]) -> None:
+    """Print to standard error; nothing happens if the terminal is gone."""
+    spell_out(sys.stderr)
+    try:
+        print("\n".join(lines), file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)

@@ -1,0 +1,217 @@
+"""Numbers, names, progress and a whole status as a person reads them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.screen.terminal.stages import RUNNING
+
+
+def clock(seconds: float) -> str:
+    """``1:05`` for 65 seconds, ``1:00:05`` from an hour on."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def decimal(value: float | None) -> str:
+    """A return, with one digit after the point, two below 10, and more below 0.1; ``-`` for none."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    if size >= 10_000:
+        return f"{value:,.0f}"
+    if size >= 10 or not size > 0:
+        return f"{value + 0.0:.1f}"
+    return f"{value:.2f}" if size >= 0.1 else f"{value:.2g}"
+
+
+def rate(value: float) -> str:
+    """A rate per second, with one digit after the point below 100."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def compact(count: float) -> str:
+    """``2M`` for 2,000,000."""
+    for unit, name in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= unit:
+            return f"{count / unit:.4g}{name}"
+    return f"{count:g}"
+
+
+def efficiency(found: Mapping[str, float] | None) -> str:
+    """``23% of 176 GFLOP/s``: the used share of what the devices could compute; empty below 1 %."""
+    if found is None or found["share"] < 0.01:
+        return ""
+    limit = found["limit_flops_per_s"]
+    scale, unit = (1e-12, "TFLOP/s") if limit >= 1e12 else (1e-9, "GFLOP/s")
+    return f"{100 * found['share']:.0f}% of {rate(scale * limit)} {unit}"
+
+
+def memory(size: float) -> str:
+    """Bytes in MB or GB."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def plain_name(name: str) -> str:
+    """``critic learner`` for ``critic_learner``."""
+    return name.replace("_", " ")
+
+
+def program(name: str) -> str:
+    """How to call a program of this installation: by name if the shell finds it, else by path."""
+    beside, found = Path(sys.executable).parent / name, shutil.which(name)
+    if not beside.exists() or (found is not None and Path(found).absolute() == beside):
+        return name
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
+
+
+_ROW = {"taker", "sender", "kind", "word", "count", "line", "stuck"}
+
+
+def mistakes(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rows of the status's ``refusals`` that are a sender's mistake, without samples that grew stale."""
+    rows = [row for row in status.get("refusals", ()) if row.keys() >= _ROW]
+    return [row for row in rows if row["word"] != "stale" and type(row["count"]) is int]
+
+
+_FOUND = {"name", "seen", "why", "try"}
+
+
+def findings(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The readable rows of the ``findings`` of a status or summary, the worst first."""
+    return [row for row in status.get("findings") or () if row.keys() >= _FOUND]
+
+
+def finding_line(row: Mapping[str, Any]) -> str:
+    """What was seen, why it matters and what to try."""
+    return f"{row['seen']}: {row['why']}; try: {row['try']}"
+
+
+_FAILURE = {"kind", "name", "summary", "count", "survived"}
+
+
+def failure_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The readable ones of the rows of a status's ``failures``."""
+    return [row for row in rows if row.keys() >= _FAILURE]
+
+
+def counted(num_failures: int) -> str:
+    """``1 failure`` or ``7 failures``."""
+    return f"{num_failures:,} failure{'s' * (num_failures != 1)}"
+
+
+def newest_failure(status: Mapping[str, Any]) -> list[str]:
+    """One line with the number of failures and the newest; no line without any."""
+    rows, count = failure_rows(status.get("failures", ()))[-1:], status.get("num_failures", 0)
+    return [f"{counted(count)}, the newest: {row['name']}: {row['summary']}" for row in rows]
+
+
+def ended_by(reason: str, best_return: float | None) -> str:
+    """A stop reason for a line that also states the best return: ``return -200 reached``.
+
+    The return in the reason is that of the moment; further episodes of the best policy have changed it since.
+    It is left in where the best policy does not reach the goal by all of its episodes.
+    """
+    reached = re.fullmatch(r"(\w+) \S+ >= (\S+)", reason)
+    if reached is None:
+        return reason
+    name, goal = reached[1], float(reached[2])
+    if name == "return":
+        return reason if best_return is None or best_return < goal else f"return {reached[2]} reached"
+    return (
+        f"{goal:,g} {plain_name(name)} reached" if goal < 1e6 else f"{goal:,.0f} {plain_name(name)} reached"
+    )
+
+
+def conditions(stop: Mapping[str, Any]) -> list[str]:
+    """The stop conditions that are set, in words."""
+    words = []
+    if stop["return"] is not None:
+        words.append(f"return {stop['return']:g}")
+    if stop["env_steps"] is not None:
+        words.append(f"{compact(stop['env_steps'])} env steps")
+    if stop["trained_transitions"] is not None:
+        words.append(f"{compact(stop['trained_transitions'])} trained")
+    if stop["minutes"] is not None:
+        words.append(f"{stop['minutes']:g} min")
+    return words
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress towards one stop condition.
+
+    Attributes:
+        done: share, 0 to 1.
+        left_s: remaining seconds at the present rate.
+    """
+
+    done: float
+    left_s: float
+
+
+def progress(status: Mapping[str, Any]) -> Progress | None:
+    """Progress towards the condition that comes first at the present rates; None if none is predictable. A
+    return is left out: a learning curve cannot be predicted.
+    """
+    stop, candidates = status["stop"], []
+    if stop["minutes"] is not None:
+        candidates.append(_towards(60 * stop["minutes"], status["t_s"], 1.0))
+    for count in ("env_steps", "trained_transitions"):
+        if stop[count] is not None and status[f"{count}_per_s"] > 0:
+            candidates.append(_towards(stop[count], status[count], status[f"{count}_per_s"]))
+    return min(candidates, key=lambda one: one.left_s, default=None)
+
+
+def _towards(limit: float, now: float, per_s: float) -> Progress:
+    return Progress(done=min(1.0, now / limit), left_s=max(0.0, (limit - now) / per_s))
+
+
+def plain_line(status: Mapping[str, Any], stages: Mapping[str, str]) -> str:
+    """``t=12.0s state=training env_steps=...``: always the same keys in the same order, ``-`` for no value.
+    A figure that summary.json has too has the same name there.
+
+    Args:
+        status: the newest.
+        stages: of the processes, by name; those that are not running are named at the end.
+    """
+    last, best = status["evaluation"]["last"], status["evaluation"]["best"]
+    way = progress(status)
+    waiting = [name for name, stage in stages.items() if stage != RUNNING]
+    fields = {
+        "t": f"{status['t_s']:.1f}s",
+        "left": "-" if way is None else f"{way.left_s:.0f}s",
+        "state": status["state"].replace(" ", "_"),
+        "env_steps": str(status["env_steps"]),
+        "env_steps_per_s": f"{status['env_steps_per_s']:.0f}",
+        "critic_updates": str(status["critic_updates"]),
+        "critic_updates_per_s": f"{status['critic_updates_per_s']:.1f}",
+        "actor_updates": str(status["actor_updates"]),
+        "actor_updates_per_s": f"{status['actor_updates_per_s']:.1f}",
+        "replay_ratio": f"{status['replay_ratio']['measured']:.2f}",
+        "policy_lag": f"{status['policy_lag']['p50']:g}",
+        "episodes": str(status["episodes"]["count"]),
+        "training_return": _decimal(status["episodes"]["mean_return"]),
+        "evaluation": _decimal(last and last["mean_return"]),
+        "best_return": _decimal(best and best["mean_return"]),
+        "samples_dropped": str(status["samples"]["dropped"]),
+        "messages_refused": str(sum(row["count"] for row in mistakes(status))),
+        "failures": str(status.get("num_failures", 0)),
+        "samplers": str(status["workers"].get(SAMPLER, {}).get("count", 0)),
+        "waiting": ",".join(waiting) or "-",
+    }
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _decimal(value: float | None) -> str:
+    return decimal(value).replace(",", "")

@@ -1,6 +1,0 @@
-"""Training from Python: ``train`` starts the launcher as another process and returns the finished run."""
-
-from spreeze_zmq.training.entry import train
-from spreeze_zmq.training.run import Run
-
-__all__ = ["Run", "train"]

@@ -1,0 +1,96 @@
+"""Channels: named pairs of ZeroMQ sockets between components."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import zmq
+
+from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.base.keys import read_keys
+from spreeze_zmq.plan.parts import ChannelPlan
+from spreeze_zmq.wire.channels.context import terminate
+from spreeze_zmq.wire.channels.curve import make_keys
+from spreeze_zmq.wire.channels.folder import Claim, SocketFolder
+from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
+from spreeze_zmq.wire.channels.push_pull import Puller, Pusher
+from spreeze_zmq.wire.channels.recording import Entry, Recording, RecordingWriter
+from spreeze_zmq.wire.channels.sockets import Channel
+
+__all__ = [
+    "ENDS",
+    "Claim",
+    "Entry",
+    "Publisher",
+    "Puller",
+    "Pusher",
+    "Recording",
+    "RecordingWriter",
+    "SocketFolder",
+    "Subscriber",
+    "make_keys",
+    "open_channel",
+    "poll",
+    "terminate",
+]
+
+#: Name of an end -> its class and whether it binds.
+ENDS: dict[str, tuple[type[Channel], bool]] = {
+    "push": (Pusher, False),
+    "pull": (Puller, True),
+    "pub": (Publisher, True),
+    "sub": (Subscriber, False),
+}
+
+
+def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> Channel:
+    """Open one end of a channel of the plan: pull and pub bind, push and sub connect.
+
+    Raises:
+        ChannelError: the channel has no endpoint yet, or the endpoint cannot be bound or connected to.
+        InputError: the channel needs the user's keys and there are none.
+    """
+    if plan.endpoint is None:
+        raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
+    kind, bind = ENDS[end]
+    return kind(
+        plan.endpoint,
+        sender=sender,
+        incarnation=incarnation,
+        bind=bind,
+        kinds=plan.kinds,
+        high_water_mark=plan.high_water_mark,
+        socket_buffer_bytes=plan.socket_buffer_bytes,
+        keys=read_keys() if plan.curve else None,
+    )
+
+
+def poll(
+    readable: Iterable[Channel | int] = (), writable: Iterable[Channel] = (), timeout_s: float = 0.0
+) -> set[Any]:
+    """Wait until one of these channels is ready; returns the ready ones, none at the timeout.
+
+    Args:
+        readable: channels or file descriptors to wait on for a message. A publisher is ready on a new
+            subscription, which it answers before this returns.
+        writable: channels to wait on for room to send.
+        timeout_s: longest wait, rounded up to milliseconds; 0 does not wait.
+    """
+    waited: dict[Any, Channel | int] = {}
+    flags: dict[Any, int] = {}
+    for wanted, channels in ((zmq.POLLIN, readable), (zmq.POLLOUT, writable)):
+        for channel in channels:
+            key = channel.socket if isinstance(channel, Channel) else channel
+            waited[key] = channel
+            flags[key] = flags.get(key, 0) | wanted
+    events = zmq.zmq_poll(list(flags.items()), math.ceil(1000 * timeout_s))
+    ready = {waited[key] for key, _ in events}
+    for waited_on in waited.values():
+        if isinstance(waited_on, Channel):
+            waited_on.attend()
+    for channel in ready:
+        if isinstance(channel, Publisher):
+            channel.serve()
+    return ready

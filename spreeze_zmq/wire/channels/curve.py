@@ -1,0 +1,109 @@
+"""CURVE on tcp sockets: sets the keys, and counts the failed handshakes that ZeroMQ does not report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
+from zmq.utils.monitor import recv_monitor_message
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.keys import Keys, keys_path
+
+#: The sockets' domain for the authenticator; a callback for '*' is not called for a named domain.
+DOMAIN = "spreeze"
+#: Failures without a success after which a connecting end gives up. ZeroMQ tries five times a second, and a
+#: try fails if the other end dies during the handshake.
+TRIES = 10
+_EVENTS = (
+    zmq.Event.HANDSHAKE_SUCCEEDED
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+)
+
+
+def make_keys() -> Keys:
+    """A new pair of keys."""
+    public, secret = zmq.curve_keypair()
+    return Keys(public.decode(), secret.decode())
+
+
+class Authenticator:
+    """Accepts clients with known keys: a thread that answers ZeroMQ's authentication requests."""
+
+    def __init__(self, context: zmq.Context[Any]) -> None:
+        self._accepted: set[bytes] = set()
+        self._thread = ThreadAuthenticator(context)
+        self._thread.start()
+        self._thread.configure_curve_callback(DOMAIN, self)
+
+    def accept(self, keys: Keys) -> None:
+        """Accept clients that hold these keys."""
+        self._accepted.add(keys.public.encode())
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether a client's public key is accepted; the authenticator calls this."""
+        return key in self._accepted
+
+    def close(self) -> None:
+        """Stop the thread; must precede the end of the context."""
+        self._thread.stop()
+
+
+class Handshakes:
+    """Sets a socket's keys, and counts its failed handshakes.
+
+    Args:
+        socket: neither bound nor connected yet.
+        keys: the keys of this process.
+        bind: the socket will bind.
+        endpoint: its endpoint in messages.
+        refuse: called with a ``bad_keys`` error for each failed handshake.
+    """
+
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        keys: Keys,
+        *,
+        bind: bool,
+        endpoint: str,
+        refuse: Callable[[WireError], None],
+    ) -> None:
+        self._socket, self._bind, self._refuse = socket, bind, refuse
+        self._failed, self._succeeded = 0, False
+        socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
+        if bind:
+            socket.curve_server = True
+            socket.zap_domain = DOMAIN.encode()
+            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without an authenticator, refuse all
+            self._why = f"{endpoint} refused somebody who does not hold our keys"
+        else:
+            socket.curve_serverkey = keys.public.encode()
+            self._why = (
+                f"{endpoint} does not accept our keys ({keys_path()}), so nothing is sent or received: who "
+                "binds it has others, or none; copy that file from there and start this process again"
+            )
+        self._monitor = socket.get_monitor_socket(_EVENTS)
+
+    @property
+    def why_refused(self) -> str:
+        """Why the other end will never accept this one; empty while it may, or once it has."""
+        return self._why if self._failed >= TRIES and not (self._bind or self._succeeded) else ""
+
+    def serve(self) -> None:
+        """Count the handshakes since the last call; costs one look at a queue if there are none."""
+        while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            if recv_monitor_message(self._monitor)["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
+                self._succeeded = True
+                continue
+            self._failed += 1
+            self._refuse(WireError("bad_keys", self._why))
+
+    def close(self) -> None:
+        """Stop watching."""
+        self.serve()
+        self._socket.disable_monitor()

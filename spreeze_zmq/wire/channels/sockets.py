@@ -1,0 +1,267 @@
+"""One end of a channel: a ZeroMQ socket with every option written out."""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zmq
+
+from spreeze_zmq.base.endpoints import ipc_endpoint, is_loopback
+from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
+from spreeze_zmq.base.keys import Keys
+from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
+from spreeze_zmq.wire.channels.context import this_thread
+from spreeze_zmq.wire.channels.curve import Handshakes
+from spreeze_zmq.wire.channels.folder import Claim
+from spreeze_zmq.wire.channels.kernel_buffer import KernelBuffer
+from spreeze_zmq.wire.channels.refusals import Refusals
+
+#: Frames of at least this size are sent without a copy. A smaller copy costs less than the notification from
+#: ZeroMQ's thread that it no longer needs the array.
+ZERO_COPY_BYTES = 128 * 1024
+
+#: Most messages that one call refuses, so that a flood of them cannot stop a process.
+MOST_REFUSED_AT_ONCE = 1000
+#: Kinds whose arrays may be large, and the largest frame of a channel without such kinds.
+LARGE_KINDS = frozenset({"rollout", "policy", "critic"})
+SMALL_FRAME_BYTES = 1 << 20
+
+_KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
+_RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
+_HANDSHAKE_MS = 5000
+_BACKLOG = 1024
+_SNDMORE = int(zmq.SNDMORE)  # the enum member costs a conversion at each use
+
+
+class Channel:
+    """One end of a channel. It belongs to the thread that opened it.
+
+    Args:
+        endpoint: ``ipc://PATH`` or ``tcp://HOST:PORT``, which needs ``keys`` beyond loopback.
+        sender: name of this process, written into every message that it sends.
+        incarnation: number of this start of the process, written into them likewise.
+        bind: this end binds the endpoint; else it connects, retrying until the other end exists.
+        kinds: the kinds of message that the channel carries; empty for all.
+        high_water_mark: messages queued at this end for, or from, each peer.
+        socket_buffer_bytes: the kernel's buffer of each connection (SNDBUF, RCVBUF); 0 for the system's own.
+        linger_s: how long queued messages may take to leave after ``close``; always 0 for a receiving end.
+        keys: of a tcp endpoint, to encrypt and authenticate with.
+
+    Attributes:
+        refusals: the refused messages, for reports.
+        on_refused: called with the unverified origin and fields of a message that cannot be read.
+        endpoint: as given, with the port that the system chose for ``:*``.
+        record: called with whether a message was sent, and its frames; None to record nothing.
+
+    Raises:
+        EndpointTaken: another process has the endpoint's port.
+        ChannelError: the endpoint is too long, of another transport or beyond loopback without keys.
+    """
+
+    _type: int
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        sender: str = "",
+        incarnation: int = 0,
+        bind: bool = False,
+        kinds: Collection[str] = (),
+        high_water_mark: int = 1000,
+        socket_buffer_bytes: int = 0,
+        linger_s: float = 1.0,
+        keys: Keys | None = None,
+    ) -> None:
+        self.sender = sender
+        self.incarnation = incarnation
+        self.kinds = frozenset(kinds)
+        self.record: Callable[[bool, Sequence[Buffer]], None] | None = None
+        self.on_refused: Callable[[Message], None] = lambda claims: None
+        self.refusals = Refusals(endpoint)
+        path = _checked(endpoint, keys)
+        self._claim = Claim.take(path) if bind and path is not None else None
+        self.socket: zmq.Socket[bytes] = this_thread.context.socket(self._type)
+        # The backend's ``send``: checks of unused options in pyzmq's wrapper would double its time.
+        self._send_frame: Callable[[Buffer, int, bool], Any] = super(  # type: ignore[misc]
+            zmq.Socket, self.socket
+        ).send
+        self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
+        self._handshakes: Handshakes | None = None
+        if keys is not None:
+            refuse = self.refusals.refuse
+            self._handshakes = Handshakes(self.socket, keys, bind=bind, endpoint=endpoint, refuse=refuse)
+            if bind:
+                this_thread.accept(keys)
+        self._kernel_buffer: KernelBuffer | None = None
+        if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
+            self._kernel_buffer = KernelBuffer(self.socket, path, socket_buffer_bytes)
+        try:
+            if bind:
+                self.socket.bind(endpoint)
+            else:
+                self.socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            if error.errno == errno.EADDRINUSE:
+                raise EndpointTaken(endpoint) from error
+            verb = "bound" if bind else "connected to"
+            raise ChannelError(f"{endpoint} cannot be {verb}: {error.strerror}") from error
+        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT) if bind else endpoint
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.endpoint})"
+
+    def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
+        socket = self.socket
+        socket.sndhwm = socket.rcvhwm = high_water_mark
+        if socket_buffer_bytes:
+            socket.sndbuf = socket.rcvbuf = socket_buffer_bytes
+        # A receiving end has only subscriptions to send; with no publisher they would linger the full time.
+        socket.linger = math.ceil(1000 * linger_s) if self._type in (zmq.PUSH, zmq.XPUB) else 0
+        socket.sndtimeo = socket.rcvtimeo = self._timeout_ms = 0  # no call waits without a given timeout
+        large = not self.kinds or self.kinds & LARGE_KINDS
+        socket.maxmsgsize = MAX_FRAME_BYTES if large else SMALL_FRAME_BYTES  # a larger frame disconnects
+        socket.ipv6 = False
+        socket.immediate = False  # messages pushed before the peer exists are queued for it
+        socket.backlog = _BACKLOG
+        socket.handshake_ivl = _HANDSHAKE_MS
+        socket.reconnect_ivl, socket.reconnect_ivl_max = _RECONNECT_MS, _RECONNECT_MAX_MS
+        socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, _KEEPALIVE_IDLE_S
+        socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT
+        socket.copy_threshold = ZERO_COPY_BYTES
+
+    def refuse(self, error: WireError, sender: str, kind: str) -> None:
+        """Count a message that this end has returned and that cannot be used; log why, at a limited rate."""
+        self.refusals.refuse(error, sender, kind, taken=True)
+
+    def attend(self) -> str:
+        """Count the handshakes that have failed since the last call, as ``poll`` does after each wait.
+
+        Returns:
+            Why the other end will never accept this one; empty while it may.
+        """
+        if self._handshakes is None:
+            return ""
+        self._handshakes.serve()
+        return self._handshakes.why_refused
+
+    def close(self) -> None:
+        """Close the socket; queued messages still leave within ``linger_s``.
+
+        ZeroMQ removes the file of a bound socket later, in its own thread. The endpoint therefore stays
+        claimed until ``terminate``; otherwise ZeroMQ could remove the file of the next process that binds it.
+        """
+        for watch in (self._kernel_buffer, self._handshakes):
+            if watch is not None:
+                watch.close()
+        self.socket.close()
+        if self._claim is not None:
+            this_thread.claims_of_closed.append(self._claim)
+            self._claim = None
+
+    def _encode(self, message: Message, sequence: int) -> list[Buffer]:
+        """The frames of ``message`` with this end as its origin; its large arrays become read-only."""
+        if self.kinds and message.kind not in self.kinds:
+            raise WireError("wrong_kind", f"a {message.kind} message does not travel on {self.endpoint}")
+        frames = encode_from(message, self.sender, self.incarnation, sequence)
+        for position in range(1, len(frames)):
+            if len(frames[position]) >= ZERO_COPY_BYTES:
+                frames[position] = frozen(frames[position])
+        return frames
+
+    def _wait_at_most(self, timeout_s: float) -> None:
+        """Set the longest wait of the next ``_send`` or ``_receive``."""
+        timeout_ms = math.ceil(1000 * timeout_s)
+        if timeout_ms != self._timeout_ms:
+            self.socket.sndtimeo = self.socket.rcvtimeo = self._timeout_ms = timeout_ms
+
+    def _send(self, frames: list[Buffer]) -> bool:
+        """Send; False if no queue has room, which only the first frame can show."""
+        send, left = self._send_frame, len(frames)
+        try:
+            for frame in frames:
+                left -= 1
+                send(frame, _SNDMORE if left else 0, len(frame) < ZERO_COPY_BYTES)
+        except zmq.Again:
+            return False
+        if self.record is not None:
+            self.record(True, frames)
+        return True
+
+    def forward(self, frames: list[Buffer]) -> bool:
+        """Send the frames of another process's message, unchecked; False if no queue has room."""
+        self._wait_at_most(0.0)
+        return self._send(frames)
+
+    def _receive(self) -> Message | None:
+        """The next valid message; None if none waits, or after ``MOST_REFUSED_AT_ONCE`` refused ones."""
+        for _ in range(MOST_REFUSED_AT_ONCE):
+            if (frames := self._receive_frames()) is None:
+                return None
+            if self.record is not None:
+                self.record(False, frames)
+            try:
+                message = decode(frames)
+                if self.kinds and message.kind not in self.kinds:
+                    raise WireError("wrong_kind", f"a {message.kind} message on {self.endpoint}")
+            except WireError as error:
+                claims = claims_of(frames)
+                self.refusals.refuse(error, claims.sender, claims.kind)
+                self.on_refused(claims)
+                continue
+            self.refusals.take(message.sender, message.kind)
+            return message
+        return None
+
+    def _receive_frames(self) -> list[Buffer] | None:
+        receive = self.socket.recv
+        try:
+            frame = receive(copy=False)
+        except zmq.Again:
+            return None
+        frames: list[Buffer] = [frame.bytes]  # the header: a small copy costs less than a view
+        while frame.more:
+            frame = receive(copy=False)
+            frames.append(frame.buffer)
+        return frames
+
+
+def frozen(frame: Buffer) -> Buffer:
+    """``frame`` in memory that does not change while ZeroMQ reads it.
+
+    If NumPy owns the memory, the frame's array and every array that it is a view of become read-only: a later
+    write raises ValueError instead of changing a queued message. Other views made before stay writeable.
+    Writeable memory of another owner (a torch tensor, a mapped file) is copied.
+    """
+    array: Any = frame.obj if isinstance(frame, memoryview) else None
+    if not isinstance(array, np.ndarray):
+        return bytes(frame)
+    views: list[Any] = [array]
+    while isinstance(base := views[-1].base, np.ndarray):
+        views.append(base)
+    if base is not None and views[-1].flags.writeable:
+        return bytes(frame)
+    for view in views:
+        view.flags.writeable = False
+    return frame
+
+
+def _checked(endpoint: str, keys: Keys | None) -> Path | None:
+    """The path of an ipc endpoint; None for tcp. Raises ChannelError for tcp beyond loopback without keys."""
+    transport, _, address = endpoint.partition("://")
+    if transport == "ipc" and address.startswith("/"):
+        ipc_endpoint(Path(address))
+        return Path(address)
+    if transport == "tcp":
+        if keys is None and not is_loopback(address.rpartition(":")[0]):
+            raise ChannelError(
+                f"{endpoint}: without keys tcp stays on loopback (127.0.0.1): see spreeze keys"
+            )
+        return None
+    raise ChannelError(f"{endpoint!r} is no endpoint: expected ipc:///ABSOLUTE/PATH or tcp://127.0.0.1:PORT")

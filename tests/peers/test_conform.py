@@ -1,0 +1,210 @@
+"""``spreeze conform``: good samplers keep all clauses, and each broken one breaks its own."""
+
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from spreeze_zmq import peers as conform
+from spreeze_zmq.commands import spreeze
+from spreeze_zmq.commands.conform import MARKS
+from spreeze_zmq.plan import topology
+from tests.peers.broken import MISTAKES, PROTOCOL, sampler
+from tests.peers.together import together
+
+ROOT = Path(__file__).parents[2]
+CLAUSE = re.compile(
+    r"^(?:- )?\*\*([A-Z]\d+)\*\*(?: to \*\*([A-Z]\d+)\*\*)? (must|should): (.*)", re.MULTILINE
+)
+
+#: What a broken sampler does not do is not waited for longer.
+BY_ROUNDS = (
+    ("critic_learner", "cartpole"),
+    ("actor_learner", "cartpole"),
+    ("critic_learner", "cartpole_pqn"),
+)
+PATIENCE_S = 5.0
+#: The starts of broken samplers: mistakes that do not hide each other, and the clause that chooses the acts.
+STARTS = {
+    "L1": ("L1", "L4", "L8", "M2", "H4", "H7"),
+    "L2": ("L2", "X1", "H8"),
+    "L3": ("L3", "H2", "L5"),
+    "L7": ("L7",),
+    "M6": ("M6",),
+    "H1": ("H1",),
+    "C1": ("C1",),
+    "X9": ("X3", "X5", "X7", "X9", "X10", "X12", "A1", "A3", "A4", "C2", "H9"),
+    "X4": ("X4", "X8", "X14", "A2", "A5", "A7", "H6"),
+    "X13": ("X13", "C3", "X6"),
+    "X15": ("X15", "X11", "H3"),
+    "X2": ("X2",),
+    "A8": ("A8",),
+    "C6": ("C6",),
+    "M5": ("M5",),
+    "A9": ("A9", "H5", "L9"),
+    "C5": ("C5",),
+    "L6": ("L6",),
+    "A6": ("A6", "L10"),
+    "M4": ("M4",),
+    "M3": ("M3",),
+}
+
+
+def check(program, only=(), options=(), role="sampler"):
+    """The verdicts of one run of the command: clause -> verdicts, one for each act."""
+    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "conform", role, "--tier", "should"]
+    command += ["--patience", "8", *options]
+    command += ["--only", ",".join(only)] if only else []
+    done = subprocess.run(
+        [*command, "--", *program], capture_output=True, text=True, timeout=115, cwd=ROOT, check=False
+    )
+    found = {}
+    for line in done.stdout.splitlines():
+        cells = re.match(r"([A-Z]\d+) +(?:must|should) +(ok|BROKEN|-) +(.*)", line)
+        if cells:
+            found.setdefault(cells[1], []).append((cells[2], cells[3]))
+    assert found, done.stdout + done.stderr
+    assert done.returncode == any(verdict == "BROKEN" for rows in found.values() for verdict, _ in rows)
+    return found, done.stdout
+
+
+def check_broken(program, only):
+    """Likewise, in a thread of this process: most of it is waiting for what a broken sampler does not do."""
+    small = ["components.sampler.envs=4", "components.sampler.rollout_steps=24"]
+    plan = topology.load("pendulum", [*small, "components.sampler.start_timeout_s=5"])
+    found = {}
+    for result in conform.run("sampler", program, plan, "should", frozenset([only]), PATIENCE_S):
+        found.setdefault(result.clause.number, []).append((MARKS[result.verdict], result.seen))
+    return found, "\n".join(f"{number}: {rows}" for number, rows in found.items())
+
+
+def ours(role):
+    """The command of the shipped component."""
+    return [sys.executable, str(ROOT / "components" / role)]
+
+
+def broken_of(found):
+    """The clauses that were broken."""
+    return {number for number, rows in found.items() if any(verdict == "BROKEN" for verdict, _ in rows)}
+
+
+#: A clause of the act in which a mistake shows, where the first one's is seen in another act too.
+ACTS = {"M3": "X2"}
+
+
+def unseen_of(found):
+    """The clauses that could not be judged in some act."""
+    return {number for number, rows in found.items() if any(verdict == "-" for verdict, _ in rows)}
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    """What is found of each start, by name."""
+    folder = tmp_path_factory.mktemp("broken")
+
+    def program(name, mistakes=()):
+        path = folder / f"{name}.py"
+        path.write_text(sampler(mistakes))
+        return [sys.executable, str(path)]
+
+    def checked_with_report():
+        file = folder / "report.html"
+        return (*check(ours("sampler"), options=("--html", str(file))), file.read_text())
+
+    jobs = {"ours": checked_with_report, "the stranger's": partial(check, program("good"))}
+    jobs["ours, discrete"] = partial(check, ours("sampler"), ("A2", "A14"), ("--topology", "cartpole"))
+    jobs |= {role: partial(check, ours(role), role=role) for role in conform.ROLES[1:]}
+    for name, mistakes in STARTS.items():
+        jobs[name] = partial(check_broken, program(name, mistakes), ACTS.get(name, name))
+    with together(tmp_path_factory, "conform", jobs) as result:
+        yield result
+
+
+def test_every_clause_that_is_checked_has_a_broken_sampler():
+    """No check is in vain; the distributions beside the first one are compared by the checks of the first."""
+    checked = {about.number for about in conform.clauses_of("sampler")}
+    heads = {f"A{number}" for number in range(11, 16)}
+    assert set(MISTAKES) == checked - heads - {"C4"}  # which the sampler of PROTOCOL.md does not keep
+    assert {clause for mistakes in STARTS.values() for clause in mistakes} == set(MISTAKES)
+
+
+def test_the_numbers_and_tiers_are_those_of_the_document():
+    """Each number of a check stands in PROTOCOL.md with the same word; no number is given twice."""
+    document = {}
+    for first, last, tier, _ in CLAUSE.findall(PROTOCOL.read_text()):
+        letter, low, high = first[0], int(first[1:]), int((last or first)[1:])
+        for number in range(low, high + 1):
+            assert f"{letter}{number}" not in document
+            document[f"{letter}{number}"] = tier
+    for about in {about for role in conform.ROLES for about in conform.clauses_of(role)}:
+        assert document[about.number] == about.tier, about.number
+        assert about.expected, about.number
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_broken_sampler_breaks_its_clauses_and_no_others(verdicts, name):
+    """Each with what was seen."""
+    found, text = verdicts(name)
+    beside = (
+        {"C4", "L8"} if "L2" in STARTS[name] else {"C4"}
+    )  # who takes a held name is heard beside the first
+    assert broken_of(found) - beside == set(STARTS[name]), text
+
+
+def test_the_strangers_sampler_keeps_every_clause(verdicts):
+    """The one that is written out in PROTOCOL.md; nothing but other kinds of action goes unseen."""
+    found, text = verdicts("the stranger's")
+    assert broken_of(found) == {"C4"}, text  # it does not set SO_SNDBUF
+    assert unseen_of(found) == {"A14", "A15"}, text
+
+
+def test_our_sampler_keeps_every_clause(verdicts):
+    """All of them seen; the report says so, and names the program."""
+    found, text, page = verdicts("ours")
+    assert not broken_of(found), text
+    assert unseen_of(found) == {"A14", "A15"}, text
+    assert "components/sampler" in page
+    assert page.count("<tr class=good>") == sum(
+        verdict == "ok" for rows in found.values() for verdict, _ in rows
+    )
+
+
+@pytest.mark.parametrize("role", conform.ROLES[1:])
+def test_our_other_components_keep_every_clause(verdicts, role):
+    """Of every role's life, and an evaluator's figures and file."""
+    found, text = verdicts(role)
+    assert not broken_of(found) | unseen_of(found), text
+
+
+@pytest.mark.parametrize(
+    ("role", "topology"),
+    [
+        ("actor_learner", "cartpole"),
+        pytest.param("critic_learner", "cartpole", marks=pytest.mark.thorough),
+        pytest.param("critic_learner", "cartpole_pqn", marks=pytest.mark.thorough),
+    ],
+)
+def test_our_learners_by_rounds_keep_every_clause(role, topology):
+    """Fed with rollouts of the newest policy, and the other learner's weights of each round."""
+    found, text = check(ours(role), ("T3",), ("--topology", topology), role)  # all that is seen where T3 is
+    assert len(found) > 8
+    assert not broken_of(found), text
+    alone = topology == "cartpole_pqn"  # nobody else can make it wait before it takes anything
+    assert unseen_of(found) == ({"C3"} if alone else set()), text
+
+
+def test_our_sampler_acts_in_discrete_environments(verdicts):
+    """Another kind of action, and episodes that terminate."""
+    found, text = verdicts("ours, discrete")
+    assert not broken_of(found), text
+    assert {found[number][0][0] for number in ("A2", "A3", "A4", "A14", "A15", "X11")} == {"ok"}, text
+
+
+def test_bad_input_is_one_line(capsys):
+    """An unknown role and an unknown clause."""
+    assert spreeze.main(["conform", "samplers", "--", "true"]) == 2
+    assert spreeze.main(["conform", "sampler", "--only", "Z9", "--", "true"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2

@@ -1,0 +1,98 @@
+"""``spreeze conform`` of learners: each must-clause has a broken learner that breaks it and no other."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from spreeze_zmq import peers as conform
+from spreeze_zmq.commands.conform import MARKS
+from spreeze_zmq.plan import topology
+from tests.peers.broken_learner import MISTAKES
+from tests.peers.test_conform import broken_of
+from tests.peers.together import together
+
+CRITIC, ACTOR = "critic_learner", "actor_learner"
+
+#: Starts of broken learners: mistakes that do not hide each other, the first of which chooses the act.
+LEARNING = (
+    (CRITIC, "T1", "C3"),
+    (CRITIC, "T3", "T4", "T5", "L9"),
+    (ACTOR, "T2", "T3", "T5"),
+    (ACTOR, "T6"),
+)
+#: Of every role's life, whose checks the broken samplers try too.
+LIVING = (
+    (CRITIC, "L6", "H3"),
+    (ACTOR, "M5"),
+    (ACTOR, "C6"),
+    (CRITIC, "L1", "L8", "M2", "H4"),
+    (ACTOR, "L2", "H1", "H8"),
+    (CRITIC, "L3", "L5", "H2"),
+    (ACTOR, "L7"),
+    (CRITIC, "C1"),
+    (ACTOR, "M3"),
+    (CRITIC, "M4"),
+)
+
+
+def found(role, mistakes):
+    """The clauses that a broken learner breaks, and all that was seen."""
+    overrides = ["components.sampler.count=1", "algorithm.hidden_sizes=[16]", "algorithm.batch_size=128"]
+    overrides += [
+        "balance.replay_ratio=4",
+        f"components.{role}.start_timeout_s=20",
+        f"components.{role}.stop_grace_s=3",
+    ]
+    plan = topology.load("pendulum", overrides)
+    program = [sys.executable, str(Path(__file__).parent / "broken_learner.py"), role, ",".join(mistakes)]
+    rows = {}
+    for result in conform.run(role, program, plan, "must", frozenset(mistakes[:1]), 8.0):
+        rows.setdefault(result.clause.number, []).append((MARKS[result.verdict], result.seen))
+    return sorted(broken_of(rows)), "\n".join(f"{number}: {seen}" for number, seen in rows.items())
+
+
+def test_every_must_clause_of_a_learner_has_a_broken_one():
+    """No check is in vain."""
+    checked = {
+        about.number for role in (CRITIC, ACTOR) for about in conform.clauses_of(role) if about.tier == "must"
+    }
+    assert set(MISTAKES) == checked == {number for _, *numbers in (*LEARNING, *LIVING) for number in numbers}
+
+
+@pytest.fixture(scope="module")
+def learning(tmp_path_factory, request):
+    """The verdict of a start, of those that are selected."""
+    name = test_a_broken_learner_breaks_its_clauses_and_no_others.__name__
+    chosen = [one.callspec.params["start"] for one in request.session.items if one.originalname == name]
+    jobs = {start: partial(found, start[0], start[1:]) for start in LEARNING if start in chosen}
+    with together(tmp_path_factory, "learning", jobs, threads=2) as result:
+        yield result
+
+
+@pytest.fixture(scope="module")
+def living(tmp_path_factory):
+    """Likewise."""
+    jobs = {start: partial(found, start[0], start[1:]) for start in LIVING}
+    with together(tmp_path_factory, "living", jobs, threads=2) as result:
+        yield result
+
+
+@pytest.mark.parametrize(
+    "start",
+    [pytest.param(start, marks=() if start == LEARNING[0] else pytest.mark.thorough) for start in LEARNING],
+    ids="-".join,
+)
+def test_a_broken_learner_breaks_its_clauses_and_no_others(learning, start):
+    """Of what it learns from, publishes and saves."""
+    broken, text = learning(start)
+    assert set(broken) == set(start[1:]), text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("start", LIVING, ids="-".join)
+def test_a_broken_learner_breaks_the_clauses_of_its_life_and_no_others(living, start):
+    """The same checks as of a sampler, on a learner's process."""
+    broken, text = living(start)
+    assert set(broken) == set(start[1:]), text

@@ -1,0 +1,70 @@
+"""Verdicts on programs that do not get far enough to be judged, or send what cannot be read."""
+
+import pytest
+
+from spreeze_zmq import peers as conform
+from spreeze_zmq.commands import spreeze
+from spreeze_zmq.peers.clauses import judge
+from spreeze_zmq.peers.peers import Peers, Stalled
+from spreeze_zmq.peers.policies import unusable_policy
+from spreeze_zmq.peers.program import Life
+from spreeze_zmq.plan import topology
+from spreeze_zmq.wire import Message, encode
+from tests.protocol.golden_messages import REPORT
+
+
+@pytest.fixture
+def peers_of(tmp_path):
+    """Makes the peers of a role, which have heard nothing yet."""
+    made = []
+
+    def make(role):
+        peers = Peers(topology.load("pendulum"), role, ["true"], tmp_path / "run", "should", 1.0)
+        made.append(peers)
+        return peers
+
+    yield make
+    for peers in made:
+        peers.close()
+
+
+def verdict(peers, number, stalled=None):
+    """The verdict on one clause."""
+    clause = next(clause for clause in conform.clauses_of(peers.role) if clause.number == number)
+    return judge(clause, peers, stalled).verdict
+
+
+def test_versions_are_not_seen_before_the_first_policy(peers_of):
+    """Of a learner whose first message is refused."""
+    peers = peers_of("actor_learner")
+    peers.mark("begun")
+    assert verdict(peers, "T2", Stalled("M3", "1 refused")) == "not seen"
+
+
+def test_a_policy_that_cannot_be_used_breaks_its_clause(peers_of):
+    """Its bytes are a message of the protocol, its network is none."""
+    peers = peers_of("actor_learner")
+    peers.mark("begun")
+    peers.hear("policy", encode(unusable_policy(peers.plan.environment)))
+    assert not peers.refusals
+    assert verdict(peers, "T2") == "broken"
+
+
+def test_the_usage_of_a_process_that_has_ended_is_not_seen(peers_of):
+    """It reported once, and was gone when it was measured."""
+    peers = peers_of("sampler")
+    life = peers.start(3)
+    assert isinstance(life, Life)
+    life.process.wait()
+    peers.mark("hello")
+    peers.hear("report", encode(Message("report", REPORT, {}, "sampler-3", 7)))
+    life.measure()
+    peers.mark("starved")
+    assert not peers.refusals
+    assert verdict(peers, "H7") == "not seen"
+
+
+def test_a_program_that_cannot_be_started_is_bad_input(capsys):
+    """One line that names it."""
+    assert spreeze.main(["conform", "sampler", "--only", "L1", "--", "./no-such-program"]) == 2
+    assert "./no-such-program" in capsys.readouterr().err

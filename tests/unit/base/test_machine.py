@@ -1,0 +1,96 @@
+"""The cores of a process follow its affinity and the quotas of its control groups."""
+
+import os
+
+import pytest
+
+from spreeze_zmq.base import machine as this_machine
+from spreeze_zmq.base.machine import available_cores, cache_folder, made_once, quota_cores, usable_cores
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Writes the files of a process in nested groups, each with a quota; returns the process's folder."""
+
+    def write(version, group, quotas, root="/"):
+        mount = tmp_path / "a mount"
+        shown = str(mount).replace(" ", "\\040")
+        for path, quota in quotas.items():
+            folder = mount / path
+            folder.mkdir(parents=True, exist_ok=True)
+            if version == 2:
+                (folder / "cpu.max").write_text(f"{quota} 100000\n" if quota != "" else "")
+            else:
+                (folder / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+                (folder / "cpu.cfs_period_us").write_text("50000\n")
+        kind = "cgroup2 cgroup2 rw" if version == 2 else "cgroup cgroup rw,cpu,cpuacct"
+        lines = f"22 1 0:21 / /proc rw - proc proc rw\n30 1 0:26 {root} {shown} rw,nosuid shared:9 - {kind}\n"
+        (tmp_path / "mountinfo").write_text(lines)
+        line = f"0::{group}\n" if version == 2 else f"3:cpuset:/x\n2:cpuacct,cpu:{group}\n0::/\n"
+        (tmp_path / "cgroup").write_text(line)
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("version", "quotas", "expected"),
+    [
+        (2, {"": "max", "pod": "400000", "pod/one": "150000"}, 1.5),
+        (2, {"": "", "pod": "120000", "pod/one": "max"}, 1.2),
+        (2, {"pod/one": "max"}, None),
+        (1, {"": "-1", "pod": "-1", "pod/one": "100000"}, 2.0),
+        (1, {"": "-1", "pod": "25000", "pod/one": "-1"}, 0.5),
+        (1, {"pod/one": "-1"}, None),
+    ],
+)
+def test_the_smallest_quota_of_all_groups_around_a_process_counts(machine, version, quotas, expected):
+    """Both versions of control groups; a group without a quota says "max" or -1."""
+    assert quota_cores(machine(version, "/pod/one", quotas)) == expected
+
+
+def test_a_container_that_sees_its_own_group_at_the_mount_finds_its_quota(machine):
+    """Without namespaces /proc names the group as its host does."""
+    folder = machine(1, "/docker/abc", {"": "50000"}, root="/docker/abc")
+    assert quota_cores(folder) == 1.0
+    assert quota_cores(machine(2, "/../elsewhere", {"": "100000"})) == 1.0
+
+
+def test_a_system_without_control_groups_has_no_quota(tmp_path):
+    """Its files are missing or empty."""
+    assert quota_cores(tmp_path) is None
+    for name in ("cgroup", "mountinfo"):
+        (tmp_path / name).touch()
+    assert quota_cores(tmp_path) is None
+
+
+@pytest.mark.parametrize(("quota", "expected"), [(0.3, 1), (1.4, 1), (1.6, 2), (1e6, None), (None, None)])
+def test_cores_are_the_lower_of_affinity_and_quota(monkeypatch, quota, expected):
+    """Whole ones, at least one."""
+    monkeypatch.setattr(this_machine, "quota_cores", lambda: quota)
+    mine = os.sched_getaffinity(0)
+    assert available_cores() == min(len(mine), expected or len(mine))
+    assert len(usable_cores({0, 1, 2}, system=this_machine.Path("/nowhere"))) == min(3, expected or 3)
+
+
+def test_a_relative_cache_is_no_cache(monkeypatch):
+    """The XDG specification passes over a relative path, which every process would resolve by itself."""
+    monkeypatch.setenv("HOME", "/home/anybody")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert str(cache_folder()) == "/home/anybody/.cache/spreeze_zmq"
+
+
+def test_a_file_is_made_once_and_whole(tmp_path):
+    """Half of one is never seen, and a failure leaves nothing behind for the next attempt."""
+    path = tmp_path / "new" / "made"
+
+    def fail(beside):
+        beside.write_text("half")
+        raise OSError("no luck")
+
+    with pytest.raises(OSError, match="no luck"):
+        made_once(path, fail)
+    assert [file.name for file in path.parent.iterdir()] == ["made.lock"]
+    for text in ("first", "second"):
+        made_once(path, lambda beside, text=text: beside.write_text(text))
+    assert path.read_text() == "first"

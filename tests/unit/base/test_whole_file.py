@@ -1,0 +1,62 @@
+"""A file appears when it is complete, or not at all."""
+
+import os
+import stat
+
+import pytest
+
+from spreeze_zmq.base.whole_file import replacing
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_file_appears_when_it_is_complete(tmp_path, sync):
+    """Until the block ends, readers see the earlier file; the suffix stays."""
+    path = tmp_path / "policy.mp4"
+    path.write_text("earlier")
+    with replacing(path, sync=sync) as temporary:
+        temporary.write_text("new")
+        assert temporary.suffix == path.suffix
+        assert path.read_text() == "earlier"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert path.read_text() == "new"
+
+
+def fill(path):
+    """Write half of a file to a disk that is full then."""
+    with replacing(path) as temporary:
+        temporary.write_text("half")
+        raise OSError("the disk is full")
+
+
+def test_nothing_is_left_of_a_file_that_failed(tmp_path):
+    """An error while it is written leaves the earlier file alone, and no other."""
+    path = tmp_path / "run.json"
+    path.write_text("earlier")
+    with pytest.raises(OSError, match="full"):
+        fill(path)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert path.read_text() == "earlier"
+
+
+def test_the_mode_of_the_written_file_stays(tmp_path):
+    """A file that only its user may read is never readable for others."""
+    path = tmp_path / "keys"
+    with replacing(path) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_text("secret")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("sync", "order"), [(True, ["file", "folder"]), (False, [])])
+def test_what_must_outlive_a_power_failure_is_on_the_disk_first(tmp_path, monkeypatch, sync, order):
+    """The file is synchronised before it takes its place, its folder afterwards."""
+    synced, fsync = [], os.fsync
+
+    def recorded(descriptor):
+        synced.append("folder" if (tmp_path / "kept").exists() else "file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    with replacing(tmp_path / "kept", sync=sync) as temporary:
+        temporary.write_text("whole")
+    assert synced == order

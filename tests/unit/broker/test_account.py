@@ -1,0 +1,151 @@
+"""The account of samples: produced = received + dropped + in flight, each term found on its own."""
+
+import json
+import random
+
+from spreeze_zmq.base.rollout import Rollout
+from spreeze_zmq.broker.account import Receipts, SampleAccount, Samples
+from spreeze_zmq.plan.form import from_plain, to_plain
+
+
+def rollout(produced, sampler="sampler-0", incarnation=1, transitions=10, sequence=None):
+    """A rollout of ``transitions`` steps of one environment that ends at position ``produced``."""
+    sequence = produced // transitions - 1 if sequence is None else sequence
+    return Rollout(sampler, incarnation, sequence, produced, 1, transitions, 1)
+
+
+def samples(produced, received, dropped, in_flight):
+    """The totals of an account."""
+    return Samples(produced=produced, received=received, dropped=dropped, in_flight=in_flight)
+
+
+def adds_up(totals):
+    """Whether nothing is missing and nothing is counted twice."""
+    return totals.produced == totals.received + totals.dropped + totals.in_flight
+
+
+def test_a_gap_in_the_stream_is_a_loss():
+    """Positions 10 to 30 never came."""
+    receipts = Receipts()
+    receipts.take(rollout(10))
+    receipts.take(rollout(40))
+    assert receipts.to_dict() == {
+        "sampler-0/1": {"first": 0, "last": 40, "received": 20, "refused": 0, "lost": 20}
+    }
+
+
+def test_a_refused_rollout_is_dropped_and_no_gap():
+    """A rollout that is too stale counts once, as dropped."""
+    receipts = Receipts()
+    receipts.take(rollout(10), refused=True)
+    account = SampleAccount()
+    account.report_pushed("sampler-0/1", 10)
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    assert account.totals() == samples(produced=10, received=0, dropped=10, in_flight=0)
+
+
+def test_what_is_pushed_and_not_taken_is_in_flight():
+    """While the run goes on or the sampler lives; afterwards it counts as dropped."""
+    receipts, account = Receipts(), SampleAccount()
+    receipts.take(rollout(10))
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    account.report_pushed("sampler-0/1", 50)
+    assert account.totals() == samples(50, 10, 0, 40)
+    assert account.totals(alive=["sampler-0/1"]) == samples(50, 10, 0, 40)
+    assert account.totals(alive=["sampler-0/2"]) == samples(50, 10, 40, 0)
+
+
+def test_a_sampler_killed_before_its_report_is_counted_from_its_rollouts():
+    """The position in its rollouts says how much it had produced."""
+    receipts, account = Receipts(), SampleAccount()
+    receipts.take(rollout(10))
+    receipts.take(rollout(20))
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    assert account.totals() == samples(20, 20, 0, 0)
+
+
+def test_what_a_killed_learner_held_is_dropped():
+    """The learner's next incarnation first sees a later position of the stream."""
+    account, first, second = SampleAccount(), Receipts(), Receipts()
+    first.take(rollout(10))
+    account.report_taken("critic_learner-0/7", first.to_dict())
+    second.take(rollout(40))
+    account.report_taken("critic_learner-0/8", second.to_dict())
+    account.report_pushed("sampler-0/1", 50)
+    assert account.totals() == samples(produced=50, received=20, dropped=20, in_flight=10)
+
+
+def test_a_double_count_shows():
+    """A receipt that counts a rollout twice does not add up, as no term is the remainder of the others."""
+    account = SampleAccount()
+    account.report_taken(
+        "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 20, "refused": 0, "lost": 0}}
+    )
+    account.report_pushed("sampler-0/1", 10)
+    assert not adds_up(account.totals())
+
+
+def test_it_adds_up_over_random_losses_and_restarts():
+    """With rollouts lost, refused, held by killed learners or in flight, and restarts of both ends."""
+    rng = random.Random(3)
+    for _ in range(50):
+        account, receipts, learner = SampleAccount(), Receipts(), 0
+        for incarnation in range(3):
+            position = 0
+            for _ in range(rng.randrange(1, 30)):
+                position += 10
+                account.report_pushed(f"sampler-0/{incarnation}", position)
+                fate = rng.random()
+                if fate < 0.7:
+                    receipts.take(rollout(position, incarnation=incarnation), refused=fate < 0.1)
+                account.report_taken(f"critic_learner-0/{learner}", receipts.to_dict())
+                if fate > 0.95:
+                    learner, receipts = learner + 1, Receipts()
+        assert adds_up(account.totals())
+        assert account.totals(alive=()).in_flight == 0
+
+
+def test_a_restarted_broker_knows_the_account():
+    """It survives a JSON file."""
+    account = SampleAccount()
+    account.report_taken(
+        "c/1", {"sampler-0/1": {"first": 0, "last": 10, "received": 10, "refused": 0, "lost": 0}}
+    )
+    account.report_pushed("sampler-0/1", 30)
+    again = from_plain(SampleAccount, json.loads(json.dumps(to_plain(account))), "broker.json")
+    assert again.totals(alive=()) == account.totals(alive=()) == samples(30, 10, 20, 0)
+
+
+def test_a_stream_goes_on_where_it_has_come_to():
+    """A rollout follows the last one: exactly where no message is missing, else further on; a stream starts
+    at 0.
+    """
+    receipts = Receipts()
+    assert "expected 10: 10 after 0" in receipts.disorder(rollout(20, sequence=0))
+    assert receipts.disorder(rollout(10)) == ""
+    receipts.take(rollout(10))
+    assert receipts.disorder(rollout(20)) == ""
+    assert "expected more than 0" in receipts.disorder(rollout(10))
+    assert "expected 20: 10 after 10" in receipts.disorder(rollout(30, sequence=1))
+    assert "expected 20: 10 after 10" in receipts.disorder(rollout(10, sequence=1))
+    assert receipts.disorder(rollout(40)) == ""  # two messages are missing
+    assert "at least the 10" in receipts.disorder(rollout(5, sequence=2))
+    assert receipts.disorder(rollout(500, incarnation=2)) == ""  # this learner has just begun
+    assert "too far for the 2 missing" in receipts.disorder(rollout(5000, incarnation=2, sequence=2))
+
+
+def test_what_cannot_be_read_is_refused_and_not_in_flight():
+    """It counts as the next one of its stream; unless its size is sure, one gap may follow."""
+    receipts, account = Receipts(), SampleAccount()
+    receipts.take(rollout(10))
+    receipts.refuse("sampler-0/1", 1, 10, sure=True)
+    receipts.refuse("sampler-0/1", 1, 10, sure=True)  # the same again
+    assert receipts.disorder(rollout(30)) == ""
+    assert receipts.disorder(rollout(40, sequence=2)) != ""
+    receipts.refuse("sampler-0/1", 2, 10, sure=False)
+    assert receipts.disorder(rollout(50, sequence=3)) == ""
+    receipts.take(rollout(50, sequence=3))
+    receipts.refuse("sampler-0/1", 4, 2**60, sure=True)  # nobody has sent so many
+    account.report_pushed("sampler-0/1", 50)
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    assert account.totals() == samples(produced=50, received=20, dropped=30, in_flight=0)

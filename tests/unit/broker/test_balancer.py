@@ -1,0 +1,161 @@
+"""When the broker may move counts, and what a change leaves unmeasured."""
+
+from dataclasses import replace
+
+import pytest
+
+from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.plan import topology
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"), [("auto", 1, 8), ("[2, 5]", 2, 5)], ids=["auto", "a range"]
+)
+def test_a_range_lets_it_move_the_count(count, low, high):
+    """Within the range that the topology gives; "auto" is one from one to the number of cores, or 8."""
+    plan = topology.load("pendulum", [f"components.sampler.count={count}"], cores=2)
+    samplers = Balancer(plan).samplers
+    assert (samplers.minimum, samplers.maximum) == (low, high)
+
+
+def test_a_fixed_count_stays():
+    """A number in the topology forbids it, and so does a place that is left free."""
+    assert Balancer(topology.load("pendulum", ["components.sampler.count=2"])).samplers.movable is False
+    assert Balancer(topology.load("pendulum", without=["sampler"])).samplers.movable is False
+
+
+def test_a_lock_step_run_keeps_its_count():
+    """It must repeat itself, whatever the machine does meanwhile."""
+    plan = topology.load("pendulum")
+    plan = replace(plan, balance=replace(plan.balance, mode="lockstep"))
+    assert Balancer(plan).samplers.movable is False
+
+
+def test_every_process_is_in_the_journal_with_its_three_rates():
+    """Produced, received, trained on; where the time went, and cores."""
+    balancer = Balancer(topology.load("pendulum"))
+    clock = {"busy": 0.5, "blocked": 0.5, "starved": 0.0, "idle": 0.0}
+    fields = {"role": "sampler", "cpu_s": 0.0, "counters": {}}
+    for t_s in range(5):
+        fields |= {"clock_s": {name: t_s * share for name, share in clock.items()}}
+        fields |= {"pushed": {"critic_learner": 100 * t_s}}
+        balancer.take("sampler-0", 1, fields, float(t_s))
+        balancer.step(1, float(t_s), training=True)
+    figures = balancer.figures(4.0)
+    sampler = figures["processes"]["sampler-0"]
+    assert sampler["produced_per_s"] == 100
+    assert {"received_per_s", "trained_per_s", "busy", "blocked", "starved", "cpu"} < set(sampler)
+    assert 0 <= figures["busy_cores"] <= figures["cores"] + 0.5
+
+
+def eight_cores(monkeypatch, *overrides, **measured):
+    """A run on a machine of eight cores, of which nobody is seen to use any."""
+    monkeypatch.setattr("spreeze_zmq.broker.balancer.available_cores", lambda: 8)
+    monkeypatch.setattr("spreeze_zmq.broker.balancer.busy_cpu_s", lambda: 0.0)
+    return Balancer(replace(topology.load("pendulum", overrides), measured=measured))
+
+
+def warming_up(balancer, seconds, cpu, rate=900):
+    """Reports of a run whose one sampler makes ``rate`` samples a second and uses so much of a core for them,
+    and which trains nothing yet; the changes that were decided, with their times.
+    """
+    changes = []
+    for t_s in range(seconds):
+        for role in ("sampler", "critic_learner", "actor_learner"):
+            busy = float(role == "sampler")
+            fields = {"role": role, "cpu_s": cpu * busy * t_s, "counters": {}}
+            fields |= {"clock_s": {"busy": busy * t_s, "blocked": 0.0, "starved": (1 - busy) * t_s}}
+            amount = rate * t_s
+            fields |= {"pushed": {"critic_learner": amount}} if busy else {}
+            fields |= {"taken": {"sampler-0/1": {"received": amount, "refused": 0}}} if not busy else {}
+            balancer.take(f"{role}-0", 1, fields, float(t_s))
+        change = balancer.step(1, float(t_s), training=False)
+        changes += [(t_s, change)] if change is not None else []
+    return changes
+
+
+def test_samplers_that_sleep_are_many_however_long_a_rollout_takes(monkeypatch):
+    """A rollout of 16 x 16 takes five seconds; eight of them would come long after the training has begun."""
+    balancer = eight_cores(monkeypatch, "components.sampler.count=[1, 4]")
+    [(t_s, change), *_] = warming_up(balancer, 8, cpu=0.04, rate=51)
+    assert (t_s, change.before, change.count) == (6, 1, 4)
+
+
+def test_samplers_that_sleep_are_no_more_than_the_cores_can_run(monkeypatch):
+    """Eight cores run twenty of those that compute for 0.4 of their time."""
+    balancer = eight_cores(monkeypatch, "components.sampler.count=[1, 40]")
+    [(_, change), *_] = warming_up(balancer, 8, cpu=0.4)
+    assert (change.before, change.count) == (1, 20)
+
+
+def test_samplers_that_sleep_are_many_before_anything_is_trained(monkeypatch):
+    """Six seconds after all have spoken: the learners' first samples should come soon."""
+    balancer = eight_cores(monkeypatch, "components.sampler.count=[1, 4]")
+    (t_s, change), *_ = warming_up(balancer, 8, cpu=0.1)
+    assert (t_s, change.before, change.count) == (6, 1, 4)
+    assert change.reason == (
+        "samplers 1 -> 4: nothing is trained yet, and a sampler uses 0.10 of a core for 900 samples a second"
+    )
+    assert balancer.last_change == change.reason
+    assert not balancer.status()["settled"]
+
+
+@pytest.mark.parametrize(
+    ("override", "cpu"),
+    [
+        ("components.sampler.count=1", 0.1),
+        ("balance.mode=lockstep", 0.1),
+        ("components.sampler.count=auto", 0.9),
+    ],
+)
+def test_other_samplers_stay_as_they_are_before_anything_is_trained(monkeypatch, override, cpu):
+    """Where the count is fixed, and where samplers have the cores already."""
+    assert warming_up(eight_cores(monkeypatch, override), 8, cpu) == []
+
+
+MEASURED = {"batch_size": {"chosen": 512, "curve": [[64, 1e5], [128, 2e5], [256, 4e5], [512, 5e5]]}}
+
+
+def starving(balancer, seconds):
+    """Reports of a run whose one sampler gives 1,000 transitions a second; the changes that were decided."""
+    shares = {"sampler-0": (1.0, 0.0), "critic_learner-0": (0.02, 0.98), "actor_learner-0": (0.02, 0.98)}
+    changes = []
+    for t_s in range(seconds):
+        for name, (busy, starved) in shares.items():
+            clock = {"busy": busy * t_s, "blocked": 0.0, "starved": starved * t_s, "idle": 0.0}
+            fields = {
+                "role": name[:-2],
+                "cpu_s": busy * t_s,
+                "clock_s": clock,
+            }
+            fields |= {
+                "counters": {"trained_transitions": 8000 * t_s},
+                "pushed": {"critic_learner": 1000 * t_s},
+            }
+            fields |= {"taken": {"sampler-0/1": {"received": 1000 * t_s, "refused": 0}}}
+            balancer.take(name, 1, fields, float(t_s))
+        changes.append(balancer.step(1, float(t_s), training=True))
+    return [change for change in changes if change is not None]
+
+
+@pytest.mark.parametrize(("count", "moves"), [("1", ("batch_size", 64)), ("[1, 4]", ("", 4))])
+def test_the_batch_moves_where_no_sampler_is_left_to_add(count, moves, monkeypatch):
+    """A learner that starves gets more samplers first; the batch waits until these are as they should be."""
+    overrides = [f"components.sampler.count={count}", "balance.replay_ratio=8", "components.sampler.envs=16"]
+    balancer = eight_cores(monkeypatch, *overrides, **MEASURED)
+    first, *_ = starving(balancer, 11)
+    assert (first.option, first.count) == moves
+    assert balancer.last_change == first.reason
+    if first.option:
+        assert first.reason.startswith("batch size 512 -> 64: critic_learner starved 98 % of the time")
+        assert balancer.batch_size.present == 64
+        balancer.set_batch_size(batch_size=256)
+        assert balancer.batch_size.present == 256
+
+
+def test_a_fixed_count_leaves_nothing_to_know(monkeypatch):
+    """It has settled, but the next run would begin with the same one in any case."""
+    balancer = eight_cores(monkeypatch, "components.sampler.count=1", "balance.replay_ratio=8")
+    assert starving(balancer, 11) == []
+    assert balancer.status()["settled"]
+    assert balancer.tuning() is None

@@ -1,0 +1,80 @@
+"""The broker's record of refusals: what is displayed when, and which sender is stuck."""
+
+from spreeze_zmq.broker.refusals import MOST_ROWS, RefusalRecord
+
+
+def row(count, good=0, kind="rollout", word="wrong_dtype", sender="sampler-0"):
+    """A row as a learner reports it."""
+    first = "rollout.reward is float64, expected float32"
+    return {"sender": sender, "kind": kind, "word": word, "count": count, "first": first, "good": good}
+
+
+def test_a_refusal_is_told_at_once_and_at_each_tenfold_count():
+    """With sender, kind, count and rule."""
+    record = RefusalRecord()
+    told = [
+        [one.count for one in record.take("c-0", [row(count)], count / 100)]
+        for count in (1, 5, 9, 12, 99, 130)
+    ]
+    assert told == [[1], [], [], [12], [], [130]]
+    assert record.rows(1.3)[0].line == (
+        "sampler-0: c-0 refused 130 rollout messages: wrong_dtype: "
+        "rollout.reward is float64, expected float32"
+    )
+
+
+def stuck(*reports, **about):
+    """Whether the sender is stuck after reports of (time, count, good)."""
+    record = RefusalRecord()
+    for now_s, count, good in reports:
+        record.take("c-0", [row(count, good, **about)], now_s)
+    return record.rows(reports[-1][0])[0].stuck
+
+
+def test_who_gets_nothing_through_for_long_is_stuck():
+    """Three are refused over 1.5 seconds and none is accepted; a hello is sent once."""
+    assert stuck((0.0, 1, 0), (1.0, 3, 0), (1.6, 5, 0))
+    assert not stuck((0.0, 1, 0), (1.0, 3, 0))
+    assert not stuck((0.0, 1, 0), (1.6, 2, 0))
+    assert not stuck((0.0, 1, 0), (1.0, 3, 5), (1.6, 5, 9))
+    assert not stuck((0.0, 1, 0), (1.0, 3, 5), (1.6, 5, 5), (2.2, 9, 5), (2.7, 12, 5))
+    assert not stuck((0.0, 1, 0), (9.0, 1, 0))
+    assert stuck((0.0, 1, 0), (2.0, 1, 0), kind="hello")
+    assert not stuck((0.0, 1, 0), (1.0, 30, 0), (2.0, 500, 0), word="stale")
+    assert not stuck((0.0, 1, 0), (1.0, 30, 0), (2.0, 500, 0), kind="episodes")
+
+
+def test_a_new_life_of_the_taker_counts_on():
+    """A restarted taker reports counts from 0."""
+    record = RefusalRecord()
+    for count in (7, 9, 2):
+        record.take("c-0", [row(count)], 1.0)
+    assert record.rows(1.0)[0].count == 11
+    assert record.mistakes == 11
+
+
+def test_the_channels_of_a_process_are_summed():
+    """Two channels refuse for the same reason, report after report."""
+    record = RefusalRecord()
+    for first, second in ((2, 1), (5, 1), (5, 3)):
+        record.take("c-0", [row(first), row(second)], 1.0)
+    assert record.rows(1.0)[0].count == 8
+
+
+def test_handshakes_that_failed_are_told_as_such():
+    """There is no message and no known sender."""
+    record = RefusalRecord()
+    failed = {"sender": "", "kind": "", "word": "bad_keys", "count": 3, "good": 0, "first": "tcp://... why"}
+    record.take("broker-0", [failed], 0.0)
+    record.take("broker-0", [{**failed, "count": 12}], 9.0)
+    assert record.rows(9.0)[0].line == "broker-0: 12 handshakes failed: bad_keys: tcp://... why"
+    assert not record.rows(9.0)[0].stuck
+
+
+def test_names_without_end_fill_no_memory():
+    """The number of rows is bounded."""
+    record = RefusalRecord()
+    for number in range(1000):
+        record.take("c-0", [row(1, sender=f"sampler-{number}")], 1.0)
+        record.take("c-0", [{}, {"sender": [], "count": "many", "good": -1, "first": None}], 1.0)
+    assert len(record.rows(1.0)) == MOST_ROWS

@@ -1,0 +1,252 @@
+"""The bench as a command: each section really runs, bad input costs one line, nothing is left behind."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from spreeze_zmq.base.errors import ComponentFailed
+from spreeze_zmq.commands import spreeze
+from spreeze_zmq.commands.bench import bench, isolated
+from spreeze_zmq.commands.bench import channels as bench_channels
+from spreeze_zmq.commands.bench import figures as bench_figures
+from spreeze_zmq.commands.bench.figures import Job, Rate, Section, in_turn, paired, repeated, typical
+from spreeze_zmq.nn.native.library import prepare
+
+
+def run(*words):
+    """The command in this process; its exit code."""
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    return bench.main(parser.parse_args(words))
+
+
+def figures_of(path):
+    """The figures of a JSON file by name, once each has proved sensible."""
+    figures = json.loads(path.read_text())["figures"]
+    for figure in figures:
+        assert figure["limit"] > 0
+        assert figure["reached"] > 0
+        # The median of the ratios is not the ratio of the medians, but with so few turns not far from it.
+        assert 1 / 3 < figure["ratio"] / (figure["reached"] / figure["limit"]) < 3
+        assert {"section", "name", "unit"} <= figure.keys()
+    return {figure["name"]: figure for figure in figures}
+
+
+# --- each section ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env_id", "limit"),
+    [
+        ("HalfCheetah-v5", "mujoco.batch stepping the same alone"),
+        ("Pendulum-v1", "one Gymnasium environment"),
+    ],
+)
+def test_the_sampler_is_measured_beside_the_bare_physics(env_id, limit, tmp_path, capsys):
+    """The engine, and a real sampler's process that pushes to the bench, by the clock and by CPU time."""
+    assert run("sampler", "--env", env_id, "--seconds", "0.3", "--json", str(tmp_path / "b.json")) == 0
+    figures = figures_of(tmp_path / "b.json")
+    assert list(figures) == ["environment engine", "whole sampler", "whole sampler, of a core"]
+    assert {figure["section"] for figure in figures.values()} == {"sampler"}
+    assert limit in " ".join(capsys.readouterr().out.split())
+
+
+def test_channels_are_measured_beside_bare_pyzmq(tmp_path, monkeypatch):
+    """Messages/s, with what they mean in bytes, and once more with keys."""
+    monkeypatch.setattr(bench_channels, "SIZES", (1 << 20,))
+    assert run("channels", "--seconds", "0.3", "--json", str(tmp_path / "b.json")) == 0
+    plain, encrypted = figures_of(tmp_path / "b.json").values()
+    assert (plain["section"], plain["name"]) == ("channels", "1 MB messages")
+    assert encrypted["name"] == "1 MB with keys (tcp)"
+    for figure in (plain, encrypted):
+        assert figure["details"]["reached_gb_per_s"] == pytest.approx(figure["reached"] * (1 << 20) / 1e9)
+
+
+def test_updates_are_measured_beside_matrix_products(tmp_path):
+    """Both halves at two batch sizes; transitions/s are updates/s times the batch, and those of both after
+    one another fewer than of either. Every shipped algorithm has a line.
+    """
+    assert run("learner", "--env", "Pendulum-v1", "--seconds", "0.3", "--json", str(tmp_path / "b.json")) == 0
+    figures = figures_of(tmp_path / "b.json")
+    for batch_size in (256, 1024):
+        each = [figures[f"{half}, fp32, batch {batch_size}"] for half in ("both", "critic", "policy")]
+        for figure in each:
+            assert figure["unit"] == "transitions/s"
+            assert figure["reached"] == pytest.approx(batch_size * figure["details"]["updates_per_s"])
+            assert figure["details"]["flops_per_update"] > 500_000 * batch_size
+        assert each[0]["reached"] < min(figure["reached"] for figure in each[1:])
+        assert figures[f"over torch, fp32 {batch_size}"]["ratio"] > 0
+    boxes, choices = ("sac 256", "td3 256"), ("dqn 256", "pqn 64")
+    shipped = [f"{one}, CartPole-v1" for one in choices] + [
+        f"{one}, Pendulum-v1" for one in ("ppo 64", *boxes)
+    ]
+    assert sorted(list(figures)[:5]) == sorted(shipped)
+
+
+def test_another_algorithm_is_measured_alone(tmp_path, capsys):
+    """With discrete actions and one half; its policy is what the sampler acts with."""
+    words = ("--env", "CartPole-v1", "--algorithm", "dqn", "--seconds", "0.3")
+    assert run("sampler", "learner", *words, "--json", str(tmp_path / "b.json")) == 0
+    figures = figures_of(tmp_path / "b.json")
+    learned = [figure["name"] for figure in figures.values() if figure["section"] == "learner"]
+    assert learned[0] == "critic, fp32, batch 256"
+    assert "; acting: dqn" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_first_gpu_is_meant_where_none_is_named(monkeypatch):
+    """torch selects no device by "cuda" alone."""
+    monkeypatch.setattr(bench, "num_cuda_devices", lambda: 2)
+    monkeypatch.setattr(bench, "torch_has_cuda", lambda: True)
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    devices = {
+        written: bench.checked_job(parser.parse_args(["--device", written])).device
+        for written in ("cpu", "cuda", "cuda:1")
+    }
+    assert devices == {"cpu": "cpu", "cuda": "cuda:0", "cuda:1": "cuda:1"}
+
+
+def test_a_section_that_fails_in_its_process_says_why():
+    """Its last words, not a traceback of the command."""
+    with pytest.raises(ComponentFailed, match="no such environment is registered"):
+        isolated.figures_of("replay", Job("NoSuch-v0", "sac", 1.0))
+
+
+def test_the_table_keeps_its_width_and_names_the_machine(tmp_path, capsys):
+    """At most 100 columns, and the machine in the first line as in the file."""
+    assert run("sampler", "--env", "Pendulum-v1", "--seconds", "0.1", "--json", str(tmp_path / "b.json")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    machine = json.loads((tmp_path / "b.json").read_text())["machine"]
+    assert max(map(len, lines)) <= 100
+    assert lines[0].startswith(f"{machine['cpu']}, {machine['cores']} core")
+    assert machine["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_long_figures_fit_the_table():
+    """The longest names and the largest numbers that a section gives."""
+    figure = paired("critic, bf16, batch 8192", "transitions/s", [98_765_432.0], [12_345_678.0])
+    note = "12,346 updates/s, 325 MFLOP"
+    text = bench.table(Section("learner", "limit", [replace(figure, note=note)]))
+    assert max(map(len, text.splitlines())) <= 100
+    assert "98,765,432 12,345,678  transitions/s    0.12" in text
+
+
+# --- measuring in turn ----------------------------------------------------------------------------
+
+
+def test_a_ratio_is_the_median_of_neighbouring_turns():
+    """The machine halves its pace in the third turn: both series show it, the ratio does not."""
+    figure = paired("x", "1/s", [1000.0, 1000.0, 500.0, 1100.0, 1000.0], [800.0, 810.0, 400.0, 880.0, 790.0])
+    assert (figure.limit, figure.reached, figure.ratio) == (1000.0, 800.0, 0.8)
+
+
+def test_ways_take_turns_and_the_first_round_only_warms_up():
+    """Every other round backwards, so that a drift of the machine favours none."""
+    called = []
+
+    def way(name):
+        def turn(turn_s):
+            called.append((name, turn_s))
+            time.sleep(turn_s)
+            return Rate(len(called), 0.0)
+
+        return turn
+
+    rates = in_turn({"limit": way("limit"), "ours": way("ours")}, 1.2, 3)
+    assert " ".join(name for name, _ in called) == "ours limit limit ours ours limit limit ours"
+    assert [turn_s for _, turn_s in called] == pytest.approx([0.2] * 8)
+    assert [rate.per_s for rate in rates["limit"]] == [3, 6, 7]
+
+
+def test_a_step_longer_than_its_turn_is_taken_once():
+    """The rate is of what was done in the time that it took."""
+    rate = repeated(lambda: time.sleep(0.02), 10, 0.001)
+    assert 100 < rate.per_s <= 500
+    assert rate.per_cpu_s > rate.per_s
+
+
+def test_steps_that_the_machine_interrupted_do_not_count(monkeypatch):
+    """Two of seven take ten times as long; the typical rate is that of the other five."""
+    clock = SimpleNamespace(now_s=0.0)
+    clock.perf_counter = clock.process_time = lambda: clock.now_s
+    monkeypatch.setattr(bench_figures, "time", clock)
+    durations_s = iter([0.002, 0.02, 0.002, 0.002, 0.002, 0.02, 0.002])
+
+    def step():
+        clock.now_s += next(durations_s)
+
+    assert typical(step, 10, 0.049).per_s == pytest.approx(5000)
+    assert next(durations_s, None) is None
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["samplr"], "there is no section 'samplr' (did you mean \"sampler\"?)"),
+        (["--env", "HalfCheeta-v5"], "--env HalfCheeta-v5: no such environment is registered"),
+        (["--env", "CartPole-v1", "--algorithm", "sac"], "--env CartPole-v1: SAC acts in box action spaces"),
+        (["--algorithm", "sacc"], """--algorithm sacc: unknown algorithm 'sacc'; did you mean "sac"?"""),
+        (["envs"], "there is no section 'envs'"),
+        (["--seconds", "0"], "--seconds 0: a number of seconds above 0 is expected"),
+        (["--seconds", "nan"], "--seconds nan: a number of seconds above 0 is expected"),
+        (["--json", "/no/such/folder/b.json"], "--json /no/such/folder/b.json: no file can be written there"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_costs_one_line_and_nothing_is_measured(words, expected, capsys):
+    """Exit code 2, at once."""
+    began_s = time.monotonic()
+    assert spreeze.main(["bench", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"spreeze bench: {expected}")
+    assert said.err.count("\n") == 1
+    assert time.monotonic() - began_s < 5
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "number"),
+    [
+        ("sampler", signal.SIGINT),
+        ("learner", signal.SIGTERM),
+        *(
+            pytest.param(section, signal.SIGINT, marks=pytest.mark.thorough)
+            for section in ("channels", "replay")
+        ),
+    ],
+)
+def test_a_signal_leaves_no_process_and_no_folder(section, number, tmp_path):
+    """Interrupted in the middle of a section: exit code 130, no traceback, nothing left."""
+    prepare(lambda _: None)  # else a compiler may be what is interrupted, and waits for an init to reap it
+    command = [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "bench", section, "--seconds", "60"]
+    places = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, env={**os.environ, **places}, stderr=subprocess.PIPE, text=True)
+    children = []
+    deadline_s = time.monotonic() + 20
+    while not children and time.monotonic() < deadline_s:
+        if psutil.Process(process.pid).children(recursive=True):
+            time.sleep(0.7)  # what asks for the machine's name is gone by then
+            children = psutil.Process(process.pid).children(recursive=True)
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=15)
+    assert children
+    assert (process.returncode, said) == (130, "")
+    assert not psutil.wait_procs(children, timeout=2)[1]
+    left = [path for path in tmp_path.rglob("*") if path.name != f"spreeze-{os.getuid()}"]
+    assert left == []

@@ -1,0 +1,127 @@
+"""Exported policies against the policy itself, in the runtimes that their users have."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms.class_policy import loader_of_modules
+from spreeze_zmq.base.errors import InputError, SpreezeError
+from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.evaluation.export import export_onnx, export_torchscript, files
+from spreeze_zmq.policy import Policy, classes, register_class_loader
+from tests.unit.algorithms.shipped import BOX, DISCRETE, SEVERAL, UNBOUNDED
+
+FRAMES = EnvironmentSpec("none", {}, (44, 40), "uint8", "discrete", action_sizes=(6,))
+COLOURS = EnvironmentSpec("none", {}, (40, 36, 3), "uint8", "discrete", action_sizes=(6,))
+SMALL = {"hidden_sizes": (16, 16)}
+#: Algorithm, environment, options.
+POLICIES = {
+    "sac": ("sac", BOX, {"activation": "silu", "layer_norm": True, "actor_layer_norm": True, **SMALL}),
+    "sac plain": ("sac", BOX, SMALL),
+    "td3": ("td3", BOX, SMALL),
+    "dqn": ("dqn", DISCRETE, SMALL),
+    "dqn start": ("dqn", replace(DISCRETE, action_start=(7,)), SMALL),
+    "dqn dueling c51": ("dqn", DISCRETE, {"dueling": True, "num_atoms": 11, **SMALL}),
+    "dqn stack": ("dqn", FRAMES, {"network": "nature_cnn", "dueling": True, "frame_stack": 4}),
+    "dqn colours": ("dqn", COLOURS, {"network": "nature_cnn", "frame_stack": 2}),
+    "pqn": ("pqn", DISCRETE, SMALL),
+    "pqn stack": ("pqn", FRAMES, {"network": "nature_cnn", "frame_stack": 4}),
+    "ppo": ("ppo", BOX, SMALL),
+    "ppo unbounded": ("ppo", UNBOUNDED, SMALL),
+    "ppo discrete": ("ppo", DISCRETE, SMALL),
+    "ppo multi-discrete": ("ppo", SEVERAL, SMALL),
+    "ppo starts": ("ppo", replace(SEVERAL, action_start=(5, -1)), SMALL),
+    "ppo stack": ("ppo", FRAMES, {"network": "small_cnn", "layer_norm": True, "frame_stack": 4}),
+    "own network": ("tests.unit.evaluation.export.own:Gated", BOX, SMALL),
+    "own act": ("tests.unit.evaluation.export.own:Waving", BOX, SMALL),
+}
+
+
+def make_policy(name, env, options):
+    """As a learner publishes it; its normaliser has seen observations where it learns one."""
+    kind = algorithms.get(name)
+    part = "policy" if kind.has_policy_loss() else "critic"
+    half = algorithms.make(part, kind, kind.Options(**options), env, "cpu", 1)
+    if env.obs_dtype == "float32":
+        seen = np.random.default_rng(0).normal([100.0, 0.0, -3.0], [50.0, 1.0, 0.1], (500, 3))
+        half.observe(seen.astype(np.float32))
+    fields = {"version": 1, "description": half.description(), "extras": {}}
+    return Policy(fields, half.policy_arrays(), {"environment": json.dumps(env.to_dict())})
+
+
+@pytest.fixture
+def policy(request, monkeypatch):
+    """One of ``POLICIES``, and the dtype of its observations."""
+    monkeypatch.setattr(classes, "_loaders", [])
+    register_class_loader(loader_of_modules(["tests.unit.evaluation.export.own"]))
+    name, env, options = POLICIES[request.param]
+    made = make_policy(name, env, options)
+    made.env = env
+    return made
+
+
+@pytest.mark.parametrize("policy", POLICIES, indirect=True)
+def test_onnx_acts_as_the_policy_does(policy, tmp_path):
+    """On 1,000 observations to 1e-5, of one and of many at once; the file is whole and alone."""
+    path = tmp_path / "policy.onnx"
+    assert export_onnx(policy, path, policy.env.obs_dtype) <= 1e-5
+    assert [entry.name for entry in tmp_path.iterdir()] == ["policy.onnx"]
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+    session = onnxruntime.InferenceSession(path)
+    obs = files.random_observations(policy, 1000, policy.env.obs_dtype, seed=5)
+    actual = session.run(["action"], {"obs": obs})[0]
+    expected = policy(obs)
+    assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+    assert np.isclose(actual, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max())).mean() > 0.998
+    if expected.dtype == np.float32:
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
+    one = session.run(["action"], {"obs": obs[:1]})[0]
+    np.testing.assert_allclose(one, expected[:1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["sac", "dqn colours", "ppo starts", "own act"], indirect=True)
+def test_torchscript_acts_as_the_policy_does(policy, tmp_path):
+    """It needs torch alone."""
+    path = tmp_path / "policy.pt"
+    assert export_torchscript(policy, path, policy.env.obs_dtype) <= 1e-5
+    module = torch.jit.load(path)
+    obs = files.random_observations(policy, 7, policy.env.obs_dtype, seed=6)
+    np.testing.assert_allclose(module(torch.from_numpy(obs)), policy(obs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["sac"], indirect=True)
+def test_a_file_that_acts_otherwise_is_refused(policy, tmp_path, monkeypatch):
+    """And leaves the one that was there."""
+    path = tmp_path / "policy.onnx"
+    path.write_bytes(b"before")
+    other = make_policy(*POLICIES["td3"])
+    monkeypatch.setattr(files, "Deterministic", lambda _, kind=files.Deterministic: kind(other))
+    with pytest.raises(SpreezeError, match="differs from the policy by"):
+        export_onnx(policy, path)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("export", [export_onnx, export_torchscript])
+def test_what_cannot_be_traced_is_one_line(export, tmp_path, monkeypatch):
+    """An act() that branches on its observations."""
+    monkeypatch.setattr(classes, "_loaders", [])
+    register_class_loader(loader_of_modules(["tests.unit.evaluation.export.own"]))
+    policy = make_policy("tests.unit.evaluation.export.own:Hesitating", BOX, SMALL)
+    with pytest.raises(SpreezeError) as raised:
+        export(policy, tmp_path / "policy.file")
+    assert len(str(raised.value).splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("policy", ["sac"], indirect=True)
+def test_a_missing_folder_is_named(policy, tmp_path):
+    """Before anything is traced."""
+    with pytest.raises(InputError, match="there is no folder"):
+        export_onnx(policy, tmp_path / "none" / "policy.onnx")

@@ -1,0 +1,150 @@
+"""The environments of evaluation: time limits, and workers for slow steps."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+
+from spreeze_zmq import envs
+from spreeze_zmq.envs.first_look import timed
+from spreeze_zmq.evaluation import arena
+from spreeze_zmq.evaluation.arena import ENDLESS_STEPS, Arena
+
+HERE = "tests.unit.evaluation.test_arena"
+
+
+class Endless(gymnasium.Env):
+    """Never ends; each step sleeps or, with ``busy``, computes for ``step_s`` seconds."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, step_s: float = 0.0, busy: bool = False):
+        self.step_s, self.busy = step_s, busy
+
+    def reset(self, *, seed=None, options=None):
+        """In the middle."""
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        """Sleep or compute."""
+        until_s = time.thread_time() + self.step_s
+        if not self.busy:
+            time.sleep(self.step_s)
+        while self.busy and time.thread_time() < until_s:
+            pass
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+@pytest.fixture
+def make():
+    """Makes arenas and ends their processes."""
+    made = []
+
+    def one(env_id, width=2, kwargs=None, **options):
+        made.append(Arena(envs.probe(env_id, kwargs or {}), width, **options))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()
+
+
+def test_an_environment_without_a_time_limit_is_given_one(make):
+    """1,000 steps or the requested number; the limit is saved with the environment."""
+    endless = make(f"{HERE}:Endless")
+    assert endless.step_cap == endless.batch(2).max_episode_steps == ENDLESS_STEPS
+    assert endless.spec.kwargs == {"max_episode_steps": ENDLESS_STEPS}
+    assert make(f"{HERE}:Endless", max_episode_steps=50).step_cap == 50
+
+
+def test_the_environments_own_limit_stands_unless_a_lower_one_is_asked_for(make):
+    """Pendulum's is 200."""
+    assert make("Pendulum-v1").step_cap is None
+    assert make("Pendulum-v1", max_episode_steps=500).step_cap is None
+    lower = make("Pendulum-v1", max_episode_steps=50)
+    assert (lower.step_cap, lower.batch(2).max_episode_steps) == (50, 50)
+
+
+def test_a_native_task_has_as_many_environments_as_episodes(make):
+    """Many are stepped on all cores; other environments are played in rounds."""
+    assert make("Pendulum-v1", 5).batch(30).num_envs == 30
+    hopper = make("Hopper-v5", 2)
+    cores = arena.available_cores()
+    assert [hopper.batch(size).task.num_threads for size in (2, 30)] == [1, min(cores, 30)]
+    quick = make(f"{HERE}:Endless", 5)
+    assert (quick.batch(30).num_envs, quick.num_workers) == (5, 0)
+
+
+def test_a_slow_step_is_taken_in_workers(make):
+    """One worker for each environment if a step waits, one for each core if it computes."""
+    sleeping = make(f"{HERE}:Endless", 4, {"step_s": 0.05})
+    assert (sleeping.num_workers, sleeping.batch(4).num_workers) == (4, 4)
+    computing = make(f"{HERE}:Endless", 4, {"step_s": 0.05, "busy": True})
+    assert computing.num_workers == min(4, arena.available_cores())
+    assert make(f"{HERE}:Endless", 4, num_workers=2).num_workers == 2
+
+
+@pytest.mark.parametrize(
+    ("step_s", "busy", "width", "expected"),
+    [(0.008, False, 4, 4), (0.008, True, 4, 0), (0.002, False, 4, 0), (0.008, False, 1, 0)],
+)
+def test_steps_that_wait_for_others_wait_together(step_s, busy, width, expected):
+    """With a sampler's limits, by which a step of 8 ms that computes is not slow."""
+    with closing(envs.make(f"{HERE}:Endless", 1, step_s=step_s, busy=busy)) as one:
+        assert arena.workers_for(timed(one), width, 1.0, 1.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("make_s", "make_computes", "width", "expected"),
+    [(33.0, 0.1, 4, 4), (33.0, 30.0, 1, 1), (4.0, 0.1, 4, 0), (4.0, 0.1, 16, 16)],
+)
+def test_what_is_slow_to_make_is_made_at_once_in_workers(make_s, make_computes, width, expected):
+    """A process that makes a scene for 33 s is silent for as long, and 16 in turn take nine minutes."""
+    timing = envs.Timing("gymnasium", make_s, make_computes)
+    assert arena.workers_for(timing, width) == expected
+
+
+@pytest.fixture
+def crowded():
+    """This process has one core, and shares it with eight others that compute."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+    os.sched_setaffinity(0, cores)
+
+
+@pytest.mark.parametrize(("busy", "expected"), [(True, 0), (False, 4)])
+def test_a_wait_for_a_core_is_not_one_for_another_program(crowded, busy, expected):
+    """Where a computing step has a ninth of the time."""
+    with closing(envs.make(f"{HERE}:Endless", 1, step_s=0.02, busy=busy)) as one:
+        assert arena.workers_for(timed(one), 4, 1.0, 1.0) == expected
+
+
+def test_workers_let_others_be_heard_during_a_long_step(make):
+    """``on_tick`` is called while a step of a second is under way."""
+    ticks = []
+    slow = make(f"{HERE}:Endless", 1, {"step_s": 1.0}, num_workers=1, on_tick=lambda: ticks.append(1))
+    batch = slow.batch(1)
+    batch.reset(seed=1)
+    ticks.clear()
+    batch.step(batch.action_space.sample())
+    assert len(ticks) >= 2
+
+
+def test_what_cannot_be_sent_to_workers_is_played_here(make):
+    """An environment whose argument is not plain data."""
+    spec = replace(envs.probe(f"{HERE}:Endless", {}), kwargs={"step_s": np.float32(0.02)})
+    here = Arena(spec, 2)
+    assert (here.num_workers, here.batch(2).num_envs) == (0, 2)

@@ -1,0 +1,66 @@
+"""A policy and every episode that counts for it, in memory and in its file."""
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.evaluation.contestant import Contestant
+from spreeze_zmq.evaluation.evaluation import Score
+from spreeze_zmq.policy import Policy
+
+
+@pytest.fixture
+def one():
+    """An untrained policy for Pendulum without an episode."""
+    algorithm = algorithms.get("sac")
+    half = algorithms.make(
+        "policy", algorithm, algorithm.Options(hidden_sizes=(8,)), envs.probe("Pendulum-v1", {}), "cpu", 1
+    )
+    fields = {"version": 7, "description": half.description(), "extras": {"env_steps": 9}}
+    return Contestant(Policy.from_message(fields, half.policy_arrays()), seed=100, fresh=False)
+
+
+def episodes(*returns, timed_out=False, **info):
+    """A score of these returns."""
+    num = len(returns)
+    cut = np.full(num, timed_out)
+    return Score(np.array(returns, np.float64), np.full(num, 200), cut, timed_out, info)
+
+
+def test_further_episodes_count_with_the_earlier_ones(one):
+    """The mean is of all, and so is the info; the next one has the next seed."""
+    assert one.take(episodes(1.0, 2.0, is_success=0.0), 0.5)
+    assert one.next_seed == 102
+    assert one.take(episodes(6.0, is_success=1.0, force=4.0), 0.5)
+    about = one.fields(best=True)
+    assert (about["mean_return"], about["num_episodes"], about["seed"], about["wall_s"]) == (3.0, 3, 100, 1.0)
+    assert about["info"] == {"is_success": pytest.approx(1 / 3), "force": 4.0}
+    assert not about["confirmed"]  # it was not chosen before them
+
+
+def test_episodes_that_time_cut_do_not_join_whole_ones(one):
+    """They are left out, and who asked for them is told so."""
+    assert one.take(episodes(1.0), 0.5)
+    assert not one.take(episodes(-50.0, timed_out=True), 0.5)
+    assert (one.mean_return, one.timed_out) == (1.0, False)
+
+
+def test_a_file_keeps_every_episode(one, tmp_path):
+    """What is read counts on where it was saved."""
+    one.take(episodes(1.0, 2.5, is_success=0.5), 0.5)
+    path = tmp_path / "policy.safetensors"
+    one.save(path, envs.probe("Pendulum-v1", {}), None)
+    again = Contestant.read(path)
+    assert again.fields(best=True) == one.fields(best=True)
+    assert np.array_equal(again.returns, one.returns)
+
+
+def test_a_file_of_an_earlier_version_says_how_many_episodes_must_be_played_again(one, tmp_path):
+    """It has their number and seed. One that was never scored is none."""
+    path = tmp_path / "policy.safetensors"
+    about = {"mean_return": "3", "num_episodes": "30", "evaluation_seed": "5", "timed_out": "False"}
+    one.policy.save(path, {**about, "confirmed": "True", "wall_s": "0.1"})
+    again = Contestant.read(path)
+    assert (again.num_unread, again.num_episodes, again.seed, again.fresh) == (30, 0, 5, True)
+    one.policy.save(path, {})
+    assert Contestant.read(path) is None

@@ -1,0 +1,86 @@
+"""The rule by which a challenger replaces the best policy of a run."""
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.evaluation.race import LEAST, Race
+
+NONE = np.zeros(0)
+
+
+def run(best, challenger, earlier=NONE, round_size=5, most=30):
+    """Race where ``best(n)`` and ``challenger(n)`` give the returns of the first ``n`` starts: whether the
+    challenger won, and the episodes of each.
+    """
+    race = Race(np.asarray(earlier, np.float64), round_size, most)
+    while race.won is None:
+        due = race.num_due
+        assert race.num_played < due <= most
+        race.best, race.challenger = best(due), challenger(due)
+    return race.won, race.num_played
+
+
+def constant(value):
+    """The returns of an environment without luck."""
+    return lambda num: np.full(num, float(value))
+
+
+def test_without_luck_one_round_decides_and_a_tie_keeps_the_best_policy():
+    """The differences have no variance: the interval is their mean."""
+    assert run(constant(1), constant(2)) == (True, 5)
+    assert run(constant(2), constant(1)) == (False, 5)
+    assert run(constant(1), constant(1)) == (False, 5)
+
+
+def test_the_luck_of_the_start_cancels():
+    """Returns scatter by 100, and the challenger is better by 1 at each start."""
+    luck = np.random.default_rng(0).normal(0, 100, 30)
+    assert run(lambda num: luck[:num], lambda num: luck[:num] + 1) == (True, 5)
+
+
+def test_a_race_goes_on_while_the_challenger_leads_within_the_interval():
+    """Leads of 3, 0, 3, 0 ...: at five episodes the 95 % interval begins below 0, at ten above."""
+    lead = np.tile([3.0, 0.0], 15)
+    assert run(lambda num: np.zeros(num), lambda num: lead[:num]) == (True, 10)
+    lead = np.tile([3.0, -2.0], 15)  # the mean is 0.5 and its standard error 0.46 after thirty
+    assert run(lambda num: np.zeros(num), lambda num: lead[:num]) == (True, 30)
+    lead = np.tile([3.0, -2.5], 15)  # 0.25 and 0.51
+    assert run(lambda num: np.zeros(num), lambda num: lead[:num]) == (False, 30)
+
+
+def test_a_challenger_that_only_varies_more_does_not_win():
+    """One return of 1,000 among zeros leads in the mean, but by no more than its standard error."""
+    lucky = np.zeros(30)
+    lucky[2], lucky[7] = 1000.0, -1.0
+    assert run(lambda num: np.zeros(num), lambda num: lucky[:num]) == (False, 30)
+
+
+def test_one_catastrophe_in_a_race_leaves_the_best_policy():
+    """The challenger is better at each start but for one return of -1,000: it is behind in the mean."""
+    better = np.full(30, 2.0)
+    better[1] = -1000.0
+    assert run(constant(1), lambda num: better[:num]) == (False, 5)
+
+
+def test_every_episode_of_the_best_policy_counts():
+    """It has scored 10 before; a challenger that leads the race by 5 to 4 is not above the mean of all."""
+    assert run(constant(4), constant(5), earlier=np.full(10, 10.0)) == (False, 5)
+    assert run(constant(4), constant(5), earlier=np.full(10, 4.0)) == (True, 5)
+
+
+@pytest.mark.parametrize(("round_size", "most"), [(1, 1), (1, 30), (2, 2), (40, 40), (7, 30)])
+def test_any_number_of_episodes_ends_a_race(round_size, most):
+    """A single episode decides only where no more are allowed."""
+    won, played = run(constant(1), constant(2), round_size=round_size, most=most)
+    assert won
+    assert min(LEAST, most) <= played <= most
+
+
+def test_of_equal_policies_the_challenger_wins_fourteen_races_in_a_hundred():
+    """With normally distributed returns, a race of up to 30 episodes in rounds of 5."""
+    rng = np.random.default_rng(0)
+    wins = 0
+    for _ in range(2000):
+        best, challenger = rng.normal(size=(2, 30))
+        wins += run(lambda num, all=best: all[:num], lambda num, all=challenger: all[:num])[0]
+    assert wins / 2000 == pytest.approx(0.14, abs=0.03)

@@ -1,0 +1,92 @@
+"""Saved policies, and what a stranger's file may not do."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.commands.spreeze import main
+from spreeze_zmq.evaluation.saved import SavedPolicy
+from spreeze_zmq.policy import Policy
+from tests.unit.envs import own_environments
+
+OWN = "tests.unit.envs.own_environments"
+
+
+def save(path, env_id, **kwargs):
+    """Save an untrained policy for Pendulum whose file names the environment ``env_id``."""
+    spec = envs.probe("Pendulum-v1", {})
+    save_for(path, {**spec.to_dict(), "id": env_id, "kwargs": kwargs}, "sac")
+
+
+def save_for(path, spec, name):
+    """Save an untrained policy of an algorithm for an environment."""
+    kind = algorithms.get(name)
+    part = "policy" if kind.has_policy_loss() else "critic"
+    env = envs.EnvironmentSpec.from_dict(spec)
+    half = algorithms.make(part, kind, kind.Options(hidden_sizes=(8,)), env, "cpu", 1)
+    fields = {"version": 1, "description": half.description(), "extras": {}}
+    about = {"environment": json.dumps(spec)}
+    about |= {"mean_return": "-1", "num_episodes": "2", "evaluation_seed": "3"}
+    Policy.from_message(fields, half.policy_arrays()).save(path, about)
+
+
+def test_a_file_plays_where_it_was_scored(tmp_path):
+    """From the file alone, for any number of episodes."""
+    save(tmp_path / "mine.safetensors", "Pendulum-v1", max_episode_steps=5)
+    saved = SavedPolicy.load(tmp_path / "mine.safetensors")
+    assert saved.play().lengths.tolist() == [5, 5]
+    np.testing.assert_allclose(saved.play(1, seed=4).returns, saved.play(2, seed=3).returns[1:], rtol=1e-5)
+    with pytest.raises(InputError, match="episodes is 0, at least 1 is expected"):
+        saved.play(0)
+
+
+def test_eval_plays_fresh_episodes_and_names_their_seed(tmp_path, capsys):
+    """To repeat the episodes of the score would look like a confirmation of it."""
+    path = tmp_path / "mine.safetensors"
+    save(path, "Pendulum-v1", max_episode_steps=5)
+
+    def said(*arguments):
+        assert main(["eval", str(path), *arguments]) == 0
+        return capsys.readouterr().out
+
+    first, second, of_the_score = said(), said(), said("--seed", "3")
+    assert first.splitlines()[:2] != second.splitlines()[:2]
+    assert said("--seed", re.search(r"episodes \(--seed (\d+) repeats them\)", first)[1]) == first
+    assert "when it was saved: -1.00 in 2 episodes (policy version 1; --seed 3 repeats them)" in first
+    assert "confirm nothing" in of_the_score
+    assert "confirm nothing" not in first
+
+
+@pytest.mark.parametrize(("several", "name"), [(False, "dqn"), (True, "ppo")])
+def test_a_policy_acts_in_an_environment_whose_actions_have_a_start(tmp_path, several, name):
+    """``policy(obs)`` gives the environment's own actions, ``play`` shifts them once, and files of earlier
+    versions count from 0.
+    """
+    path, spec = tmp_path / "policy.safetensors", envs.probe(f"{OWN}:shifted", {"several": several})
+    save_for(path, spec.to_dict(), name)
+    policy, env, total, over = Policy.load(path), own_environments.shifted(several), 0.0, False
+    obs, _ = env.reset(seed=3)
+    while not over:
+        action = policy(obs)
+        assert np.array_equal(policy(obs[None]), [action])
+        obs, reward, terminated, truncated, _ = env.step(action)
+        total, over = total + reward, terminated or truncated
+    assert SavedPolicy.load(path, trust=[OWN]).play(1, seed=3).returns.tolist() == [total]
+    earlier = {field: value for field, value in spec.to_dict().items() if field != "action_start"}
+    save_for(path, earlier, name)
+    assert np.array_equal(Policy.load(path)(obs) + spec.action_start, np.atleast_1d(action))
+
+
+def test_a_start_that_does_not_fit_the_policy_is_refused(tmp_path):
+    """The file may be anybody's."""
+    path, spec = tmp_path / "policy.safetensors", envs.probe(f"{OWN}:shifted").to_dict()
+    for start, said in (([1, 2], "2 numbers for 1 discrete"), (["1"], "expected a list of integers")):
+        save_for(path, {**spec, "action_start": [1]}, "dqn")
+        policy = Policy.load(path)
+        policy.save(path, {"environment": json.dumps({**spec, "action_start": start})})
+        with pytest.raises(InputError, match=said):
+            Policy.load(path)

@@ -1,0 +1,269 @@
+"""Resumed runs: one curve, one clock and one best policy with the runs that they go on from."""
+
+import json
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from spreeze_zmq.balance import RatioGate
+from spreeze_zmq.base.errors import CheckpointError
+from spreeze_zmq.base.journal import Journal, read_journal
+from spreeze_zmq.broker.doctor import Doctor
+from spreeze_zmq.broker.record import RunRecord
+from spreeze_zmq.commands.compare import evaluated_runs
+from spreeze_zmq.commands.spreeze import main
+from spreeze_zmq.launcher import lineage
+from spreeze_zmq.launcher.lineage import Origin, reached
+from spreeze_zmq.launcher.texts import further
+from spreeze_zmq.learner.replayed import RatioExperience
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.parts import StopPlan
+from spreeze_zmq.policy import Policy
+from spreeze_zmq.run.checkpoint import complete, write_part
+from spreeze_zmq.run.curves import read_curve
+from spreeze_zmq.run.folder import RunFolder, write_plan
+from spreeze_zmq.run.history import find_runs, parent_of
+from tests.unit.evaluation.test_saved import save
+
+PENDULUM = {"run": {"env": "Pendulum-v1", "algorithm": "sac", "seed": 1}}
+
+
+def plan_of(**stop):
+    """SAC on Pendulum-v1 until a limit."""
+    return topology.load({"run": {**PENDULUM["run"], "stop": stop}})
+
+
+def looks(folder, *looks, best=()):
+    """Write looks ``(t_s, env_steps, return)`` to a run's journal; those in ``best`` are kept."""
+    journal = Journal(folder.metrics)
+    numbers = dict.fromkeys(("std_return", "min", "max", "mean_length", "wall_s"), 1.0)
+    for t_s, env_steps, mean_return in looks:
+        fields = {"version": 1, "env_steps": env_steps, "mean_return": mean_return, "num_episodes": 30}
+        fields |= {"confirmed": env_steps in best, "best": env_steps in best}
+        journal.write("evaluation", t_s, {**numbers, **fields})
+    journal.close()
+
+
+def checkpoint(folder, t_s, env_steps):
+    """Write a complete checkpoint."""
+    path = folder.checkpoints / f"{env_steps:012d}-{int(t_s * 1000):09d}"
+    part = write_part(path, "critic_learner.pt", lambda file: file.write_bytes(b"weights"))
+    counts = {"env_steps": env_steps, "trained_transitions": 8 * env_steps}
+    complete(path, [part], {"t_s": t_s, "counts": counts, "best_return": None})
+
+
+def policy(folder, mean_return):
+    """Save a policy as an evaluator does."""
+    save(folder.best_policy, "Pendulum-v1")
+    saved = Policy.load(folder.best_policy)
+    about = {**saved.metadata, "mean_return": str(mean_return), "confirmed": "True", "timed_out": "False"}
+    saved.save(folder.best_policy, about)
+
+
+def begin(path, plan):
+    """Make a run's folder with its run.json."""
+    folder = RunFolder.create("run", str(path))
+    write_plan(plan, folder)[1].remove()
+    return folder
+
+
+def resume(path, parent, plan=None):
+    """Make the folder of a run that goes on from another; returns it and what is said."""
+    plan, origin = plan or plan_of(), Origin.of(parent.path)
+    folder = begin(path, plan.resuming(origin.checkpoint.path, origin.ancestors))
+    return folder, origin.inherit(folder, plan)
+
+
+def returns(folder):
+    """The returns of a run's curve."""
+    return read_curve(folder.path).mean_return.tolist()
+
+
+@pytest.fixture
+def parent(tmp_path):
+    """A run that was killed at 90 s; its last checkpoint was at 60 s and 600 env steps."""
+    folder = begin(tmp_path / "parent", plan_of())
+    looks(
+        folder, (10.0, 100, -9.0), (50.0, 500, -5.0), (61.0, 600, -4.0), (62.0, 600, -3.0), (80.0, 800, -1.0)
+    )
+    looks(folder, (85.0, 810, -2.0), best=(810,))
+    policy(folder, -2.0)
+    checkpoint(folder, 60.0, 600)
+    return folder
+
+
+def test_the_curve_goes_on_from_what_led_to_the_checkpoint(parent, tmp_path):
+    """Looks at later policies belong to what was lost with the run, but the best policy goes on with its
+    score; no time is later than the checkpoint's.
+    """
+    child, _ = resume(tmp_path / "child", parent)
+    looks(child, (70.0, 700, 1.0))
+    assert returns(child) == [-9.0, -5.0, -4.0, -3.0, 1.0]
+    assert read_curve(child.path).x["wall_s"].tolist() == [10.0, 50.0, 60.0, 60.0, 70.0]
+    kept = [e for e in read_journal(child.metrics) if e["kind"] == "evaluation" and e["best"]]
+    assert [(e["mean_return"], e["t_s"], e["inherited"]) for e in kept] == [(-2.0, 60.0, True)]
+    assert Policy.load(child.path).metadata["mean_return"] == "-2.0"
+
+
+def test_what_counts_and_what_is_left_is_said(parent, tmp_path):
+    """The clock, the best policy and the wait for a replay."""
+    _, said = resume(tmp_path / "child", parent, plan_of(minutes=10, env_steps=1000))
+    assert said == [
+        "the 600 env steps and 1.0 minutes before count for the limits of run.stop: 9.0 of 10 minutes and "
+        "400 of 1,000 env steps are left",
+        f"the best policy so far is {parent.best_policy}, until a better one comes",
+        "the replay was not saved: updates wait until a tenth of its transitions has come again "
+        "(run.save_replay = true saves it)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        ({"minutes": 1}, "minutes 1.00 >= 1"),
+        ({"minutes": 1.1}, ""),
+        ({"env_steps": 600}, "env_steps 600 >= 600"),
+        ({"env_steps": 601}, ""),
+        ({"trained_transitions": 4800}, "trained_transitions 4800 >= 4800"),
+        ({"return": -2}, "return -2.0 >= -2"),
+        ({"return": -1.9}, ""),
+    ],
+)
+def test_all_limits_count_from_the_first_run(parent, stop, said):
+    """By the same condition that ends a run."""
+    assert reached(plan_of(**stop), Origin.of(parent.path)) == said
+
+
+def test_the_command_that_goes_on_leaves_the_limit_behind():
+    """Twice as far; a run that was interrupted needs no more."""
+    stop = StopPlan(mean_return=3.0, env_steps=600, minutes=1.5)
+    assert further(stop, "env_steps 600 >= 600") == " --set run.stop.env_steps=1200"
+    assert further(stop, "minutes 1.50 >= 1.5") == " --set run.stop.minutes=3.0"
+    assert further(stop, "return 3.0 >= 3") == " --set run.stop.return=none"
+    assert further(stop, "interrupted by Ctrl-C") == further(stop, "") == ""
+
+
+def test_a_best_policy_of_another_environment_is_left_behind(parent, tmp_path):
+    """Its score says nothing here."""
+    plan = topology.load({"run": {**PENDULUM["run"], "env_kwargs": {"g": 9.0}}})
+    child, said = resume(tmp_path / "child", parent, plan)
+    assert not child.best_policy.exists()
+    assert any("is left behind: it was scored in an environment of other arguments" in line for line in said)
+    assert not any(e.get("best") for e in read_journal(child.metrics))
+    parent.best_policy.write_bytes(b"torn")
+    _, said = resume(tmp_path / "other", parent)
+    assert any("is left behind" in line and "cannot be used" in line for line in said)
+
+
+def test_a_chain_of_three_is_one_curve_though_its_parents_are_gone(parent, tmp_path, capsys):
+    """Each journal holds all before; the table shows the parent where it is, or was."""
+    child, _ = resume(tmp_path / "child", parent)
+    looks(child, (70.0, 700, 1.0))
+    checkpoint(child, 90.0, 900)
+    grandchild, _ = resume(tmp_path / "grandchild", child)
+    looks(grandchild, (100.0, 1000, 2.0))
+    shutil.rmtree(parent.path)
+    moved = RunFolder(child.path.rename(tmp_path / "moved"))
+    assert returns(grandchild) == [-9.0, -5.0, -4.0, -3.0, 1.0, 2.0]
+    runs = {run.folder: run for run in find_runs(tmp_path)}
+    parents = {folder.name: parent_of(run, runs.values()) for folder, run in runs.items()}
+    assert parents == {"moved": parent.path, "grandchild": moved.path}
+    resumed = [e for e in read_journal(grandchild.metrics) if e["kind"] == "resumed"]
+    assert [(e["t_s"], e["counts"]["env_steps"]) for e in resumed] == [(60.0, 600), (90.0, 900)]
+    assert main(["runs", str(tmp_path)]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.endswith("goes on from")
+    assert [row.split()[-1] for row in rows] == ["parent", "moved"]
+    assert main(["runs", str(tmp_path), "--json"]) == 0
+    assert [run["parent"] for run in json.loads(capsys.readouterr().out)] == ["parent", "moved"]
+
+
+def test_a_lineage_counts_once(parent, tmp_path, capsys):
+    """Ancestors are the beginning of their children's curves; of two children of one setting the one that
+    came further counts, and one of another setting beside it.
+    """
+    names = ("near", "far", "other")
+    plans = (plan_of(), plan_of(), topology.load({**PENDULUM, "algorithm": {"learning_rate": 1e-5}}))
+    for name, plan, steps in zip(names, plans, (700, 900, 800), strict=True):
+        child, _ = resume(tmp_path / name, parent, plan)
+        looks(child, (70.0, steps, 1.0))
+    looks(begin(tmp_path / "seed2", plan_of()), (10.0, 100, -9.0))
+    found = {run.folder.name for run, _ in evaluated_runs([str(tmp_path)])}
+    assert found == {"far", "other", "seed2"}
+    said = capsys.readouterr().err
+    assert f"left out: {parent.path}: {tmp_path / 'far'} goes on from it" in said
+    assert f"left out: {tmp_path / 'near'}: {tmp_path / 'far'} has the same first run" in said
+
+
+def test_a_resumed_run_that_was_killed_early_hands_on_what_it_went_on_from(parent, tmp_path):
+    """It has no checkpoint of its own; what it had evaluated is lost with its networks. A parent that is gone
+    is named.
+    """
+    killed, _ = resume(tmp_path / "killed", parent)
+    looks(killed, (65.0, 650, 9.0))
+    again, _ = resume(tmp_path / "again", killed)
+    assert returns(again) == [-9.0, -5.0, -4.0, -3.0]
+    assert Origin.of(again.path).checkpoint.path == parent.checkpoints / "000000000600-000060000"
+    assert len(Origin.of(again.path).ancestors) == 3
+    shutil.rmtree(parent.path)
+    with pytest.raises(CheckpointError, match=r"no complete checkpoint in .*again/.*went on from: .*parent"):
+        Origin.of(again.path)
+    killed.best_policy.unlink()
+    with pytest.raises(CheckpointError, match="no complete checkpoint"):
+        Origin.of(begin(tmp_path / "new", plan_of()).path)
+
+
+def test_the_figures_of_a_long_run_are_thinned_evenly(parent, tmp_path, monkeypatch):
+    """From its beginning to the checkpoint."""
+    monkeypatch.setattr(lineage, "STATUSES_KEPT", 4)
+    tables = {name: {} for name in ("episodes", "replay_ratio", "policy_lag", "workers", "gauges")}
+    journal = Journal(parent.metrics)
+    for second in range(90):
+        journal.write("status", second, {**tables, "env_steps": 10 * second, "trained_transitions": second})
+    journal.close()
+    child, _ = resume(tmp_path / "child", parent)
+    assert [e["t_s"] for e in read_journal(child.metrics) if e["kind"] == "status"] == [0, 16, 32, 48]
+
+
+def test_a_strangers_journal_is_taken_over_as_far_as_it_is_whole(parent, tmp_path):
+    """Whatever its lines hold."""
+    lines = ["{}", "[]", '{"kind": 3, "t_s": 1}', '{"kind": "status", "t_s": 5.0, "env_steps": "x"}']
+    lines += [
+        '{"kind": "evaluation", "t_s": 1.0, "env_steps": -3}',
+        '{"kind": "evaluation", "t_s": "x"}',
+        "{",
+    ]
+    with parent.metrics.open("a") as file:
+        file.write("\n".join(lines) + "\n")
+    child, _ = resume(tmp_path / "child", parent)
+    assert returns(child) == [-9.0, -5.0, -4.0, -3.0]
+
+
+def test_rates_and_findings_are_of_the_run_alone():
+    """Though its clock has run before."""
+    record = RunRecord(plan_of())
+    record.resume({"t_s": 100.0, "counts": {"env_steps": 1000, "critic_flops": 7e9}})
+    assert record.summary("", 101.0, final=False)["env_steps_per_s"] == 0.0
+    for reported in (0, 1000, 1500):  # first before it is restored
+        report = {"role": "critic_learner", "gauges": {}, "counters": {"env_steps": reported}}
+        record.learning.take("critic_learner-0/1", report, 110.0)
+        assert record.figures()["env_steps"] == max(1000, reported)
+    assert record.summary("", 150.0, final=False)["env_steps_per_s"] == 10.0
+    restarted = RunRecord(plan_of())
+    restarted.restore(json.loads(json.dumps(record.to_dict())), 150.0)
+    assert (restarted.before_s, restarted.figures()["env_steps"]) == (100.0, 1500)
+    assert not restarted.learners_are_ready
+    doctor = Doctor({})
+    doctor.take("evaluation", 1.0, {"mean_return": 5.0, "inherited": True})
+    assert doctor.vitals.num_looks == 0
+
+
+def test_the_wait_for_a_replay_is_said():
+    """While the transitions come that replace it, and only in a resumed run."""
+    gate = RatioGate(8.0, 32, learning_starts=5000, slack=0, received=1580)
+    said = RatioExperience.lacks(SimpleNamespace(refills=True, gate=gate))
+    assert said == "3,420 more transitions, as its replay was not saved"
+    assert RatioExperience.lacks(SimpleNamespace(refills=True, gate=replace(gate, received=5000))) == ""
+    assert RatioExperience.lacks(SimpleNamespace(refills=False, gate=gate)) == ""

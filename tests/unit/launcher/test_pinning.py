@@ -1,0 +1,69 @@
+"""Which cores learners get for themselves, on machines of every size."""
+
+import pytest
+
+from spreeze_zmq.base.machine import physical_cores
+from spreeze_zmq.launcher.pinning import pin
+
+LEARNERS = {"critic_learner-0": 1, "actor_learner-0": 1}
+
+
+def machine(cores, hyperthreads=1):
+    """Linux numbers the second hyperthreads of all cores after the first ones."""
+    return [[core + cores * thread for thread in range(hyperthreads)] for core in range(cores)]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 7])
+def test_small_machines_are_left_alone(cores):
+    """Two cores would be more than a quarter of them, and idle while their learners starve."""
+    found = pin(machine(cores), LEARNERS, "auto")
+    assert found.cpus == {}
+    assert found.of("critic_learner-0") is None
+    assert found.reason.startswith(f"nothing is pinned: the learners' 2 of {cores} cores are more than 25 %")
+
+
+def test_sixteen_cores_give_each_learner_one():
+    """With both hyperthreads, and samplers stay off them; the broker and all other processes run anywhere."""
+    found = pin(machine(16, 2), LEARNERS, "auto")
+    assert found.of("critic_learner-0") == {0, 16}
+    assert found.of("actor_learner-0") == {1, 17}
+    rest = {*range(2, 16), *range(18, 32)}
+    assert [found.of(name) for name in ("sampler-13", "evaluator-0", "visualizer-0")] == [rest] * 3
+    assert found.of("broker-0") is None
+    assert found.reason == (
+        "critic_learner-0 on CPU 0,16, actor_learner-0 on CPU 1,17; everybody else on the other 14 cores"
+    )
+
+
+def test_a_core_for_each_thread_of_several_learners():
+    """128 cores, two critic-learners of eight threads and an actor-learner of four: no core twice."""
+    learners = {"critic_learner-0": 8, "critic_learner-1": 8, "actor_learner-0": 4}
+    found = pin(machine(128), learners, "auto")
+    own = [found.of(name) for name in learners]
+    assert [len(cpus) for cpus in own] == [8, 8, 4]
+    assert set().union(*own) == set(range(20))
+    assert found.of("sampler-0") == set(range(20, 128))
+    assert "critic_learner-1 on CPU 8-15" in found.reason
+
+
+def test_always_pins_as_far_as_there_are_cores():
+    """Three: one each and one for the others. Two: one each, the others anywhere. One: nothing."""
+    three, two, one = (pin(machine(cores), LEARNERS, "always") for cores in (3, 2, 1))
+    assert (three.of("critic_learner-0"), three.of("actor_learner-0"), three.of("sampler-0")) == (
+        {0},
+        {1},
+        {2},
+    )
+    assert (two.of("critic_learner-0"), two.of("actor_learner-0"), two.of("sampler-0")) == ({0}, {1}, None)
+    assert "2 cores leave none for them" in two.reason
+    assert one.cpus == {}
+    assert pin(machine(64), LEARNERS, "never").cpus == {}
+
+
+def test_hyperthreads_are_read_as_linux_lists_them(tmp_path):
+    """Only those that the run may use; a CPU that is not described is a core of its own."""
+    for cpu, siblings in ((0, "0,2\n"), (1, "1,3\n"), (2, "0,2\n"), (3, "1,3\n")):
+        folder = tmp_path / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(siblings)
+    assert physical_cores({0, 1, 2, 9}, tmp_path) == [[0, 2], [1], [9]]

@@ -1,0 +1,384 @@
+"""What is recorded once and replayed must be what the plain calls are: on a tape, and as a CUDA graph would
+do it, shown on a CPU by a recorder that makes tapes.
+"""
+
+import copy
+import logging
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms import half as half_module
+from spreeze_zmq.commands.bench.trial import random_batch
+from spreeze_zmq.learner.at_hand import random_rollout
+from spreeze_zmq.nn.device import WARM_UP_CALLS, Captured, captured
+from spreeze_zmq.nn.device.tape import Tape
+from spreeze_zmq.nn.device.taped import Taped
+from spreeze_zmq.replay import ObservationReplay, Replay
+from spreeze_zmq.replay.prioritized import PrioritizedReplay
+from tests.unit.replay.made import options
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SAC = algorithms.get("sac")
+PENDULUM = envs.probe("Pendulum-v1")
+OPTIONS = {"hidden_sizes": (16, 16), "precision": "fp32", "learning_starts": 1}
+RICH = {
+    "layer_norm": True,
+    "actor_layer_norm": True,
+    "num_atoms": 11,
+    "twin_critics": "mean",
+    "activation": "silu",
+    "normalize_observations": True,
+    "weight_decay": 0.1,
+    "max_gradient_norm": 1.0,
+}
+
+
+class Tapes:
+    """Records as CUDA graphs are recorded; the first replay is what a tape has done already."""
+
+    def __init__(self):
+        self.num_recordings = 0
+
+    def warm(self, function):
+        """As it is."""
+        return function()
+
+    def record(self, function):
+        """The result, and the replay."""
+        self.num_recordings += 1
+        tape = Tape()
+        result = tape.record(function)
+        assert not tape.refusal
+        steps, done = tape.steps(), [True]
+        self.kept = tape
+
+        @torch.no_grad()
+        def replay():
+            for step in [] if done else steps:
+                step()
+            done.clear()
+
+        return result, replay
+
+
+@pytest.fixture
+def as_graph(monkeypatch):
+    """Halves that are recorded as on a GPU; their recorders."""
+    recorders = []
+
+    def captured_so(function, *_):
+        recorders.append(Tapes())
+        return Captured(function, recorders[-1])
+
+    monkeypatch.setattr(half_module, "captured", captured_so)
+    return recorders
+
+
+@pytest.fixture
+def plainly(monkeypatch):
+    """A switch: halves made from then on are not recorded."""
+    return lambda: monkeypatch.setattr(half_module, "captured", lambda function, *_: function)
+
+
+def both_halves(options):
+    """SAC's critic and policy halves from the same seed."""
+    return [algorithms.make(part, SAC, options, PENDULUM, "cpu", 3) for part in ("critic", "policy")]
+
+
+def train(critic, actor, batch_sizes, prioritized=False):
+    """Updates of both halves out of growing replays, exchanging their weights; everything that came of it."""
+    kind = PrioritizedReplay if prioritized else Replay
+    replay = kind(PENDULUM, options(600, n_step=2))
+    observations = ObservationReplay(PENDULUM, options(600))
+    seen = []
+    for count, size in enumerate(batch_sizes):
+        rollout = random_rollout(PENDULUM)
+        replay.add(rollout)
+        observations.add(rollout)
+        actor.observe(rollout.acted_on)
+        metrics = critic.update(replay.sample(size))
+        seen += [float(value) for value in metrics.values()]
+        if prioritized:
+            replay.prioritize(critic.priorities())
+            seen += critic.priorities().tolist()
+        seen += [float(value) for value in actor.update(observations.sample(size)).values()]
+        if count % 3 == 2:
+            actor.load_critic(critic.weights.numpy().copy())
+            critic.load_policy(actor.policy_arrays())
+    state = (critic.weights.numpy().tobytes(), actor.weights.numpy().tobytes())
+    return seen, state, (critic.num_updates, actor.num_updates)
+
+
+def num_steps(half):
+    """Of each recording that is replayed."""
+    return [len(course._steps) for course in half._launch[True]._courses.values() if course._steps]
+
+
+@pytest.mark.parametrize("options", [{}, RICH], ids=["plain", "rich"])
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_taped_update_is_the_update(plainly, options, prioritized):
+    """Bit for bit: weights, losses, priorities and counts, over batches that differ at each call, also in
+    their size.
+    """
+    made, sizes = SAC.Options(**OPTIONS, **options), [32] * 8 + [48] * 6 + [32] * 4
+    critic, actor = both_halves(made)
+    ours = train(critic, actor, sizes, prioritized)
+    for half in (critic, actor):
+        assert len(num_steps(half)) == 2
+        assert 15 < num_steps(half)[0] < 200
+    plainly()
+    assert train(*both_halves(made), sizes, prioritized) == ours
+
+
+@pytest.mark.parametrize("options", [{}, RICH], ids=["plain", "rich"])
+def test_a_graphs_update_is_the_update(as_graph, plainly, options):
+    """Likewise."""
+    made = SAC.Options(**OPTIONS, **options)
+    ours = train(*both_halves(made), [32] * 12)
+    assert sorted(recorder.num_recordings for recorder in as_graph)[-2:] == [1, 1]
+    plainly()
+    assert train(*both_halves(made), [32] * 12) == ours
+
+
+def test_another_batch_size_is_recorded_anew(as_graph, plainly):
+    """As a graph; what was recorded of the first is gone."""
+    sizes, made = [32] * 6 + [48] * 6, SAC.Options(**OPTIONS)
+    ours = train(*both_halves(made), sizes)
+    assert sorted(recorder.num_recordings for recorder in as_graph)[-2:] == [2, 2]
+    plainly()
+    assert train(*both_halves(made), sizes) == ours
+
+
+@pytest.mark.parametrize("recorder", ["tape", "as_graph"])
+def test_other_rates_hold_from_the_next_update_on(request, recorder):
+    """Ten times the rate moves ten times as far, targets by their share; what is recorded is made again."""
+    if recorder != "tape":
+        request.getfixturevalue(recorder)
+    made, batch = SAC.Options(**OPTIONS, learning_rate=1e-4, tau=0.1), random_batch(PENDULUM, 32)
+    critic, actor = both_halves(made)
+
+    def moved():
+        """How far two updates move each, the second one's part of the targets, and what of it they keep."""
+        before = critic.weights.clone(), actor.weights.clone()
+        critic.update(batch)
+        actor.update(batch.obs)
+        targets = critic.state_dict()["targets"]
+        critic.update(batch)
+        actor.update(batch.obs)
+        new_targets = critic.state_dict()["targets"]
+        share = (new_targets - targets).norm() / (critic.weights - targets).norm()
+        far = (critic.weights - before[0]).abs().max(), (actor.weights - before[1]).abs().max()
+        return [float(value) for value in (*far, share)]
+
+    for _ in range(WARM_UP_CALLS):
+        slow = moved()
+    for half in (critic, actor):
+        half.set_rates({"learning_rate": 1e-3, "tau": 0.5})
+    for _ in range(WARM_UP_CALLS):
+        fast = moved()
+    assert slow[:2] == pytest.approx([2e-4] * 2, rel=0.1)
+    assert fast[:2] == pytest.approx([2e-3] * 2, rel=0.1)
+    assert (slow[2], fast[2]) == (pytest.approx(0.1, rel=1e-3), pytest.approx(0.5, rel=1e-3))
+
+
+@pytest.mark.parametrize("recorder", ["tape", "as_graph"])
+def test_a_restored_half_is_replayed_from_its_new_state(request, recorder):
+    """A checkpoint fills the memory that the recording works on, and its random numbers go on from there."""
+    if recorder != "tape":
+        request.getfixturevalue(recorder)
+    made, batch = SAC.Options(**OPTIONS), random_batch(PENDULUM, 32)
+    saved, weights = [], []
+    for seed in (1, 2):
+        half = algorithms.make("critic", SAC, made, PENDULUM, "cpu", seed)
+        for _ in range(WARM_UP_CALLS + 2):
+            half.update(batch)
+        saved = saved or [half.state_dict()]
+        half.load_state_dict(saved[0])
+        for _ in range(2):
+            half.update(batch)
+        weights.append(half.weights)
+    assert torch.equal(*weights)
+
+
+def test_what_cannot_be_recorded_is_called_as_it_is(caplog):
+    """Once, with the reason in the log; nothing is missing and nothing is done twice."""
+
+    class Refuses(Tapes):
+        def record(self, function):
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    total = torch.zeros(())
+    function = Captured(lambda x: total.add_(x).clone(), Refuses())
+    with caplog.at_level(logging.WARNING):
+        values = [float(function(torch.ones(()))) for _ in range(1)]
+        one = torch.ones(())
+        values += [float(function(one)) for _ in range(8)]
+    assert values == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert caplog.text.count("not permitted when stream is capturing") == 1
+
+
+# --- what a tape refuses --------------------------------------------------------------------------
+
+
+def numbers_of(function, calls=8):
+    """What a recorded function of a one gives at each call, and whether it was replayed."""
+    recorded = Taped(function)
+    values = [float(recorded(torch.ones(()))) for _ in range(calls)]
+    return values, any(course._steps for course in recorded._courses.values())
+
+
+class Counting:
+    """Something that changes by itself, where Python cannot see it."""
+
+    def __init__(self):
+        self.start = sys.getrecursionlimit()
+
+    def number(self):
+        """Another one at each call."""
+        sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+        return sys.getrecursionlimit() - self.start
+
+
+@pytest.fixture
+def limit():
+    """The recursion limit is put back."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda counting, x: x * counting.number(), "gives mul.Tensor other arguments"),
+        (lambda counting, x: x * torch.tensor(float(counting.number())), "gives lift_fresh"),
+        (
+            lambda counting, x: x * torch.from_numpy(np.full((), counting.number(), "f4")),
+            "gives lift_fresh",
+        ),
+        (lambda counting, x: x * x.item() * counting.number(), "reads _local_scalar_dense of a tensor"),
+        (lambda counting, x: x.expand(3)[x.expand(3) > 0].sum() / 3 * counting.number(), "indexes by a mask"),
+        (
+            lambda counting, x: x + 1 if counting.number() % 2 else x * 2 + 0,
+            "does 2 operations, and 1 at another",
+        ),
+        (lambda counting, x: torch.tensor(0.0).add_(x * counting.number()), "writes to what torch.tensor"),
+    ],
+    ids=["number", "tensor", "numpy", "item", "mask", "branch", "constant"],
+)
+@pytest.mark.usefixtures("limit")
+def test_what_a_replay_would_change_is_called_plainly(caplog, function, why):
+    """Its results are the plain ones, and the log says once why it is not recorded, with the line."""
+    ours = Counting()
+    with caplog.at_level(logging.INFO):
+        values, replayed = numbers_of(lambda x: function(ours, x))
+    theirs = Counting()
+    assert values == [float(function(theirs, torch.ones(()))) for _ in range(8)]
+    assert not replayed
+    assert caplog.text.count("updates are not recorded: the loss " + why) == 1, caplog.text
+    assert f"({__file__}:" in caplog.text or "operations, and" in why
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * torch.tensor(0.5) + torch.linspace(0.0, 1.0, 5)[2],
+        lambda x: torch.zeros(3).index_add_(0, torch.tensor([1]), x.expand(1)).sum(),
+        lambda x: torch.stack((x, 2 * x)).max(0).values + torch.full_like(x, 3.0).add_(x),
+        lambda x: torch.nn.functional.mse_loss(x.expand(4), torch.zeros(4)) + x.double().float(),
+        lambda x: torch.zeros(2, 2)[torch.tensor([0, 1]), torch.tensor([1, 1])].sum() + x,
+    ],
+    ids=["constants", "scatter", "filled", "reduced", "indexed"],
+)
+def test_what_is_the_same_at_each_call_is_replayed(function):
+    """Constants, memory that is filled anew, reductions, views of made things."""
+    values, replayed = numbers_of(function)
+    assert values == [float(function(torch.ones(())))] * 8
+    assert replayed
+
+
+class Annealed(SAC):
+    """Its loss depends on how far the run is."""
+
+    def critic_loss(self, batch):
+        """Half of it at the start."""
+        loss = super().critic_loss(batch)
+        return loss._replace(loss=loss.loss * (0.5 + self.env_steps / 1000))
+
+
+class Renewed(SAC):
+    """Now and then something is another one."""
+
+    scale = 1.0
+
+    def critic_loss(self, batch):
+        """Larger and larger."""
+        loss = super().critic_loss(batch)
+        return loss._replace(loss=loss.loss * self.scale)
+
+    def after_critic_step(self):
+        """A number changes with the seventh update, and the targets are other networks."""
+        super().after_critic_step()
+        self.count = getattr(self, "count", 0) + 1
+        if self.count == 7:
+            self.scale, self.target_critics = 2.0, copy.deepcopy(self.critics)
+
+
+@pytest.mark.parametrize("kind", [Annealed, Renewed])
+@pytest.mark.parametrize("recorder", ["tape", "as_graph"])
+def test_what_the_algorithm_keeps_is_never_that_of_the_recording(request, plainly, kind, recorder):
+    """A schedule by env_steps, attributes that change: the weights are those of the plain calls."""
+    if recorder != "tape":
+        request.getfixturevalue(recorder)
+    batch, weights = random_batch(PENDULUM, 32), []
+    for _ in range(2):
+        half = algorithms.make("critic", kind, kind.Options(**OPTIONS), PENDULUM, "cpu", 1)
+        for count in range(16):
+            half.env_steps = 100 * count
+            half.update(batch)
+        weights.append(half.weights)
+        plainly()
+    assert torch.equal(*weights)
+
+
+def test_a_replay_draws_what_the_calls_would_have_drawn():
+    """Each time other numbers of torch's generator, in the same order."""
+
+    def noisy(x):
+        drawn = torch.randn(2), torch.rand(2), torch.randn_like(x.expand(2)), torch.randperm(4).float()
+        return sum(numbers.sum() for numbers in drawn) + torch.empty(2).uniform_(0.0, 5.0).sum() + x
+
+    torch.manual_seed(3)
+    values, replayed = numbers_of(noisy)
+    torch.manual_seed(3)
+    assert values == [float(noisy(torch.ones(()))) for _ in range(8)]
+    assert len(set(values)) == 8
+    assert replayed
+
+
+def test_a_batch_in_the_same_tensors_is_recorded_where_it_is_drawn_and_others_are_copied():
+    """A replay that follows the batch's memory needs no copy of it; a batch from elsewhere stays as it is."""
+    recorded = Taped(lambda x: x * 2 + 1)
+    drawn, other = torch.zeros(4, 3)[:, 1], torch.full((4, 3), 7.0)[:, 1]
+    for number in range(6):
+        assert recorded(drawn.fill_(number)).tolist() == [2 * number + 1] * 4
+    (course,) = recorded._courses.values()
+    assert course._steps
+    assert course._tensors[0] is drawn
+    for _ in range(6):
+        assert recorded(other).tolist() == [15.0] * 4
+        assert recorded(drawn).tolist() == [11.0] * 4
+    assert course._steps
+    assert (drawn == 5).all()
+    assert (other == 7).all()
+
+
+def test_no_tape_where_torch_alone_is_asked_for(monkeypatch):
+    """SPREEZE_NATIVE=0: a debugger stops in each update."""
+    monkeypatch.setenv("SPREEZE_NATIVE", "0")
+    assert captured(len, torch.device("cpu")) is len

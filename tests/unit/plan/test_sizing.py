@@ -1,0 +1,196 @@
+"""What of the learners is left to the machine: measured once, kept, and followed by what depends on it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from spreeze_zmq.base import machine
+from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.learner import measure_updates
+from spreeze_zmq.plan import sizing, topology
+from spreeze_zmq.plan.sizing import Curves
+from spreeze_zmq.plan.topology import Plan
+
+AUTO = "algorithm.batch_size=auto"
+SMALL = "algorithm.max_batch_size=128"
+CURVES = Curves({256: 100.0, 512: 180.0, 1024: 190.0}, "flat", {1: 50.0, 2: 95.0, 3: 100.0}, 1.5)
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    """A cache for each test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def plan(*overrides, cores=2):
+    """The pendulum topology: learning rate 3e-3, tau 0.02, both for a batch of 256."""
+    return topology.load("pendulum", [AUTO, *overrides], cores=cores)
+
+
+def cached(plan):
+    """The cache's file for a plan's curves."""
+    return machine.file_of(sizing.subject_of(plan))
+
+
+def test_what_the_topology_leaves_open_waits_for_a_measurement():
+    """The batch where it is "auto"; threads where the rule leaves more than one and no seed must repeat."""
+    threads = ("components.critic_learner.threads", "components.actor_learner.threads")
+    assert plan().to_measure == ("algorithm.batch_size",)
+    assert topology.load("pendulum").to_measure == ()
+    two = "components.sampler.count=2"
+    assert topology.load("pendulum", [two], cores=8).to_measure == threads
+    assert topology.load("pendulum", [two], cores=4).to_measure == ()
+    written = "components.critic_learner.threads=3"
+    assert topology.load("pendulum", [two, written], cores=8).to_measure == ()
+    assert topology.load("pendulum", [two, "balance.mode=lockstep"], cores=8).to_measure == ()
+
+
+def test_a_written_batch_is_taken_as_it_is():
+    """Nothing is measured, and nothing is scaled from the reference."""
+    written = topology.load("pendulum", ["algorithm.batch_size=1024"])
+    assert sizing.settle(written) == written
+    assert (written.algorithm["learning_rate"], written.algorithm["tau"]) == (3e-3, 0.02)
+
+
+def test_everything_follows_from_the_curves():
+    """512 reaches 95 % of the best and is twice the reference; two threads reach 95 %."""
+    settled = sizing.resolved(plan("components.sampler.count=2", cores=8), CURVES, "by hand")
+    assert settled.algorithm["batch_size"] == 512
+    assert settled.algorithm["learning_rate"] == pytest.approx(3e-3 * 2**0.5)
+    assert settled.algorithm["tau"] == pytest.approx(1 - 0.98**2)
+    assert [settled.components[role].threads for role in ("critic_learner", "actor_learner")] == [2, 2]
+    assert settled.to_measure == ()
+    assert settled.measured["batch_size"] == {
+        "chosen": 512,
+        "reaches": 0.947,
+        "curve": [[256, 100.0], [512, 180.0], [1024, 190.0]],
+        "ended": "flat",
+    }
+    assert settled.measured["threads"]["chosen"] == 2
+    assert Plan.from_json(settled.to_json()) == settled
+
+
+def test_the_log_says_choice_curve_and_rule_in_figures():
+    """One line each."""
+    settled = sizing.resolved(plan(), CURVES, "by hand")
+    assert sizing.lines(settled.measured) == [
+        "batch_size 512 trains 95 % of the most transitions a second (256: 100, 512: 180, 1,024: 190; "
+        "more gains nothing), by hand",
+        "for 2 times the batch of 256: learning_rate 0.003 x sqrt(2) = 0.004243 (arXiv 2205.10287), "
+        "tau 1 - (1 - 0.02)^2 = 0.0396 (arXiv 2307.13813)",
+    ]
+    assert sizing.lines({}) == []
+
+
+def test_the_second_run_does_not_measure_again(monkeypatch):
+    """A real measurement, then the cache alone; another seed, stop or learning rate is the same work."""
+    first = sizing.settle(plan(SMALL))
+    assert first.algorithm["batch_size"] in (64, 128)
+    assert [size for size, _ in first.measured["batch_size"]["curve"]] == [64, 128]
+    assert first.measured["batch_size"]["ended"] == "last"
+    assert first.measured["source"].startswith("measured in")
+    monkeypatch.setattr(sizing, "MEASURE", ("false",))
+    second = sizing.settle(plan(SMALL, "run.seed=9", "run.stop.minutes=1"))
+    assert second.algorithm == first.algorithm
+    assert second.measured["source"] == "as measured on this machine before"
+    other = sizing.settle(plan(SMALL, "algorithm.learning_rate=1e-3"))
+    assert other.measured["batch_size"] == first.measured["batch_size"]
+    with pytest.raises(ComponentFailed, match="measuring failed"):
+        sizing.settle(plan(SMALL), remeasure=True)
+
+
+def test_threads_are_measured_at_the_batch_of_the_run():
+    """A real measurement of one to three threads; on a busy machine the time may end it before the third."""
+    given = topology.load("pendulum", ["components.sampler.count=2"], cores=8)
+    settled = sizing.settle(given)
+    found = settled.measured["threads"]
+    assert [number for number, _ in found["curve"]] in ([1], [1, 2], [1, 2, 3])
+    assert settled.components["critic_learner"].threads == found["chosen"]
+    assert settled.components["actor_learner"].threads == found["chosen"]
+    assert settled.algorithm == given.algorithm
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "run.env=MountainCarContinuous-v0",
+        "algorithm.hidden_sizes=[32]",
+        "algorithm.max_batch_size=256",
+        "algorithm.precision=fp32",
+    ],
+)
+def test_other_work_is_measured_again(override):
+    """Shapes, networks, precision and limit all decide about the curve."""
+    assert cached(plan(override)) != cached(plan())
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {},
+        [],
+        None,
+        {"batch_sizes": {}, "ended": "flat", "threads": {}, "took_s": 1.0},
+        {"batch_sizes": {"64": -1.0}, "ended": "flat", "threads": {}, "took_s": 1.0},
+        {"batch_sizes": {"64": float("nan")}, "ended": "flat", "threads": {}, "took_s": 1.0},
+        {"batch_sizes": {"x": 1.0}, "ended": "flat", "threads": {}, "took_s": 1.0},
+        {"batch_sizes": {"64": 1.0}, "ended": "why", "threads": {}, "took_s": 1.0},
+        {"batch_sizes": [64], "ended": "flat", "threads": {}, "took_s": 1.0},
+    ],
+)
+def test_a_senseless_cache_is_passed_over(found, monkeypatch, caplog):
+    """One line that says what to do, then a measurement; here one that is known."""
+    monkeypatch.setattr(sizing, "measure", lambda plan: CURVES)
+    path = cached(plan())
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"of": sizing.subject_of(plan()), "found": found}))
+    assert sizing.settle(plan()).algorithm["batch_size"] == 512
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert str(path) in warnings[0]
+
+
+def test_a_limit_of_memory_is_not_kept(monkeypatch):
+    """What is free now says nothing of the next run."""
+    monkeypatch.setattr(sizing, "measure", lambda plan: replace(CURVES, ended="memory"))
+    sizing.settle(plan())
+    assert not cached(plan()).exists()
+
+
+def test_threads_of_an_on_policy_learner_are_measured(one_thread, monkeypatch):
+    """On a round of rollouts, since it has no replay."""
+    assert topology.load("halfcheetah_ppo", cores=8).to_measure  # as it ships
+    monkeypatch.setattr(measure_updates, "THREADS_BUDGET_S", 0.1)
+    plan = replace(topology.load("cartpole_pqn"), to_measure=("components.critic_learner.threads",))
+    learner = replace(plan.components["critic_learner"], threads=2)
+    plan = replace(plan, components={**plan.components, "critic_learner": learner})
+    curves = Curves.read({**measure_updates.measure(plan), "took_s": 1.0})
+    assert not curves.batch_sizes
+    assert 1 in curves.threads
+    assert sizing.resolved(plan, curves, "measured").components["critic_learner"].threads in (1, 2)
+
+
+def test_memory_limits_the_batch():
+    """Beside both full replays, by an estimate before anything is allocated; a GPU of its own holds one."""
+    cheetah = topology.load("halfcheetah", [AUTO])  # 17 observations, 6 actions
+    row, obs = 2 * 17 * 4 + 6 * 4 + 8, 17 * 4
+    critics, policy = 2 * (256 + 256 + 1 + 3), 256 + 256 + 2 * 6  # an ensemble's biases are matrices
+    update = 4 * (9 * (2 * critics + policy) + 8 * 17)  # targets too
+    free = 4e9
+    room = 0.9 * free - 1_000_000 * (row + obs)
+    assert measure_updates.largest_batch(cheetah, int(free)) == int(room) // (2 * (row + update))
+    apart = cheetah.components["critic_learner"]
+    apart = replace(apart, options={**apart.options, "device": "cuda:0"})
+    alone = replace(cheetah, components={**cheetah.components, "critic_learner": apart})
+    room = 0.9 * free - 1_000_000 * row
+    assert measure_updates.largest_batch(alone, int(free)) == int(room) // (row + update)
+
+
+def test_what_does_not_fit_is_refused_with_the_way_out():
+    """Before anything is allocated."""
+    huge = plan("algorithm.replay_capacity=1000", "algorithm.hidden_sizes=[200000]")
+    with pytest.raises(InputError, match=r"has 0\.2 GB free; the replays take 0\.0 GB.*lower algorithm"):
+        measure_updates.largest_batch(huge, 200_000_000)
+    with pytest.raises(InputError, match="replay_capacity"):
+        sizing.settle(plan("algorithm.replay_capacity=1_000_000_000_000"))

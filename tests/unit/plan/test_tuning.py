@@ -1,0 +1,101 @@
+"""What a run has found out is where the next one begins."""
+
+import pytest
+
+from spreeze_zmq.base import machine
+from spreeze_zmq.plan import topology, tuning
+from spreeze_zmq.plan.tuning import Tuning
+
+FOUND = Tuning(5, 1000.0, 8000.0)
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    """A cache for each test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def plan(*overrides):
+    """The pendulum topology."""
+    return topology.load("pendulum", overrides)
+
+
+def test_the_next_run_begins_where_the_last_one_settled():
+    """And says where that comes from; the range stays."""
+    tuning.remember(plan(), FOUND)
+    begun, why = tuning.begin(plan())
+    count = begun.components["sampler"].count
+    assert (count.initial, count.minimum) == (5, 1)
+    assert why == ("as on this machine before: 5 gave 1,000 env steps and 8,000 trained transitions a second")
+
+
+def test_what_is_known_stands_in_the_plan():
+    """From an earlier run of the kind."""
+    tuning.remember(plan(), FOUND)
+    begun, why = tuning.begin(plan())
+    assert begun.measured["samplers"] == {"chosen": 5, "source": why}
+
+
+def test_the_seed_and_the_stop_condition_do_not_matter():
+    """The same work with another seed has the same balance."""
+    tuning.remember(plan("run.seed=1"), FOUND)
+    assert tuning.recall(plan("run.seed=2", "run.stop.minutes=1")) == FOUND
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "run.env=MountainCarContinuous-v0",
+        "run.env_kwargs={g=9.0}",
+        "algorithm.batch_size=512",
+        "balance.replay_ratio=8",
+        "components.sampler.envs=4",
+    ],
+)
+def test_other_work_is_another_matter(override):
+    """Environment, options and ratio all decide about the right count."""
+    tuning.remember(plan(), FOUND)
+    assert tuning.recall(plan(override)) is None
+
+
+def test_another_machine_is_another_matter(monkeypatch):
+    """A home folder may be shared between machines."""
+    tuning.remember(plan(), FOUND)
+    monkeypatch.setattr(machine, "available_cores", lambda: 77)
+    assert tuning.recall(plan()) is None
+
+
+def test_the_range_of_the_topology_is_kept():
+    """What was found counts within it; a fixed count is fixed."""
+    tuning.remember(plan("components.sampler.count=[1, 3]"), FOUND)
+    assert tuning.begin(plan("components.sampler.count=[1, 3]"))[0].components["sampler"].count.initial == 3
+    fixed = plan("components.sampler.count=2")
+    tuning.remember(fixed, FOUND)
+    assert tuning.begin(fixed) == (fixed, "")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"found": {"samplers": -1}}', "null", "[" * 10_000])
+def test_a_corrupt_file_is_passed_over_with_one_line(text, caplog):
+    """The run begins as if there were none, and the line says what to do."""
+    path = tuning.remember(plan(), FOUND)
+    path.write_text(text)
+    assert tuning.begin(plan()) == (plan(), "")
+    (record,) = caplog.records
+    assert str(path) in record.message
+    assert "\n" not in record.message
+    assert "spreeze tune" in record.message
+
+
+@pytest.mark.parametrize("samplers", [0, -3, 2.5, True, "8", None, 10**12])
+def test_a_senseless_count_is_passed_over(samplers):
+    """Whatever wrote it."""
+    tuning.remember(plan(), Tuning(samplers, 1.0, 1.0))
+    assert tuning.recall(plan()) is None
+
+
+def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch, caplog):
+    """One line, and the run goes on."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert tuning.remember(plan(), FOUND) is None
+    assert "is not kept" in caplog.text

@@ -1,0 +1,50 @@
+"""The page's port and its address."""
+
+import socket
+
+import pytest
+
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.screen.page import address
+
+
+def test_a_visitor_is_noticed_and_waits():
+    """Before anybody serves: the connection stands, and the port says that it is wanted."""
+    listener = address.open_port(0)
+    assert not address.is_wanted(listener)
+    with socket.create_connection(listener.getsockname(), timeout=5) as visitor:
+        assert address.is_wanted(listener)
+        visitor.send(b"x")
+    listener.close()
+
+
+def test_a_taken_port_is_one_line():
+    """It names the port and the option that mends it."""
+    first = address.open_port(0)
+    port = first.getsockname()[1]
+    with pytest.raises(
+        InputError, match=rf"^port {port} .*in use; write another components\.visualizer\.port"
+    ):
+        address.open_port(port)
+    first.close()
+
+
+def test_the_address_stands_in_the_folder_until_the_port_is_closed(tmp_path):
+    """A new token each time, readable by the user alone; a dead run's address is not taken for a live one."""
+    folder, listener = RunFolder(tmp_path), address.open_port(0)
+    assert address.of_live_run(folder) is None
+    first, second = (address.publish(folder, listener) for _ in range(2))
+    assert first != second
+    assert second == folder.page_address.read_text().strip()
+    assert second.split("/")[3] == address.token_of(folder.page_address)
+    assert folder.page_address.stat().st_mode & 0o777 == 0o600
+    assert address.of_live_run(folder) == second
+    listener.close()
+    assert address.of_live_run(folder) is None
+
+
+def test_a_missing_address_is_one_line(tmp_path):
+    """The file's name stands in it."""
+    with pytest.raises(InputError, match=r"page\.url, the page's address: No such file"):
+        address.token_of(RunFolder(tmp_path).page_address)

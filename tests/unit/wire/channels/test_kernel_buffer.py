@@ -1,0 +1,53 @@
+"""The kernel's share of what is in flight."""
+
+import time
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Puller, Pusher, SocketFolder
+
+#: Full is a channel that has taken nothing for this long.
+QUIET_S = 0.5
+
+
+@pytest.fixture
+def folder():
+    """A private folder for one test's sockets."""
+    made = SocketFolder.create("test")
+    yield made
+    made.remove()
+
+
+def fill(endpoint, num_bytes, **options):
+    """How many messages of ``num_bytes`` find a place although nobody takes any."""
+    puller = Puller(endpoint, bind=True, high_water_mark=2)
+    pusher = Pusher(endpoint, high_water_mark=2, **options)
+    time.sleep(0.2)  # the connection stands before anything is pushed, as in a run
+    count = num_bytes // 8
+    message = Message(
+        "episodes", {}, {"returns": np.zeros(count, np.float32), "lengths": np.zeros(count, np.int32)}
+    )
+    pushed, last_s = 0, time.monotonic()
+    while time.monotonic() < last_s + QUIET_S:
+        if pusher.try_push(message):
+            pushed, last_s = pushed + 1, time.monotonic()
+        else:
+            time.sleep(0.001)  # ZeroMQ's threads need the cores to pass on what they have
+    pusher.close()
+    puller.close()
+    return pushed
+
+
+def test_a_small_buffer_keeps_few_rollouts_in_flight(folder):
+    """Rollouts of 7 KB: about ten with an experience channel's buffer, three times as many without."""
+    bounded = fill(folder.endpoint("bounded"), 7000, socket_buffer_bytes=16 * 1024)
+    free = fill(folder.endpoint("free"), 7000)
+    assert bounded <= 20
+    assert free > bounded
+
+
+def test_the_high_water_mark_alone_bounds_large_messages(folder):
+    """What does not fit in the kernel at all is bounded by the two queues and the one under way."""
+    assert fill(folder.endpoint("large"), 1_000_000, socket_buffer_bytes=16 * 1024) <= 2 + 2 + 1

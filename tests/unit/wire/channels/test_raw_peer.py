@@ -1,0 +1,89 @@
+"""A peer that speaks ZMTP by hand and announces a frame without end."""
+
+import socket
+import struct
+import time
+
+import psutil
+import pytest
+
+from spreeze_zmq.wire import MAX_FRAME_BYTES
+from spreeze_zmq.wire.channels import Puller
+from spreeze_zmq.wire.channels.sockets import SMALL_FRAME_BYTES
+from tests.unit.wire.channels.conftest import refused_by
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+READY = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 4) + b"PUSH"
+
+
+def connected(path):
+    """A connection after the handshake."""
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(10)
+    peer.connect(str(path))
+    peer.sendall(GREETING)
+    got = b""
+    while len(got) < 64:
+        got += peer.recv(64 - len(got))
+    peer.sendall(bytes((4, len(READY))) + READY)
+    assert peer.recv(256)[:1] == b"\x04"
+    return peer
+
+
+def sent_until_closed(peer, frame_bytes, at_most):
+    """Announce a frame, send of it until the other end hangs up; returns the bytes that it took."""
+    peer.sendall(b"\x02" + struct.pack(">Q", frame_bytes))
+    sent = 0
+    try:
+        while sent < at_most:
+            sent += peer.send(bytes(65536))
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("kinds", "frame_bytes"),
+    [
+        (("report", "hello"), SMALL_FRAME_BYTES + 1),
+        (("report",), 1 << 62),
+        (("rollout",), MAX_FRAME_BYTES + 1),
+    ],
+)
+def test_a_frame_that_is_too_large_closes_the_connection(tmp_path, kinds, frame_bytes):
+    """Before memory is taken for it; others are heard as before."""
+    puller = Puller(f"ipc://{tmp_path}/report", bind=True, kinds=kinds)
+    peer = connected(tmp_path / "report")
+    before = psutil.Process().memory_info().rss
+    assert sent_until_closed(peer, frame_bytes, 64 << 20) < 8 << 20
+    assert psutil.Process().memory_info().rss - before < 16 << 20
+    peer.close()
+    other = connected(tmp_path / "report")
+    other.sendall(b"\x00\x01\x80")  # a whole message: an empty map
+    until_s = time.monotonic() + 10
+    while not refused_by(puller) and time.monotonic() < until_s:
+        assert puller.pull(0.1) is None
+    assert refused_by(puller) == {"missing_key": 1}
+    other.close()
+    puller.close()
+
+
+def test_a_message_of_frames_without_end_takes_the_memory_that_it_sends_until_its_peer_hangs_up(tmp_path):
+    """ZeroMQ has no bound for it, see PROTOCOL.md; others are heard meanwhile, and nothing stays taken."""
+    puller = Puller(f"ipc://{tmp_path}/report", bind=True, kinds=("report",))
+    other, taken = connected(tmp_path / "report"), []
+    for number in range(3):
+        peer = connected(tmp_path / "report")
+        for _ in range(48):
+            peer.sendall(b"\x03" + struct.pack(">Q", 1 << 20) + bytes(1 << 20))
+        other.sendall(b"\x00\x01\x80")  # a whole message: an empty map
+        until_s = time.monotonic() + 10
+        while refused_by(puller)["missing_key"] <= number and time.monotonic() < until_s:
+            assert puller.pull(0.1) is None
+        assert refused_by(puller) == {"missing_key": number + 1}
+        taken.append(psutil.Process().memory_info().rss)
+        peer.close()
+        time.sleep(0.3)
+    assert taken[2] - taken[0] < 24 << 20, "each peer's 48 MiB should be used again"
+    other.close()
+    puller.close()

@@ -1,0 +1,28 @@
+"""The counts of taken and refused messages, and their bounds."""
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.wire.channels.refusals import MOST_REFUSALS, MOST_SENDERS, Refusals
+
+MISFIT = WireError("misfit", "obs is [5], expected [3]")
+
+
+def test_a_message_that_was_taken_first_is_no_good_one():
+    """One of two, so that one is left."""
+    refusals = Refusals("ipc:///x")
+    for _ in range(2):
+        refusals.take("sampler-0", "rollout")
+    refusals.refuse(MISFIT, "sampler-0", "rollout", taken=True)
+    (row,) = refusals.rows()
+    assert (row["sender"], row["kind"], row["word"]) == ("sampler-0", "rollout", "misfit")
+    assert (row["count"], row["good"]) == (1, 1)
+    assert row["first"] == MISFIT.detail
+
+
+def test_a_peer_with_ever_new_names_fills_no_memory():
+    """Whether its messages are refused at once or after they were taken."""
+    refusals = Refusals("ipc:///x")
+    for number in range(10 * MOST_SENDERS):
+        refusals.take(f"sampler-{number}", "rollout")
+        refusals.refuse(MISFIT, f"sampler-{number}", "rollout", taken=True)
+    assert len(refusals._good) <= MOST_SENDERS + 1
+    assert len(refusals.rows()) <= MOST_REFUSALS + 1

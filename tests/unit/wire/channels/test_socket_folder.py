@@ -1,0 +1,178 @@
+"""A run's sockets are its own: nobody enters, nobody steals, and nothing outlives the run."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from spreeze_zmq.base.endpoints import MAX_IPC_BYTES
+from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.plan.roles import CHANNELS
+from spreeze_zmq.wire import channels
+from spreeze_zmq.wire.channels import Claim, Puller, SocketFolder, open_channel
+
+HOLD_FOLDER = """
+import sys, time
+from spreeze_zmq.wire.channels import SocketFolder
+folder = SocketFolder.create("victim")
+print(folder.path, flush=True)
+time.sleep(60)
+"""
+
+HOLD_ENDPOINT = """
+import sys, time
+from spreeze_zmq.wire.channels import Puller
+puller = Puller(sys.argv[1], bind=True)
+print("bound", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def folder():
+    """A folder of this test's."""
+    made = SocketFolder.create("test")
+    yield made
+    made.remove()
+
+
+class Holder:
+    """Another process that holds something until it is killed."""
+
+    def __init__(self, program, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True
+        )
+        self.said = self.process.stdout.readline().strip()
+
+    def kill(self):
+        """As the kernel's out-of-memory killer would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def test_the_folder_is_private_and_its_sockets_fit(folder):
+    """Mode 0700, and every channel of the table within the length that Linux allows."""
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    assert folder.path.parent.stat().st_mode & 0o777 == 0o700
+    for name in CHANNELS:
+        assert len(folder.endpoint(name).removeprefix("ipc://")) <= MAX_IPC_BYTES
+
+
+def test_runs_of_one_name_have_different_folders(folder):
+    """However long or odd the name is."""
+    other = SocketFolder.create("test")
+    odd = SocketFolder.create("my topology/../" + "x" * 300)
+    assert len({folder.path, other.path, odd.path}) == 3
+    assert odd.path.parent == folder.path.parent
+    for made in (other, odd):
+        made.remove()
+        assert not made.path.exists()
+
+
+def test_a_place_that_is_too_deep_is_passed_over(tmp_path, monkeypatch):
+    """A long XDG_RUNTIME_DIR would make every socket's path too long."""
+    deep = tmp_path / ("d" * 80)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    made = SocketFolder.create("test")
+    assert made.path.parent.parent.as_posix() == "/tmp"
+    made.remove()
+
+
+def test_a_place_that_others_can_enter_is_passed_over(tmp_path_factory, monkeypatch):
+    """Somebody else may have made the folder first, to look inside."""
+    runtime = tmp_path_factory.mktemp("r")
+    (runtime / f"spreeze-{os.getuid()}").mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    made = SocketFolder.create("test")
+    assert made.path.parent.parent.as_posix() == "/tmp"
+    made.remove()
+
+
+def test_a_fit_runtime_folder_is_used(monkeypatch):
+    """Where the system gives one."""
+    with pytest.MonkeyPatch.context() as patch:
+        short = f"/tmp/rt-{os.getpid()}"
+        os.mkdir(short, 0o700)
+        patch.setenv("XDG_RUNTIME_DIR", short)
+        made = SocketFolder.create("test")
+        assert made.path.as_posix().startswith(short)
+        made.remove()
+        made.path.parent.rmdir()
+        os.rmdir(short)
+
+
+def test_dead_runs_are_swept_and_live_ones_are_not(folder):
+    """The lock goes with the process, however it ends."""
+    holder = Holder(HOLD_FOLDER)
+    path = type(folder.path)(holder.said)
+    assert path not in SocketFolder.sweep()
+    assert path.exists()
+    holder.kill()
+    assert path in SocketFolder.sweep()
+    assert not path.exists()
+    assert folder.path.exists()
+
+
+def test_a_folder_that_was_removed_in_part_is_swept():
+    """A process that dies while its run's folder is removed may leave a lock of its own in it."""
+    left = SocketFolder.create("removed")
+    (left.path / "lock").unlink()
+    claim = Claim.take(left.path / "feed")
+    assert left.path in SocketFolder.sweep()
+    assert not left.path.exists()
+    claim.release()
+
+
+def test_an_endpoint_that_is_taken_names_its_holder(folder):
+    """ZeroMQ alone would let the second one steal it."""
+    endpoint = folder.endpoint("report")
+    holder = Holder(HOLD_ENDPOINT, endpoint)
+    assert holder.said == "bound"
+    with pytest.raises(ChannelError, match=f"taken by process {holder.process.pid}"):
+        Puller(endpoint, bind=True)
+    holder.kill()
+    puller = Puller(endpoint, bind=True)
+    puller.close()
+
+
+def test_an_endpoint_can_be_bound_again_after_terminate(folder):
+    """And its files are gone."""
+    endpoint = folder.endpoint("report")
+    for _ in range(2):
+        puller = Puller(endpoint, bind=True)
+        puller.close()
+        with pytest.raises(ChannelError, match="taken"):
+            Puller(endpoint, bind=True)
+        channels.terminate()
+    assert [path.name for path in folder.path.iterdir()] == ["lock"]
+
+
+def test_a_released_claim_is_free(folder):
+    """Released twice does no harm."""
+    claim = Claim.take(folder.path / "sampler-0")
+    with pytest.raises(ChannelError, match=str(os.getpid())):
+        Claim.take(folder.path / "sampler-0")
+    claim.release()
+    claim.release()
+    Claim.take(folder.path / "sampler-0").release()
+
+
+def test_closing_is_bounded_when_nobody_takes_what_was_sent(folder):
+    """Linger is a second, not for ever."""
+    plan = replace(CHANNELS["report"], endpoint=folder.endpoint("report"))
+    pusher = open_channel(plan, "push", "sampler-0", 1)
+    hello = {"role": "sampler", "name": "sampler-0", "pid": 1, "protocol": 1, "host": "here"}
+    from spreeze_zmq.wire import Message
+
+    assert pusher.try_push(Message("hello", hello))
+    began_s = time.monotonic()
+    pusher.close()
+    channels.terminate()
+    assert 0.5 < time.monotonic() - began_s < 3.0
