@@ -35,6 +35,7 @@ class RoundExperience(Experience):
         self.generator = torch.Generator(device).manual_seed(plan.run.seed)
         self.rounds = 0
         self._known_version: float = 0 if self.others else math.inf
+        self._critics_from = 0  # the incarnation of the critic-learner; 0 before its first critics
         self.consumed: dict[str, int] = {}
         self._batches: Iterator[Mapping[str, torch.Tensor]] = iter(())
         self._left = 0
@@ -95,12 +96,18 @@ class RoundExperience(Experience):
 
     def meet(self, message: Message) -> None:
         """Note the newest policy version whose rollouts the other half's weights allow to train on: that of
-        the policy, or the one after the policy that collected what the critics were trained on.
+        the policy, or the one after the policy that collected what the critics were trained on. A
+        critic-learner that was started again has lost rollouts that this learner holds, and will never train
+        on them: all that have been collected so far are allowed.
         """
-        of_policy = message.kind == "policy"
-        self._known_version = (
-            message.fields["version"] if of_policy else message.fields.get("policy_version", 0) + 1
-        )
+        if message.kind == "policy":
+            allowed = message.fields["version"]
+        elif self._critics_from not in (0, message.incarnation):
+            allowed = self.outlet.versions.newest
+        else:
+            allowed = message.fields.get("policy_version", 0) + 1
+        self._known_version = max(self._known_version, allowed)
+        self._critics_from = message.incarnation
 
     # --- an update
 

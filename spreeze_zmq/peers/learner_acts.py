@@ -106,29 +106,45 @@ def goes_on(peers: Peers, sampler: Sampler, other: OtherLearner, works: str) -> 
         peers.meanwhile = lambda: sampler.push(1)
         peers.wait(1.0)
         peers.notes["ahead"] = newest_policy(peers) - other.followed
-    before, feed = updates(peers), feeding(sampler, other, 1)
+    before = updates(peers)
     other.publish()
-    peers.meanwhile = feed
+    peers.meanwhile = feeding(sampler, other, 1)
     peers.until(works, "a further update", lambda: updates(peers) > before)
-    peers.meanwhile = other.follow
-    if peers.role != CRITIC_LEARNER:
+    if peers.role == ACTOR_LEARNER and peers.plan.learning.on_policy:
+        goes_on_with_its_rounds(peers, sampler, other, works)
+    elif peers.role != CRITIC_LEARNER:
+        peers.meanwhile = other.follow
         other.restart()
         other.publish(env_steps=77)
         peers.wait(0.5)
         other.publish(env_steps=78)
-        if peers.plan.learning.on_policy:  # its policies say which of its own samples made them
-            before, peers.meanwhile = updates(peers), feed
-            peers.until("C6", "an update with critics of another life", lambda: updates(peers) > before)
-            peers.meanwhile = other.follow
-            peers.mark("restarted")
-            return
 
         def follows() -> bool:
             extras = peers.between("waited", None, "policy")[-1].fields["extras"]
             return bool(extras.get("env_steps") == 78)
 
         peers.until("C6", "a policy that follows critics of another incarnation", follows)
+    peers.meanwhile = other.follow
     peers.mark("restarted")
+
+
+def goes_on_with_its_rounds(peers: Peers, sampler: Sampler, other: OtherLearner, works: str) -> None:
+    """The critic-learner dies with rollouts that this learner holds: its next life, from a checkpoint, never
+    trains on them, and names an early policy.
+    """
+    peers.meanwhile = lambda: sampler.push(1)
+    peers.wait(1.0)
+    made = updates(peers)
+
+    def rests() -> bool:
+        nonlocal made
+        before, made = made, updates(peers)
+        return before == made and not peers.wait(1.2)
+
+    peers.until(works, "an end of updates without critics", rests)
+    other.restart()
+    other.publish(env_steps=77, follows=False)
+    peers.until("C6", "an update after critics of another life", lambda: updates(peers) > made)
 
 
 def send_garbage(peers: Peers, sampler: Sampler, other: OtherLearner) -> None:

@@ -81,8 +81,10 @@ class OtherLearner:
             self.half: Any = algorithms.make(part, algorithm, options, peers.plan.environment, "cpu", 1)
             self.is_actor = peers.role == CRITIC_LEARNER
 
-    def publish(self, env_steps: int = 0) -> None:
-        """Publish the next version, after ``UPDATES`` more critic updates."""
+    def publish(self, env_steps: int = 0, *, follows: bool = True) -> None:
+        """Publish the next version, after ``UPDATES`` more critic updates. Critics of an on-policy run
+        ``follows`` the newest policy's rollouts, or none.
+        """
         if self.publisher is None:
             return
         weights = self.half.weights.detach().cpu().numpy().copy()
@@ -92,7 +94,7 @@ class OtherLearner:
             about = {"actor_updates": 0, "description": self.half.description(), "extras": extras}
             self.publisher.send(Message("policy", {**counts, **about}, self.half.policy_arrays(weights)))
         else:
-            self.followed = newest_policy(self.peers)
+            self.followed = newest_policy(self.peers) if follows else 0
             fields = {**counts, "env_steps": env_steps, "policy_version": self.followed}
             self.publisher.send(Message("critic", fields, {"parameters": weights}))
         self.version += 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.wire import decode
 from spreeze_zmq.wire.channels import Recording
 from tests.system.terminal import Terminal, place_of_update
 from tests.system.test_dial import LOCKSTEP
@@ -118,7 +119,7 @@ def test_a_replay_runs_under_a_debugger(recorded, tmp_path):
 
 
 def test_a_replay_goes_step_by_step(recorded, tmp_path):
-    """Each message is shown before it is fed; q ends the replay."""
+    """Each message is shown before it is fed, in the order of the recording; q ends the replay."""
     file = recorded / "recordings" / "critic_learner-0.recording"
     words = [*SPREEZE, "replay", str(file), "--pace", "step", "--run-dir", str(tmp_path / "replay")]
     stepping = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -143,7 +144,9 @@ def test_a_replay_goes_step_by_step(recorded, tmp_path):
     rest = stepping.stdout.read()
     assert stepping.wait(20) == 1
     assert "critic_learner-0: 4 messages fed" in rest
-    assert any("policy 0 of actor_learner-0" in line for line in shown)
+    came = [decode(entry.frames) for entry in Recording(file).entries() if not entry.sent]
+    for line, message in zip(shown, came, strict=False):
+        assert f": {message.kind} {message.sequence} of {message.sender}: " in line
 
 
 def test_a_sampler_of_a_free_run_is_held_back_as_it_was(launch, tmp_path):
