@@ -1,5 +1,6 @@
 """The linter, the formatter and the type checker are part of the tests."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+#: A public function with more lines than these, its docstring aside, has a docstring.
+SHORT = 5
 
 
 @pytest.mark.long("mypy reads the package and torch")
@@ -22,3 +25,23 @@ def test_the_tree_is_clean(command):
         [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def undocumented(node):
+    """The public functions and methods in a syntax tree that are not short and have no docstring."""
+    for inside in node.body:
+        if isinstance(inside, ast.ClassDef | ast.FunctionDef) and not inside.name.startswith("_"):
+            if isinstance(inside, ast.ClassDef):
+                yield from undocumented(inside)
+            elif inside.end_lineno - inside.lineno >= SHORT and ast.get_docstring(inside) is None:
+                yield inside
+
+
+def test_a_public_function_says_what_it_does_unless_it_is_short():
+    """Ruff asks for the docstrings of modules and classes, and knows no length."""
+    long = "    x = (\n        1,\n        2,\n    )\n    return x\n"
+    example = f"def short(): return 1\ndef long():\n{long}def _own():\n{long}def said():\n    'That.'\n{long}"
+    assert [found.name for found in undocumented(ast.parse(example))] == ["long"]
+    paths = [path for top in ("spreeze_zmq", "components", "tests") for path in (ROOT / top).rglob("*.py")]
+    places = [(path, found) for path in paths for found in undocumented(ast.parse(path.read_text()))]
+    assert [f"{path.relative_to(ROOT)}:{found.lineno} {found.name}" for path, found in places] == []
