@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.base.journal import read_journal, write_json
+from spreeze_zmq.base.files import read_journal, write_json
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
 from spreeze_zmq.broker.notes import RESUMED, Notes

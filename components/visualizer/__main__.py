@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError, WireError
-from spreeze_zmq.base.journal import plain
+from spreeze_zmq.base.files import plain
 from spreeze_zmq.component import Component, run
 from spreeze_zmq.plan.roles import FEED
 from spreeze_zmq.screen.page import address, story

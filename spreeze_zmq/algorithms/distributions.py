@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.base.finite import LARGEST
+from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
 if TYPE_CHECKING:

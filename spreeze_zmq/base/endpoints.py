@@ -1,12 +1,18 @@
-"""Endpoints: their limits, for the topology's checks and for sockets."""
+"""Endpoints, and the CURVE keys of tcp ones: one pair for all runs of a user, in a file that only the user
+may read.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from spreeze_zmq.base.errors import ChannelError
+from spreeze_zmq.base.errors import ChannelError, InputError
+from spreeze_zmq.base.files import replacing
 
 #: The longest path of a unix socket on Linux, in bytes.
 MAX_IPC_BYTES = 107
@@ -41,3 +47,80 @@ def is_address(host: str) -> bool:
         return not ipaddress.IPv4Address(host).is_unspecified
     except ValueError:
         return False
+
+
+#: The reason under which handshakes with wrong keys are counted as refusals.
+BAD_KEYS = "bad_keys"
+#: The environment variable with the path of another file of keys.
+KEYS_VARIABLE = "SPREEZE_KEYS"
+#: A key as ZeroMQ writes it: 32 bytes in Z85.
+_Z85 = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """One pair of keys, each 40 characters of Z85, which every process of a run has: an end that binds
+    accepts only peers that prove to hold it.
+    """
+
+    public: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Keys({self.public})"
+
+
+def keys_path() -> Path:
+    """``$SPREEZE_KEYS``, else ``spreeze/keys.json`` in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
+    if named := os.environ.get(KEYS_VARIABLE):
+        return Path(named).absolute()
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(home) if os.path.isabs(home) else Path.home() / ".config") / "spreeze" / "keys.json"
+
+
+def read_keys() -> Keys:
+    """The user's keys.
+
+    Raises:
+        InputError: there is no file, others can read it, or it does not contain keys.
+    """
+    path = keys_path()
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            mode, owner = os.fstat(file.fileno()).st_mode, os.fstat(file.fileno()).st_uid
+            text = file.read(4096)
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no keys there; make them with `spreeze keys`, or copy that file from the machine that "
+            "the run was started on"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: the keys cannot be read: {error}") from None
+    if owner != os.getuid() or mode & 0o077:
+        raise InputError(f"{path}: others than its user have access to the keys: chmod 600 {path}")
+    try:
+        values = json.loads(text)
+        keys = Keys(values["public"], values["secret"])
+        if not (_Z85.fullmatch(keys.public) and _Z85.fullmatch(keys.secret)):
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path}: no pair of keys; `spreeze keys --new` writes another one") from None
+    return keys
+
+
+def write_keys(keys: Keys, path: Path | None = None) -> Path:
+    """Write keys with mode 0600, by default to :func:`keys_path`, replacing earlier ones; returns the path.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    path = path or keys_path()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump({"public": keys.public, "secret": keys.secret}, file)
+    except OSError as error:
+        raise InputError(f"{path}: the keys cannot be written: {error.strerror}") from error
+    return path

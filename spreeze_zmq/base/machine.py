@@ -22,6 +22,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from spreeze_zmq.base.files import replacing
+
 log = logging.getLogger("spreeze")
 
 FoundT = TypeVar("FoundT")
@@ -127,11 +129,10 @@ def recall(subject: Mapping[str, Any], read: Callable[[Any], FoundT]) -> FoundT 
 def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
     """Keep figures; returns their file, or None where it cannot be written."""
     path = file_of(subject)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps({"of": subject, "found": found}, indent=1) + "\n")
-        os.replace(beside, path)
+        with replacing(path) as beside:
+            beside.write_text(json.dumps({"of": subject, "found": found}, indent=1) + "\n")
     except OSError as error:
         log.warning("what was measured is not kept: %s: %s", path, error.strerror)
         return None
@@ -175,12 +176,8 @@ def made_once(path: Path, make: Callable[[Path], object]) -> Path:
         return path
     with alone(path):
         if not path.exists():
-            beside = path.with_name(f".{path.name}.{os.getpid()}")
-            try:
+            with replacing(path) as beside:
                 make(beside)
-                os.replace(beside, path)
-            finally:
-                beside.unlink(missing_ok=True)
     return path
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 _PR_SET_PDEATHSIG = 1
 
 
-def bound_to_parent(number: int) -> Callable[[], None]:
+def bound_to_parent(number: int, parent: int | None = None) -> Callable[[], None]:
     """A function for a child to call between fork and exec, after which the kernel sends it the signal
-    ``number`` when this process dies.
+    ``number`` when ``parent`` dies, by default this process.
     """
-    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+    parent, prctl = parent or os.getpid(), ctypes.CDLL(None).prctl
     prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
 
     def bind() -> None:
@@ -27,10 +27,7 @@ def bound_to_parent(number: int) -> Callable[[], None]:
 
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent ends."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the parent died before the call
-        os._exit(1)
+    bound_to_parent(signal.SIGKILL, os.getppid())()
 
 
 def has_children() -> bool:

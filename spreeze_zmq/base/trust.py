@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.files import replacing
 from spreeze_zmq.base.machine import state_folder
-from spreeze_zmq.base.whole_file import replacing
 
 RUN_FILE = "run.json"
 #: Marks that are kept; those of the runs that were not used for the longest time go first.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.base.files import Journal
 from spreeze_zmq.broker.tensorboard import TensorBoard
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire import Message

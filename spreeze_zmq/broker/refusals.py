@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spreeze_zmq.base.keys import BAD_KEYS
+from spreeze_zmq.base.endpoints import BAD_KEYS
 from spreeze_zmq.broker.rows import inner
 from spreeze_zmq.plan.roles import BROKER
 

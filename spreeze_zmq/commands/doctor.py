@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.broker.doctor import findings_of
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spreeze_zmq.base.keys import keys_path, read_keys, write_keys
+from spreeze_zmq.base.endpoints import keys_path, read_keys, write_keys
 from spreeze_zmq.wire.channels import make_keys
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
-from spreeze_zmq.base.journal import read_journal, write_json
+from spreeze_zmq.base.files import read_journal, write_json
 from spreeze_zmq.commands.arguments import add_set
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch

@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure, in_one_line, let_interrupts_pass, place_of
-from spreeze_zmq.base.finite import within_limits
+from spreeze_zmq.base.rollout import within_limits
 from spreeze_zmq.envs.door import Given, WrongReturn, odd_rows
 from spreeze_zmq.envs.failures import Failures, seed_after_failure
 from spreeze_zmq.envs.infos import overlay, seeds_of, select, without_reserved

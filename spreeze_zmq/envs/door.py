@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.finite import odd_number, within_limits
+from spreeze_zmq.base.rollout import odd_number, within_limits
 
 #: Classes of a reward that are taken as they are.
 REWARDS = frozenset({float, np.float64, np.float32})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.base.finite import LARGEST
+from spreeze_zmq.base.rollout import LARGEST
 
 #: Fields that are left out of the plain data where they are empty, as in files of earlier versions.
 _OWN_SPACES = frozenset({"action_start", "obs_parts", "loose_bounds"})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError, InputError, WireError
-from spreeze_zmq.base.journal import Journal, read_journal
+from spreeze_zmq.base.files import Journal, read_journal
 from spreeze_zmq.base.trust import TIME_LIMIT
 from spreeze_zmq.broker.notes import INHERITED, RESUMED
 from spreeze_zmq.broker.record import RunRecord

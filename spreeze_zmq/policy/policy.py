@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError, WireError
-from spreeze_zmq.base.finite import odd_number, within_limits
+from spreeze_zmq.base.rollout import odd_number, within_limits
 from spreeze_zmq.base.trust import FILE, grant_of
 from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats
 from spreeze_zmq.policy.classes import is_trusted, load_class, module_of, trusted

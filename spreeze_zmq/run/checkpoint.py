@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import CheckpointError
-from spreeze_zmq.base.whole_file import replacing
+from spreeze_zmq.base.files import replacing
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.run.folder import RunFolder
 
 Array = NDArray[np.float64]

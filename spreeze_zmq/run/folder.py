@@ -13,9 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spreeze_zmq.base.errors import DiskFull, InputError
-from spreeze_zmq.base.journal import write_json
+from spreeze_zmq.base.files import replacing, write_json
 from spreeze_zmq.base.trust import RUN_FILE
-from spreeze_zmq.base.whole_file import replacing
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy.file import POLICY_FILE
 from spreeze_zmq.wire.channels import SocketFolder

@@ -1,6 +1,6 @@
 """The wire: messages as bytes, versioned and without pickle; it does not know sockets."""
 
-from spreeze_zmq.base.finite import LARGEST, odd_number
+from spreeze_zmq.base.rollout import LARGEST, odd_number
 from spreeze_zmq.wire.fields import MAX_COUNT
 from spreeze_zmq.wire.frames import Buffer, Message, claims_of, decode, encode, encode_from
 from spreeze_zmq.wire.header import MAX_FRAME_BYTES, PROTOCOL_VERSION

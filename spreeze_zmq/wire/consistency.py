@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.base.finite import LARGEST, odd_number
-from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, LARGEST, odd_number
 
 Arrays = Mapping[str, NDArray[np.generic]]
 

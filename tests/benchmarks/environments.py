@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from uneven import mean_step_s
 
 from spreeze_zmq import envs
-from spreeze_zmq.base.journal import write_json
+from spreeze_zmq.base.files import write_json
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.commands.bench import bench
 from spreeze_zmq.commands.bench.figures import Figure, Rate, Section, Way, in_turn, paired, repeated

@@ -22,7 +22,7 @@ import whole_runs
 from torch import nn
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.base.journal import write_json
+from spreeze_zmq.base.files import write_json
 from spreeze_zmq.commands.bench import bench
 from spreeze_zmq.commands.bench.figures import Figure, Section, Way, by_clock, in_turn, paired
 from spreeze_zmq.commands.bench.learner import precisions

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from spreeze_zmq.base.keys import read_keys, write_keys
+from spreeze_zmq.base.endpoints import read_keys, write_keys
 from spreeze_zmq.wire.channels import make_keys
 from tests.system.conftest import LAUNCH, adds_up
 

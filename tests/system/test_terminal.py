@@ -18,7 +18,7 @@ from pathlib import Path
 import pyte
 import pytest
 
-from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.plan.roles import BROKER
 from spreeze_zmq.run.checkpoint import latest

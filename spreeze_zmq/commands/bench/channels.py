@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import zmq
 
+from spreeze_zmq.base.endpoints import KEYS_VARIABLE, Keys, read_keys, write_keys
 from spreeze_zmq.base.errors import PeerTimeout
-from spreeze_zmq.base.keys import VARIABLE, Keys, read_keys, write_keys
 from spreeze_zmq.commands.bench.figures import (
     TURN_S,
     Figure,
@@ -132,7 +132,7 @@ def start(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment(), VARIABLE: str(keys_file(folder))},
+        env={**os.environ, **environment(), KEYS_VARIABLE: str(keys_file(folder))},
     )
 
 

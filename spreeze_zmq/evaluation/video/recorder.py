@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.whole_file import replacing
+from spreeze_zmq.base.files import replacing
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.stage import Stage, open_stage
 from spreeze_zmq.evaluation.video.episode import Episode

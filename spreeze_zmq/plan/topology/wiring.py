@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spreeze_zmq.base.endpoints import MAX_IPC_BYTES, is_address, is_loopback
+from spreeze_zmq.base.endpoints import MAX_IPC_BYTES, is_address, is_loopback, read_keys
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.keys import read_keys
 from spreeze_zmq.base.schema import Unfit, show, suggestion
 from spreeze_zmq.plan.parts import ChannelPlan
 from spreeze_zmq.plan.roles import CHANNELS, channels_of, experience_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import zmq
 
+from spreeze_zmq.base.endpoints import read_keys
 from spreeze_zmq.base.errors import ChannelError
-from spreeze_zmq.base.keys import read_keys
 from spreeze_zmq.plan.parts import ChannelPlan
 from spreeze_zmq.wire.channels.context import terminate
 from spreeze_zmq.wire.channels.curve import make_keys

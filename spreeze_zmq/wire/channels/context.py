@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from spreeze_zmq.base.keys import Keys
+from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.wire.channels.curve import Authenticator
 from spreeze_zmq.wire.channels.folder import Claim
 

@@ -9,8 +9,8 @@ import zmq
 from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils.monitor import recv_monitor_message
 
+from spreeze_zmq.base.endpoints import Keys, keys_path
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.base.keys import Keys, keys_path
 
 #: The sockets' domain for the authenticator; a callback for '*' is not called for a named domain.
 DOMAIN = "spreeze"

@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from spreeze_zmq.base.endpoints import BAD_KEYS
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.base.keys import BAD_KEYS
 
 log = logging.getLogger("spreeze")
 

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import zmq
 
-from spreeze_zmq.base.endpoints import ipc_endpoint, is_loopback
+from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, is_loopback
 from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
-from spreeze_zmq.base.keys import Keys
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
 from spreeze_zmq.wire.channels.context import this_thread
 from spreeze_zmq.wire.channels.curve import Handshakes

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from spreeze_zmq.base.journal import Journal, plain, read_journal, write_json
+from spreeze_zmq.base.files import Journal, plain, read_journal, write_json
 from spreeze_zmq.base.usage import Family
 from spreeze_zmq.broker.tensorboard import TensorBoard
 
@@ -60,7 +60,7 @@ def test_a_journal_comes_back_as_it_was_written(tmp_path):
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.base.files import Journal
 journal = Journal(Path(sys.argv[1]))
 journal.write("status", 1.0, {"env_steps": 512})
 os.kill(os.getpid(), signal.SIGKILL)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.base.journal import Journal, plain, read_journal
+from spreeze_zmq.base.files import Journal, plain, read_journal
 from spreeze_zmq.broker.doctor import Doctor, findings_at_start, findings_of
 from spreeze_zmq.broker.experience import Experience, experience_row
 from spreeze_zmq.broker.record import RunRecord

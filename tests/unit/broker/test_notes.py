@@ -1,6 +1,6 @@
 """The broker's notes in a long run and in a flood."""
 
-from spreeze_zmq.base.journal import read_journal
+from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.broker.notes import MOST_NOTES, Notes
 from spreeze_zmq.run.folder import RunFolder
 

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment, interrupt
-from spreeze_zmq.base.finite import LARGEST
+from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 from spreeze_zmq.envs.failures import Failures
 from spreeze_zmq.envs.spec import spec_of

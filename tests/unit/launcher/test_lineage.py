@@ -9,7 +9,7 @@ import pytest
 
 from spreeze_zmq.balance import RatioGate
 from spreeze_zmq.base.errors import CheckpointError
-from spreeze_zmq.base.journal import Journal, read_journal
+from spreeze_zmq.base.files import Journal, read_journal
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.commands.compare import evaluated_runs

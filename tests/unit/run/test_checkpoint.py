@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.errors import CheckpointError
-from spreeze_zmq.base.whole_file import TEMPORARY
+from spreeze_zmq.base.files import TEMPORARY
 from spreeze_zmq.run.checkpoint import (
     MANIFEST,
     Checkpoint,

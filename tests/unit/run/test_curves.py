@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.base.files import Journal
 from spreeze_zmq.run.curves import Curve, interval, iqm, join, read_curve
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spreeze_zmq.base.endpoints import write_keys
 from spreeze_zmq.base.errors import TopologyError
-from spreeze_zmq.base.keys import write_keys
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology import load
 from spreeze_zmq.wire.channels import make_keys

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spreeze_zmq.base.journal import Journal
+from spreeze_zmq.base.files import Journal
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.plan import topology

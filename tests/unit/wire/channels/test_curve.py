@@ -9,8 +9,8 @@ import stat
 import pytest
 import zmq
 
+from spreeze_zmq.base.endpoints import keys_path, read_keys, write_keys
 from spreeze_zmq.base.errors import ChannelError, InputError
-from spreeze_zmq.base.keys import keys_path, read_keys, write_keys
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, Subscriber, make_keys, poll
 from tests.unit.wire.channels.conftest import TIMEOUT_S, refused_by, weights

@@ -1,17 +1,50 @@
-"""A run's JSON files, which any program can read: no NaN, no numpy, and never half a value.
+"""Files of which a reader never sees half: they are written beside their place and moved there when complete.
 
-``metrics.jsonl`` holds every measurement and decision, one JSON object per line, the oldest first.
+JSON files and the journal hold no NaN and no numpy, so that any program can read them. ``metrics.jsonl``
+holds every measurement and decision, one JSON object per line, the oldest first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.whole_file import replacing
+#: Prefix of half-written files.
+TEMPORARY = ".writing-"
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
+    """The path at which to write a file, which then replaces ``path``; nothing is left where that fails.
+
+    Args:
+        path: where the file appears; the one to write has the same suffix, and a name of this process.
+        sync: whether the whole file or the earlier one is there even after a power failure.
+    """
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        yield temporary
+        if sync:
+            _sync(temporary)
+        os.replace(temporary, path)
+        if sync:
+            _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Flush a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Journal:

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from spreeze_zmq.base.whole_file import replacing
+from spreeze_zmq.base.files import replacing
 
 
 @pytest.mark.parametrize("sync", [False, True])
