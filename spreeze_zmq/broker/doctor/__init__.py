@@ -1,7 +1,97 @@
-"""Why a run may not learn: rules over a plain record of its figures, the same live and afterwards."""
+"""Why a run may not learn: rules over its plan and its journal, the same live and afterwards."""
 
-from spreeze_zmq.broker.doctor.doctor import Doctor, findings_of
-from spreeze_zmq.broker.doctor.finding import Finding
-from spreeze_zmq.broker.doctor.plan_rules import findings_at_start
+from __future__ import annotations
 
-__all__ = ["Doctor", "Finding", "findings_at_start", "findings_of"]
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from spreeze_zmq.broker.doctor.experience_rules import EXPERIENCE_RULES
+from spreeze_zmq.broker.doctor.learning_rules import LEARNING_RULES
+from spreeze_zmq.broker.doctor.plan_rules import PLAN_RULES
+from spreeze_zmq.broker.doctor.vitals import Finding, Vitals, found_by
+from spreeze_zmq.plan.form import to_plain
+
+RULES = (*EXPERIENCE_RULES, *LEARNING_RULES)
+#: A finding is named when its rule has held for the first of these, and leaves when it has not for the
+#: second, in seconds.
+NAMED_AFTER_S, LEAVES_AFTER_S = 3.0, 15.0
+
+
+class Doctor:
+    """The findings of one run, each named once, and its end once. It reads no clock and no file: entries of
+    the journal come in.
+
+    Args:
+        plan: the contents of run.json.
+
+    Attributes:
+        vitals: the record that the rules read.
+        held: the findings that hold, by name.
+    """
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self.vitals = Vitals(plan)
+        self.held = found_by(PLAN_RULES, self.vitals)
+        # What the plan shows lasts, unless a rule of the same name judges it by what is seen later.
+        self._lasting = frozenset(self.held) - {rule.__name__ for rule in RULES}
+        self._since_s: dict[str, float] = {}
+        self._last_s: dict[str, float] = dict.fromkeys(self.held, 0.0)
+        self._news = [{**to_plain(finding), "holds": True} for finding in self.held.values()]
+
+    def take(self, kind: str, t_s: float, about: Mapping[str, Any]) -> None:
+        """Take one entry of the journal: its kind, its time in seconds, its fields."""
+        self.vitals.take(kind, t_s, about)
+        if kind != "status" or about.get("state") == "stopping":
+            return
+        found = found_by(RULES, self.vitals)
+        for name, finding in found.items():
+            self._last_s[name] = t_s
+            since_s = self._since_s.setdefault(name, t_s)
+            if name in self.held:
+                self.held[name] = replace(finding, t_s=self.held[name].t_s)
+            elif t_s - since_s >= NAMED_AFTER_S:
+                self.held[name] = self._tell(finding, t_s, holds=True)
+        for name in self._since_s.keys() - found.keys():
+            del self._since_s[name]
+        for name in self.held.keys() - found.keys() - self._lasting:
+            if t_s - self._last_s[name] >= LEAVES_AFTER_S:
+                self._tell(self.held.pop(name), t_s, holds=False)
+
+    def _tell(self, finding: Finding, t_s: float, *, holds: bool) -> Finding:
+        finding = replace(finding, t_s=round(t_s, 1))
+        self._news.append({**to_plain(finding), "holds": holds})
+        return finding
+
+    def read(self, journal: Iterable[Mapping[str, Any]]) -> None:
+        """Take the lines of a journal; those that are none are passed over."""
+        for entry in journal:
+            if isinstance(entry.get("kind"), str) and isinstance(entry.get("t_s"), int | float):
+                self.take(entry["kind"], entry["t_s"], entry)
+
+    def news(self) -> list[dict[str, Any]]:
+        """What has changed since the last call: rows with ``holds``, false where a finding has left."""
+        news, self._news = self._news, []
+        return news
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The findings that hold, the worst first, as status and summary.json have them."""
+        held = sorted(self.held.values(), key=lambda finding: (finding.rank, finding.t_s))
+        return [to_plain(finding) for finding in held]
+
+
+def findings_at_start(plan: Mapping[str, Any]) -> list[Finding]:
+    """The findings of a plan, as run.json has it."""
+    return list(found_by(PLAN_RULES, Vitals(plan)).values())
+
+
+def findings_of(plan: Mapping[str, Any], journal: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The findings of a past run, as its broker had them at its end.
+
+    Args:
+        plan: the contents of run.json.
+        journal: the lines of metrics.jsonl.
+    """
+    doctor = Doctor(plan)
+    doctor.read(journal)
+    return doctor.rows()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from spreeze_zmq.broker.doctor.finding import Finding
-from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Vitals, numbers
+from spreeze_zmq.broker.doctor.vitals import LONGEST_WINDOW_S, Finding, Rule, Vitals, numbers
 
 #: Rewards beyond this as a root mean square make errors and gradients of its square; the largest of the
 #: shipped tasks have 10.
@@ -43,7 +40,6 @@ def large_rewards(vitals: Vitals) -> Finding | None:
     if vitals.option("normalize_rewards") is not None:
         remedy = "algorithm.normalize_rewards = true"
     return Finding(
-        "large_rewards",
         f"rewards are around {size:.2g} in size",
         "values and their errors are far from 1, for which step sizes and fresh networks are made",
         f"{remedy}, so that rewards are around 1",
@@ -59,7 +55,6 @@ def small_rewards(vitals: Vitals) -> Finding | None:
     if vitals.option("normalize_rewards"):
         return None
     return Finding(
-        "small_rewards",
         f"no reward so far is larger than {size:.1g}",
         "the noise of fresh values and a bonus for entropy are larger than what there is to learn",
         "multiply the reward in step(), so that rewards are around 1",
@@ -79,7 +74,6 @@ def constant_reward(vitals: Vitals) -> Finding | None:
     seen = f"every reward seen in {vitals.env_steps:,} steps was {low:g}"
     seen += f", and every episode returned {vitals.only_return:g}" if ended else ""
     return Finding(
-        "constant_reward",
         seen,
         "no action is better than another, so there is nothing to learn from",
         "print the rewards of a few random episodes; a goal that is seldom met needs a reward on the way",
@@ -96,7 +90,6 @@ def identical_episodes(vitals: Vitals) -> Finding | None:
     if vitals.rewards is None or vitals.rewards[0] == vitals.rewards[1]:
         return None
     return Finding(
-        "identical_episodes",
         f"every episode so far returned exactly {vitals.only_return:g}",
         "neither actions nor seeds change anything",
         "check that step() uses its action, and reset() its seed",
@@ -112,7 +105,6 @@ def small_observations(vitals: Vitals) -> Finding | None:
     if vitals.option("normalize_observations"):
         return None
     return Finding(
-        "small_observations",
         f"no number of an observation varies by more than {largest:.1g}",
         "a fresh network gives nearly the same output for all of them",
         "algorithm.normalize_observations = true",
@@ -127,7 +119,6 @@ def large_observations(vitals: Vitals) -> Finding | None:
     if max(spread, offset) <= LARGE_OBSERVATION or vitals.tried.get("lost_digits"):
         return None
     return Finding(
-        "large_observations",
         f"a number of the observation is around {max(spread, offset):.1g} in size",
         "it drowns all others, and the first layer's outputs are far from 1",
         "algorithm.normalize_observations = true",
@@ -140,7 +131,6 @@ def constant_observations(vitals: Vitals) -> Finding | None:
     if least < 1.0 or not vitals.steady("obs_still"):
         return None
     return Finding(
-        "constant_observations",
         "every observation is the same",
         "the policy cannot tell one state from another",
         "return a new array from step(), made of the present state",
@@ -158,7 +148,6 @@ def saturated_actions(vitals: Vitals) -> Finding | None:
     if share < SATURATED:  # noise moves them off the bound in every second step
         seen = f"actions stay beside one bound: their mean is {one_sided:.0%} of the way to it"
     return Finding(
-        "saturated_actions",
         seen,
         "there the policy's gradient vanishes, and exploration has no effect",
         "a smaller algorithm.learning_rate; with a noise of the policy's own, a smaller one",
@@ -175,7 +164,6 @@ def never_ending(vitals: Vitals) -> Finding | None:
     if vitals.num_episodes or each < least:
         return None
     return Finding(
-        "never_ending",
         f"no episode has ended in {each:,.0f} steps of each environment",
         "without an end no return is known and nothing begins again",
         "env_kwargs = { max_episode_steps = 1000 }",
@@ -191,7 +179,6 @@ def limit_as_termination(vitals: Vitals) -> Finding | None:
     if equal < ENOUGH_EPISODES or row.get("truncated") or longest < least:
         return None
     return Finding(
-        "limit_as_termination",
         f"{equal:,.0f} of {count:,.0f} episodes were terminated after exactly {longest:,} steps, none later",
         "a time limit that is reported as terminated teaches that the future is worth nothing there",
         "return truncated = True, terminated = False at the limit",
@@ -206,7 +193,6 @@ def no_success(vitals: Vitals) -> Finding | None:
     if vitals.training_s < 60.0:
         return None
     return Finding(
-        "no_success",
         f"no success in {vitals.num_looks} evaluations",
         "a reward that is given only at success has never been seen",
         "a dense reward, an easier start, or a wider goal",
@@ -219,14 +205,13 @@ def many_failures(vitals: Vitals) -> Finding | None:
     if failures < MANY_FAILURES or failures < FAILURE_SHARE * episodes:
         return None
     return Finding(
-        "many_failures",
         f"{failures:,} failures beside {episodes:,} whole episodes",
         "what comes before a failure is cut off and taught as truncated",
         "mend the first failure: its traceback is in the samplers' logs",
     )
 
 
-EXPERIENCE_RULES: tuple[Callable[[Vitals], Finding | None], ...] = (
+EXPERIENCE_RULES: tuple[Rule, ...] = (
     large_rewards,
     small_rewards,
     constant_reward,

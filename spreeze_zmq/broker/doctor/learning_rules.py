@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from statistics import fmean, median
 
-from spreeze_zmq.broker.doctor.finding import Finding
 from spreeze_zmq.broker.doctor.plan_rules import NORMAL_ENTROPY
-from spreeze_zmq.broker.doctor.vitals import Vitals, whole_numbers
+from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals, whole_numbers
 
 #: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
 END_MASS = 0.2
@@ -42,7 +40,6 @@ def end_atoms(vitals: Vitals) -> Finding | None:
         if mass is not None and mass >= END_MASS:
             now, far = vitals.number(end, 0.0), vitals.number(other, 0.0)
             return Finding(
-                "end_atoms",
                 f"{mass:.0%} of the returns lie at or {word} algorithm.{end} = {now:g}",
                 "returns beyond it cannot be told apart",
                 f"algorithm.{end} = {_wider(now, far):g}",
@@ -63,7 +60,6 @@ def temperature(vitals: Vitals) -> Finding | None:
         return None
     gone = value < LOWEST_TEMPERATURE
     return Finding(
-        "temperature",
         f"the temperature is {value:.1g}",
         "entropy no longer counts, and nothing is explored"
         if gone
@@ -90,7 +86,6 @@ def exploration(vitals: Vitals) -> Finding | None:
         gone = log_std < LOWEST_LOG_STD
         seen = f"the deviation of the policy's noise is {math.exp(log_std):.1g} of half the action's range"
     return Finding(
-        "exploration",
         seen,
         "the same actions are tried again and again" if gone else "nearly all actions are clipped",
         "a larger algorithm.entropy_coefficient" if gone else "a smaller algorithm.entropy_coefficient",
@@ -115,7 +110,6 @@ def values_diverge(vitals: Vitals) -> Finding | None:
     if abs(value) <= VALUE_SLACK * max(most, 1.0):
         return None
     return Finding(
-        "values_diverge",
         f"the critics expect a return of {value:.2g}; rewards of at most {reward:.2g} add up to {most:.2g}",
         "they learn from their own growing errors",
         "a tenth of algorithm.learning_rate, or algorithm.layer_norm = true",
@@ -123,12 +117,11 @@ def values_diverge(vitals: Vitals) -> Finding | None:
     )
 
 
-def went_back(vitals: Vitals) -> Finding | None:
+def not_finite(vitals: Vitals) -> Finding | None:
     """A learner lost its weights to numbers that are not finite."""
     if not vitals.went_back:
         return None
     return Finding(
-        "not_finite",
         f"a learner went back to a checkpoint {vitals.went_back} time{'s' * (vitals.went_back > 1)}",
         "its loss or weights were not finite",
         "a tenth of algorithm.learning_rate",
@@ -144,7 +137,6 @@ def loss_grows(vitals: Vitals) -> Finding | None:
     if first <= 0.0 or last < LOSS_GROWTH * first:
         return None
     return Finding(
-        "loss_grows",
         f"the critics' loss grew from {first:.2g} to {last:.2g}, the return did not",
         "they fall behind their own targets",
         "a tenth of algorithm.learning_rate",
@@ -160,7 +152,6 @@ def crowded(vitals: Vitals) -> Finding | None:
     if others < CROWDED * cpus or idle > HARDLY_IDLE * cpus:
         return None
     return Finding(
-        "crowded",
         f"other programs use {others:.1f} of the {cpus:g} CPUs",
         f"this run takes {vitals.status.get('critic_updates_per_s', 0.0):.1f} updates/s beside them",
         "end them (top shows which), or give the run fewer processes",
@@ -182,7 +173,7 @@ def few_updates(vitals: Vitals) -> Finding | None:
     else:
         seen = f"{rate:.1g} updates/s"
     reason, remedy = _why_few(vitals)
-    return Finding("few_updates", seen, reason, remedy)
+    return Finding(seen, reason, remedy)
 
 
 def _why_few(vitals: Vitals) -> tuple[str, str]:
@@ -211,7 +202,6 @@ def no_rise(vitals: Vitals) -> Finding | None:
     curve = vitals.looks if vitals.looks.values else vitals.training
     now = fmean(curve.thirds()[-1]) if curve.values else math.nan
     return Finding(
-        "no_rise",
         f"the return has not risen: {now:.4g} lately, {random[0]:.4g} in the first, random episodes",
         f"{vitals.updates:,} updates have made the policy no better; some tasks need more, most do not",
         "print a few steps of the environment: is the reward what you mean, and can it be seen coming?",
@@ -219,12 +209,12 @@ def no_rise(vitals: Vitals) -> Finding | None:
     )
 
 
-LEARNING_RULES: tuple[Callable[[Vitals], Finding | None], ...] = (
+LEARNING_RULES: tuple[Rule, ...] = (
     end_atoms,
     temperature,
     exploration,
     values_diverge,
-    went_back,
+    not_finite,
     loss_grows,
     crowded,
     few_updates,

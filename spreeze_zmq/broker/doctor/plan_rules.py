@@ -5,11 +5,9 @@ form, and what was seen of the environment when it was tried out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from spreeze_zmq.broker.doctor.finding import Finding
-from spreeze_zmq.broker.doctor.vitals import numbers, whole_numbers
+from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals, numbers, whole_numbers
 
 #: Adam moves each weight by about the learning rate; fresh weights of 256-wide layers are around 0.05.
 LARGEST_RATE = 0.05
@@ -22,15 +20,12 @@ GOAL_PARTS = {"observation", "achieved_goal", "desired_goal"}
 #: Wrappers of Gymnasium that keep running statistics.
 STATISTICS = {"NormalizeObservation": "normalize_observations", "NormalizeReward": "normalize_rewards"}
 
-Plan = Mapping[str, Any]
 
-
-def learning_rate(plan: Plan) -> Finding | None:
+def learning_rate(vitals: Vitals) -> Finding | None:
     """A step size of the size of the weights."""
-    for name, value in numbers(plan["algorithm"]).items():
+    for name, value in numbers(vitals.algorithm).items():
         if name.endswith("learning_rate") and value > LARGEST_RATE:
             return Finding(
-                "learning_rate",
                 f"algorithm.{name} is {value:g}",
                 "each update moves every weight by about as much, more than fresh weights measure",
                 f"algorithm.{name} = 1e-3",
@@ -39,9 +34,9 @@ def learning_rate(plan: Plan) -> Finding | None:
     return None
 
 
-def target_entropy(plan: Plan) -> Finding | None:
+def target_entropy(vitals: Vitals) -> Finding | None:
     """An entropy that no policy within the bounds can have."""
-    options, shape = numbers(plan["algorithm"]), whole_numbers(plan["environment"].get("action_shape"))
+    options, shape = numbers(vitals.algorithm), whole_numbers(vitals.environment.get("action_shape"))
     if (target := options.get("target_entropy")) is None or not shape:
         return None
     size = math.prod(shape)
@@ -52,7 +47,6 @@ def target_entropy(plan: Plan) -> Finding | None:
     what = "uniformly random actions have" if target >= highest else "actions of the least noise have"
     then = "grows without end, and only randomness is rewarded" if target >= highest else "falls to 0"
     return Finding(
-        "target_entropy",
         f"algorithm.target_entropy is {target:g}, {what} {highest if target >= highest else lowest:.3g}",
         f"it is never reached, so the temperature {then}",
         'algorithm.target_entropy = "auto"',
@@ -60,14 +54,13 @@ def target_entropy(plan: Plan) -> Finding | None:
     )
 
 
-def never_trains(plan: Plan) -> Finding | None:
+def never_trains(vitals: Vitals) -> Finding | None:
     """A run that ends before its first update."""
-    starts = int(numbers(plan["learning"]).get("learning_starts", 0))
-    limit = int(numbers(plan["run"].get("stop")).get("env_steps", 0))
+    starts = int(numbers(vitals.table("learning")).get("learning_starts", 0))
+    limit = int(numbers(vitals.table("run").get("stop")).get("env_steps", 0))
     if not limit or starts < limit:
         return None
     return Finding(
-        "never_trains",
         f"training begins after {starts:,} transitions, and the run ends at {limit:,}",
         "no update is taken",
         f"algorithm.learning_starts = {max(1, limit // 10)}",
@@ -75,69 +68,64 @@ def never_trains(plan: Plan) -> Finding | None:
     )
 
 
-def small_replay(plan: Plan) -> Finding | None:
+def small_replay(vitals: Vitals) -> Finding | None:
     """A replay that forgets the beginning of an episode before its end."""
-    capacity = numbers(plan["algorithm"]).get("replay_capacity")
-    length = numbers(plan["environment"]).get("max_episode_steps")
+    capacity = numbers(vitals.algorithm).get("replay_capacity")
+    length = numbers(vitals.environment).get("max_episode_steps")
     if not capacity or not length or capacity >= length:
         return None
     return Finding(
-        "small_replay",
         f"algorithm.replay_capacity is {capacity:,}, an episode has up to {length:,} steps",
         "the beginning of an episode is forgotten before its end has come",
         "algorithm.replay_capacity = 1_000_000",
     )
 
 
-def goal_observation(plan: Plan) -> Finding | None:
+def goal_observation(vitals: Vitals) -> Finding | None:
     """A goal environment's Dict, flattened."""
-    if not {path.partition(".")[0] for path, _ in _parts(plan)} >= GOAL_PARTS:
+    if not {path.partition(".")[0] for path, _ in _parts(vitals)} >= GOAL_PARTS:
         return None
     return Finding(
-        "goal_observation",
         f"observations are a Dict of {', '.join(sorted(GOAL_PARTS))}, flattened to one vector",
         "goals are not relabelled in hindsight, and a reward that is given only at the goal is hardly found",
         'a dense reward, as with env_kwargs = { reward_type = "dense" }',
     )
 
 
-def mask(plan: Plan) -> Finding | None:
+def action_mask(vitals: Vitals) -> Finding | None:
     """An action mask, which no shipped algorithm reads."""
-    places = [f"the observation's part {path}" for path, _ in _parts(plan) if "mask" in path.lower()]
-    places += [f"info[{name!r}]" for name in _names(plan, "info") if "mask" in name.lower()]
+    places = [f"the observation's part {path}" for path, _ in _parts(vitals) if "mask" in path.lower()]
+    places += [f"info[{name!r}]" for name in _names(vitals, "info") if "mask" in name.lower()]
     if not places:
         return None
     return Finding(
-        "action_mask",
         f"{places[0]} is there, and no shipped algorithm reads it",
         "actions that it forbids are drawn all the same",
         "have step() replace a forbidden action by a valid one, or give it a small negative reward",
     )
 
 
-def image_beside_vector(plan: Plan) -> Finding | None:
+def image_beside_vector(vitals: Vitals) -> Finding | None:
     """An image that is flattened because a vector is observed beside it."""
-    parts = _parts(plan)
+    parts = _parts(vitals)
     images = [(path, shape) for path, shape in parts if _is_image(shape)]
     if not images or len(parts) < 2:
         return None
     path, size = images[0][0], "x".join(map(str, images[0][1]))
     return Finding(
-        "image_beside_vector",
         f"the image {path} of {size} is flattened to one vector with {len(parts) - 1} other parts",
         "no convolution sees it, and a network of full layers hardly learns from pixels",
         "observe the image alone (gymnasium.wrappers.TransformObservation), or its features as a vector",
     )
 
 
-def wrapper_statistics(plan: Plan) -> Finding | None:
+def wrapper_statistics(vitals: Vitals) -> Finding | None:
     """Running statistics in a wrapper, of which each environment has its own."""
-    for wrapper in _names(plan, "wrappers"):
+    for wrapper in _names(vitals, "wrappers"):
         if wrapper in STATISTICS:
-            known = STATISTICS[wrapper] in plan["algorithm"]
+            known = STATISTICS[wrapper] in vitals.algorithm
             remedy = f", and algorithm.{STATISTICS[wrapper]} = true" if known else ""
             return Finding(
-                "wrapper_statistics",
                 f"the environment is wrapped in {wrapper}",
                 "every environment of every sampler and the evaluator keeps statistics of its own, and none "
                 "is saved with the policy",
@@ -146,12 +134,11 @@ def wrapper_statistics(plan: Plan) -> Finding | None:
     return None
 
 
-def ignored_seed(plan: Plan) -> Finding | None:
+def ignored_seed(vitals: Vitals) -> Finding | None:
     """Two resets with one seed begin differently."""
-    if not _tried(plan).get("same_seed_differs"):
+    if not vitals.tried.get("same_seed_differs"):
         return None
     return Finding(
-        "ignored_seed",
         "two resets with the same seed gave different observations",
         "no run repeats, and policies are not compared on the same episodes",
         "call super().reset(seed=seed) in reset() and draw from self.np_random alone",
@@ -159,13 +146,12 @@ def ignored_seed(plan: Plan) -> Finding | None:
     )
 
 
-def outside_box(plan: Plan) -> Finding | None:
+def outside_box(vitals: Vitals) -> Finding | None:
     """Observations that the space does not contain."""
-    outside = _tried(plan).get("outside")
+    outside = vitals.tried.get("outside")
     if not outside:
         return None
     return Finding(
-        "outside_box",
         str(outside),
         "observation_space says otherwise, and what is scaled by its bounds is scaled wrongly",
         "correct the bounds of observation_space, or the units of the observation",
@@ -173,39 +159,37 @@ def outside_box(plan: Plan) -> Finding | None:
     )
 
 
-def lost_digits(plan: Plan) -> Finding | None:
+def lost_digits(vitals: Vitals) -> Finding | None:
     """Observations whose digits are lost before anything can normalise them."""
-    lost = _tried(plan).get("lost_digits")
+    lost = vitals.tried.get("lost_digits")
     if not lost:
         return None
     return Finding(
-        "lost_digits",
         str(lost),
         "what it says is gone before a policy or algorithm.normalize_observations sees it",
         "subtract a constant near it in the environment, in float64, before the observation is returned",
     )
 
 
-def never_ending(plan: Plan) -> Finding | None:
+def never_ending(vitals: Vitals) -> Finding | None:
     """No episode of random actions ended when the environment was tried out, and nothing limits them."""
-    steps = int(numbers(plan.get("tried")).get("unended_steps", 0))
-    if not steps or numbers(plan["environment"]).get("max_episode_steps"):
+    steps = int(numbers(vitals.tried).get("unended_steps", 0))
+    if not steps or numbers(vitals.environment).get("max_episode_steps"):
         return None
     return Finding(
-        "never_ending",
         f"no episode ended in {steps:,} random steps, and there is no time limit",
         "without an end no return is known and nothing begins again",
         "env_kwargs = { max_episode_steps = 1000 }",
     )
 
 
-PLAN_RULES: tuple[Callable[[Plan], Finding | None], ...] = (
+PLAN_RULES: tuple[Rule, ...] = (
     learning_rate,
     target_entropy,
     never_trains,
     small_replay,
     goal_observation,
-    mask,
+    action_mask,
     image_beside_vector,
     wrapper_statistics,
     ignored_seed,
@@ -215,18 +199,9 @@ PLAN_RULES: tuple[Callable[[Plan], Finding | None], ...] = (
 )
 
 
-def findings_at_start(plan: Plan) -> list[Finding]:
-    """The findings of a plan, as run.json has it; none where it has no environment or algorithm."""
-    if not all(
-        isinstance(plan.get(name), Mapping) for name in ("run", "environment", "algorithm", "learning")
-    ):
-        return []
-    return [finding for rule in PLAN_RULES if (finding := rule(plan)) is not None]
-
-
-def _parts(plan: Plan) -> list[tuple[str, tuple[int, ...]]]:
+def _parts(vitals: Vitals) -> list[tuple[str, tuple[int, ...]]]:
     """Path and shape of each part of a flattened observation."""
-    parts = plan["environment"].get("obs_parts")
+    parts = vitals.environment.get("obs_parts")
     found = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
     paths = [part["path"] if isinstance(part.get("path"), list) else [] for part in found]
     return [
@@ -235,15 +210,9 @@ def _parts(plan: Plan) -> list[tuple[str, tuple[int, ...]]]:
     ]
 
 
-def _tried(plan: Plan) -> Mapping[str, Any]:
-    """What was seen when the environment was tried out."""
-    tried = plan.get("tried")
-    return tried if isinstance(tried, Mapping) else {}
-
-
-def _names(plan: Plan, what: str) -> list[str]:
+def _names(vitals: Vitals, what: str) -> list[str]:
     """Names of ``what`` that were seen then."""
-    words = _tried(plan).get(what)
+    words = vitals.tried.get(what)
     return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
 

@@ -1,11 +1,11 @@
-"""The plain record that the rules read: a run's plan, and what its journal has said so far."""
+"""What the rules read, a run's plan and what its journal has said so far; and what they return."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -28,8 +28,29 @@ MOST_POINTS = 400
 Z_95 = 1.645
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What a rule says of a run, as status, journal and summary.json hold it.
+
+    Attributes:
+        name: of the rule.
+        seen: the figures, in words.
+        why: what they do to the learning.
+        remedy: the one thing to try.
+        rank: how bad it is: 0 keeps a run from learning at all, 1 makes it learn badly, 2 is worth knowing.
+        t_s: when it was named, in seconds since the run's start.
+    """
+
+    name: str = field(default="", kw_only=True)
+    seen: str
+    why: str
+    remedy: str = field(metadata={"key": "try"})
+    rank: int = 1
+    t_s: float = 0.0
+
+
 @dataclass
-class Curve:
+class Trend:
     """A figure over the whole run, thinned evenly."""
 
     values: list[float] = field(default_factory=list)
@@ -80,7 +101,7 @@ class Vitals:
         self.plan = plan
         self.t_s = 0.0
         self.status: dict[str, Any] = {}
-        self.looks, self.training, self.critic_loss, self.successes = Curve(), Curve(), Curve(), Curve()
+        self.looks, self.training, self.critic_loss, self.successes = Trend(), Trend(), Trend(), Trend()
         self.num_looks = self.went_back = 0
         self.extremes: dict[str, tuple[float, float]] = {}
         self.first_update_s: float | None = None
@@ -149,26 +170,31 @@ class Vitals:
 
     def option(self, name: str, default: Any = None) -> Any:
         """An option of the algorithm; ``default`` where it has none of this name."""
-        return self._part("algorithm").get(name, default)
+        return self.algorithm.get(name, default)
 
     def number(self, name: str, default: float) -> float:
         """An option of the algorithm that is a number; ``default`` where it has no such one."""
-        return numbers(self._part("algorithm")).get(name, default)
+        return numbers(self.algorithm).get(name, default)
 
-    def _part(self, name: str) -> Mapping[str, Any]:
+    def table(self, name: str) -> Mapping[str, Any]:
         """A table of the plan; empty where there is none: run.json may be anybody's."""
-        part = self.plan.get(name)
-        return part if isinstance(part, Mapping) else {}
+        table = self.plan.get(name)
+        return table if isinstance(table, Mapping) else {}
+
+    @property
+    def algorithm(self) -> Mapping[str, Any]:
+        """The algorithm's options."""
+        return self.table("algorithm")
 
     @property
     def environment(self) -> Mapping[str, Any]:
         """The environment's spec as plain data."""
-        return self._part("environment")
+        return self.table("environment")
 
     @property
     def tried(self) -> Mapping[str, Any]:
         """What was odd about the environment when it was tried out."""
-        return self._part("tried")
+        return self.table("tried")
 
     @property
     def num_actions(self) -> int:
@@ -178,12 +204,12 @@ class Vitals:
     @property
     def on_policy(self) -> bool:
         """Whether it trains on rounds of rollouts."""
-        return bool(self._part("learning").get("on_policy"))
+        return bool(self.table("learning").get("on_policy"))
 
     @property
     def is_resumed(self) -> bool:
         """Whether its first policy is a trained one."""
-        return bool(self._part("run").get("resume_from"))
+        return bool(self.table("run").get("resume_from"))
 
     @property
     def env_steps(self) -> int:
@@ -208,7 +234,7 @@ class Vitals:
     @property
     def num_envs(self) -> int:
         """Environments of all samplers."""
-        sampler = self._part("components").get("sampler")
+        sampler = self.table("components").get("sampler")
         options = numbers(sampler.get("options")) if isinstance(sampler, Mapping) else {}
         count = self.status.get("workers", {}).get("sampler", {}).get("count", 1)
         return int(min(max(1.0, options.get("envs", 1) * count), MOST_ENVS))
@@ -267,6 +293,16 @@ class Vitals:
         return any(
             mean > low + Z_95 * math.hypot(error, other) for mean, error in later for low, other in before
         )
+
+
+#: What says of a run that something keeps it from learning; its name is that of what it finds.
+Rule = Callable[[Vitals], Finding | None]
+
+
+def found_by(rules: Iterable[Rule], vitals: Vitals) -> dict[str, Finding]:
+    """By name, what the rules find in a run now."""
+    found = {rule.__name__: rule(vitals) for rule in rules}
+    return {name: replace(finding, name=name) for name, finding in found.items() if finding is not None}
 
 
 def _mean_of(values: Sequence[float]) -> tuple[float, float]:
