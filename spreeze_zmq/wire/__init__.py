@@ -2,10 +2,18 @@
 
 from spreeze_zmq.base.rollout import LARGEST, odd_number
 from spreeze_zmq.wire.fields import MAX_COUNT
-from spreeze_zmq.wire.frames import Buffer, Message, claims_of, decode, encode, encode_from
+from spreeze_zmq.wire.frames import (
+    Buffer,
+    Message,
+    claims_of,
+    decode,
+    encode,
+    encode_from,
+    rollout_from,
+    rollout_message,
+)
 from spreeze_zmq.wire.header import MAX_FRAME_BYTES, PROTOCOL_VERSION
 from spreeze_zmq.wire.kinds import KINDS
-from spreeze_zmq.wire.rollouts import rollout_from, rollout_message
 
 __all__ = [
     "KINDS",

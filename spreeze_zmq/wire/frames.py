@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.base.rollout import ARRAY_FIELDS, Rollout
 from spreeze_zmq.wire.fields import dtype_name
 from spreeze_zmq.wire.header import (
     DTYPES,
@@ -143,3 +144,41 @@ def _arrays(head: Head, frames: Sequence[Buffer]) -> dict[str, NDArray[Any]]:
         flags.writeable = False
         arrays[name] = array
     return arrays
+
+
+def rollout_message(rollout: Rollout, names: Iterable[str] | None = None) -> Message:
+    """A message with the arrays of ``rollout`` in ``names``, by default all; none is copied."""
+    return Message(
+        kind="rollout",
+        fields={
+            "produced": rollout.produced,
+            "policy_version": rollout.policy_version,
+            "num_steps": rollout.num_steps,
+            "num_envs": rollout.num_envs,
+        },
+        arrays=rollout.arrays(names),
+        sender=rollout.sampler,
+        incarnation=rollout.incarnation,
+        sequence=rollout.sequence,
+    )
+
+
+def rollout_from(message: Message) -> Rollout:
+    """The rollout in a message from ``decode``, which has checked its shapes against ``T`` and ``N``.
+
+    Raises:
+        WireError: the message has another kind.
+    """
+    if message.kind != "rollout":
+        raise WireError("wrong_kind", f"a {message.kind} message where a rollout was expected")
+    fields = message.fields
+    return Rollout(
+        sampler=message.sender,
+        incarnation=message.incarnation,
+        sequence=message.sequence,
+        produced=fields["produced"],
+        policy_version=fields["policy_version"],
+        num_steps=fields["num_steps"],
+        num_envs=fields["num_envs"],
+        **{name: message.arrays[name] for name in ARRAY_FIELDS if name in message.arrays},
+    )

@@ -11,13 +11,12 @@ import zmq
 from spreeze_zmq.base.endpoints import read_keys
 from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.plan.parts import ChannelPlan
-from spreeze_zmq.wire.channels.context import terminate
-from spreeze_zmq.wire.channels.curve import make_keys
+from spreeze_zmq.wire.channels.connections import make_keys
 from spreeze_zmq.wire.channels.folder import Claim, SocketFolder
 from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.wire.channels.push_pull import Puller, Pusher
 from spreeze_zmq.wire.channels.recording import Entry, Recording, RecordingWriter
-from spreeze_zmq.wire.channels.sockets import Channel
+from spreeze_zmq.wire.channels.sockets import Channel, terminate
 
 __all__ = [
     "ENDS",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,8 @@ import zmq
 from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, is_loopback
 from spreeze_zmq.base.errors import ChannelError, EndpointTaken, WireError
 from spreeze_zmq.wire import MAX_FRAME_BYTES, Buffer, Message, claims_of, decode, encode_from
-from spreeze_zmq.wire.channels.context import this_thread
-from spreeze_zmq.wire.channels.curve import Handshakes
+from spreeze_zmq.wire.channels.connections import Authenticator, Handshakes, KernelBuffer
 from spreeze_zmq.wire.channels.folder import Claim
-from spreeze_zmq.wire.channels.kernel_buffer import KernelBuffer
 from spreeze_zmq.wire.channels.refusals import Refusals
 
 #: Frames of at least this size are sent without a copy. A smaller copy costs less than the notification from
@@ -35,6 +34,34 @@ _RECONNECT_MS, _RECONNECT_MAX_MS = 10, 200
 _HANDSHAKE_MS = 5000
 _BACKLOG = 1024
 _SNDMORE = int(zmq.SNDMORE)  # the enum member costs a conversion at each use
+
+
+class _ThisThread(threading.local):
+    """What the current thread has of ZeroMQ: its context, and the keys that it accepts."""
+
+    def __init__(self) -> None:
+        self.context: zmq.Context[Any] = zmq.Context()
+        self.claims_of_closed: list[Claim] = []
+        self.authenticator: Authenticator | None = None
+
+    def accept(self, keys: Keys) -> None:
+        """Accept holders of these keys at the sockets of this thread."""
+        self.authenticator = self.authenticator or Authenticator(self.context)
+        self.authenticator.accept(keys)
+
+
+this_thread = _ThisThread()
+
+
+def terminate() -> None:
+    """End this thread's use of ZeroMQ after queued messages have left or their linger time is over."""
+    if this_thread.authenticator is not None:
+        this_thread.authenticator.close()
+        this_thread.authenticator = None
+    this_thread.context.destroy()
+    this_thread.context = zmq.Context()
+    while this_thread.claims_of_closed:
+        this_thread.claims_of_closed.pop().release()
 
 
 class Channel:

@@ -1,8 +1,14 @@
-"""CURVE on tcp sockets: sets the keys, and counts the failed handshakes that ZeroMQ does not report."""
+"""The connections of a socket: CURVE on tcp ones, with the failed handshakes that ZeroMQ does not report, and
+the kernel's send buffer of ipc ones, to which ZeroMQ's option does not apply.
+"""
 
 from __future__ import annotations
 
+import os
+import socket as sockets
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import zmq
@@ -107,3 +113,31 @@ class Handshakes:
         """Stop watching."""
         self.serve()
         self._socket.disable_monitor()
+
+
+class KernelBuffer:
+    """Sets SO_SNDBUF on each connection that a socket makes to the unix ``path``.
+
+    A small buffer makes backpressure more exact: Linux's default of 208 KiB holds thirty rollouts of 7 KB
+    between a sampler and a learner that takes none. Linux doubles ``num_bytes`` for its bookkeeping.
+    """
+
+    def __init__(self, connecting: zmq.Socket[bytes], path: Path, num_bytes: int) -> None:
+        self._path, self._num_bytes = str(path), num_bytes
+        self._socket = connecting
+        self._monitor = connecting.get_monitor_socket(zmq.Event.CONNECTED)
+
+    def serve(self) -> None:
+        """Set the size on connections made since the last call; without any, it costs one look at a queue."""
+        while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            self._apply(int(recv_monitor_message(self._monitor)["value"]))
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._socket.disable_monitor()
+
+    def _apply(self, descriptor: int) -> None:
+        # The connection may be closed and its descriptor reused: check the peer first.
+        with suppress(OSError), sockets.socket(fileno=os.dup(descriptor)) as connection:
+            if connection.family == sockets.AF_UNIX and connection.getpeername() == self._path:
+                connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, self._num_bytes)
