@@ -19,7 +19,7 @@ from spreeze_zmq.commands import table
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.run.curves import AXES, Curve, interval, iqm, join, read_curve
 from spreeze_zmq.run.history import PastRun, ancestors_of, find_runs, run_id
-from spreeze_zmq.screen.terminal import clock
+from spreeze_zmq.screen.terminal.words import clock
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.broker.doctor import findings_of
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
-from spreeze_zmq.screen.terminal import finding_line
+from spreeze_zmq.screen.terminal.words import finding_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -32,7 +32,8 @@ from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.plan.topology.document import shipped_topologies
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import check_fit, read_run
-from spreeze_zmq.screen.terminal import StatusView, clock, ended_by, finding_line
+from spreeze_zmq.screen.terminal.view import StatusView
+from spreeze_zmq.screen.terminal.words import clock, ended_by, finding_line
 
 if TYPE_CHECKING:
     from spreeze_zmq.launcher.lineage import Origin

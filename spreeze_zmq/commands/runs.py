@@ -9,7 +9,7 @@ from typing import Any
 
 from spreeze_zmq.commands import table
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
-from spreeze_zmq.screen.terminal import clock, ended_by
+from spreeze_zmq.screen.terminal.words import clock, ended_by
 
 HEADINGS = ("run", "env", "algorithm", "seed", "state", "best", "wall", "env steps", "exit reason")
 

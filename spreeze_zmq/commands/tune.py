@@ -22,7 +22,7 @@ from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.screen.terminal import View
+from spreeze_zmq.screen.terminal.view import View
 
 #: A count must stay settled for this long.
 SETTLED_S = 3.0

@@ -26,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the page's address and serve it until Ctrl-C; for a live run print its own page's address."""
-    from spreeze_zmq.screen.page.agent import PolicyPlayer
-    from spreeze_zmq.screen.page.policies import given_policy
+    from spreeze_zmq.screen.page.agent import PolicyPlayer, given_policy
     from spreeze_zmq.screen.page.server import Server
     from spreeze_zmq.screen.page.story import journal, run_entry
 

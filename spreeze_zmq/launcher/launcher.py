@@ -31,7 +31,9 @@ from spreeze_zmq.plan.roles import (
     stop_order,
 )
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.screen.terminal import View, mistakes, say_last
+from spreeze_zmq.screen.terminal.ending import say_last
+from spreeze_zmq.screen.terminal.view import View
+from spreeze_zmq.screen.terminal.words import mistakes
 from spreeze_zmq.supervisor import Event, Exited, GaveUp, Printed
 from spreeze_zmq.wire import Message, channels
 

@@ -17,14 +17,13 @@ from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.screen.terminal import (
+from spreeze_zmq.screen.terminal.ending import next_commands, outcome
+from spreeze_zmq.screen.terminal.words import (
     counted,
     failure_rows,
     finding_line,
     findings,
     mistakes,
-    next_commands,
-    outcome,
     program,
     stage_of,
 )

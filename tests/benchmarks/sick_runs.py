@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from spreeze_zmq.base.files import read_journal
-from spreeze_zmq.screen.terminal import finding_line
+from spreeze_zmq.screen.terminal.words import finding_line
 
 HERE = Path(__file__).parent
 ATOMS = ["algorithm.num_atoms=51", "algorithm.v_min=-2000"]

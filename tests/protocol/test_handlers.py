@@ -23,7 +23,8 @@ from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.screen.terminal import View, plain_line
+from spreeze_zmq.screen.terminal.view import View
+from spreeze_zmq.screen.terminal.words import plain_line
 from spreeze_zmq.wire import KINDS, Message, decode, encode
 
 THOROUGH = settings(

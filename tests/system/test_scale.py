@@ -10,7 +10,7 @@ from spreeze_zmq.base.machine import physical_cores
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan import topology, tuning
 from spreeze_zmq.run.folder import RunFolder
-from spreeze_zmq.screen.terminal import View
+from spreeze_zmq.screen.terminal.view import View
 
 
 class Notes(View):

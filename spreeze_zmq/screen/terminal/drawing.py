@@ -11,8 +11,9 @@ from rich.text import Text
 
 from spreeze_zmq.base.charset import fitted
 from spreeze_zmq.screen.terminal.chart import Returns, curve
-from spreeze_zmq.screen.terminal.stages import RUNNING, Group, groups_of
 from spreeze_zmq.screen.terminal.words import (
+    RUNNING,
+    Group,
     clock,
     compact,
     conditions,
@@ -20,6 +21,7 @@ from spreeze_zmq.screen.terminal.words import (
     efficiency,
     finding_line,
     findings,
+    groups_of,
     memory,
     mistakes,
     newest_failure,

@@ -20,8 +20,7 @@ from rich.text import Text
 
 from spreeze_zmq.base.charset import fitted, spell_out
 from spreeze_zmq.screen.terminal.drawing import ENDED, LABEL, Scene, frame
-from spreeze_zmq.screen.terminal.stages import RUNNING
-from spreeze_zmq.screen.terminal.words import plain_line
+from spreeze_zmq.screen.terminal.words import RUNNING, plain_line
 
 #: Time between two plain lines: at first, at most, and in between as a share of the run's time.
 PLAIN_INTERVAL_S, LONGEST_PLAIN_INTERVAL_S, PLAIN_SHARE = 5.0, 60.0, 0.05

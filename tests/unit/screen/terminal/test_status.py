@@ -17,20 +17,19 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from spreeze_zmq.screen.terminal import (
-    StatusView,
-    ended_by,
-    next_commands,
-    outcome,
-    plain_line,
-    program,
-    stage_of,
-)
 from spreeze_zmq.screen.terminal.chart import Returns, curve
 from spreeze_zmq.screen.terminal.drawing import Scene, frame
-from spreeze_zmq.screen.terminal.stages import RUNNING
-from spreeze_zmq.screen.terminal.view import PLAIN_INTERVAL_S
-from spreeze_zmq.screen.terminal.words import decimal, progress
+from spreeze_zmq.screen.terminal.ending import next_commands, outcome
+from spreeze_zmq.screen.terminal.view import PLAIN_INTERVAL_S, StatusView
+from spreeze_zmq.screen.terminal.words import (
+    RUNNING,
+    decimal,
+    ended_by,
+    plain_line,
+    program,
+    progress,
+    stage_of,
+)
 from tests.unit.screen.terminal.recorded import Recorded, evaluate, large, report, starting
 
 STARTING, LARGE = starting(), large()
@@ -403,7 +402,7 @@ def test_plain_notes_and_the_last_figures_are_never_left_out():
 def in_terminal(**environment):
     """What a view with a note and a status writes to a pseudo-terminal, line by line."""
     master, slave = os.openpty()
-    code = "from spreeze_zmq.screen.terminal import StatusView\n"
+    code = "from spreeze_zmq.screen.terminal.view import StatusView\n"
     code += "from tests.unit.screen.terminal.recorded import large\n"
     code += "view = StatusView(); view.note('a \\u2192 b'); view.update(large()); view.close()"
     with subprocess.Popen(
@@ -474,7 +473,7 @@ def test_a_return_that_is_no_number_is_shown_and_left_out_of_the_curve():
 
 def test_a_reader_that_has_gone_ends_the_view_and_nothing_else():
     """As with ``| head -1``: later output is discarded, and the exit code is that of the run."""
-    code = "from spreeze_zmq.screen.terminal import StatusView\n"
+    code = "from spreeze_zmq.screen.terminal.view import StatusView\n"
     code += "from tests.unit.screen.terminal.recorded import starting\n"
     code += "view = StatusView()\nfor _ in range(20_000): view.note('x' * 100)\n"
     code += "view.update(starting()); view.close(); import sys; print('alive', file=sys.stderr)"
@@ -491,7 +490,7 @@ def test_a_terminal_that_nobody_reads_does_not_hold_up_the_run_and_is_drawn_agai
     """A stalled connection: a thousand frames are more than its buffer takes."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    code = "import sys; from spreeze_zmq.screen.terminal import StatusView\n"
+    code = "import sys; from spreeze_zmq.screen.terminal.view import StatusView\n"
     code += "from tests.unit.screen.terminal.recorded import large\n"
     code += "view, status = StatusView(), large()\nfor _ in range(1000): view.update(status)\n"
     code += "sys.__stderr__.write('alive\\n'); sys.stdin.readline(); view.update(status); view.close()"
@@ -663,7 +662,7 @@ def test_next_commands_say_what_must_be_trusted_where_the_run_left_no_mark(monke
 
 def test_the_status_needs_neither_numpy_nor_torch_nor_zmq():
     """The launcher starts at once."""
-    code = "import sys, spreeze_zmq.screen.terminal; "
+    code = "import sys, spreeze_zmq.screen.terminal.ending; "
     code += "print([name for name in ('numpy', 'torch', 'zmq') if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=20
