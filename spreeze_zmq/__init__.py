@@ -9,8 +9,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spreeze_zmq.launcher.training.entry import Run as Run
     from spreeze_zmq.launcher.training.entry import train as train
-    from spreeze_zmq.launcher.training.run import Run as Run
     from spreeze_zmq.policy import Policy as Policy
 
 __version__ = "0.1.0"

@@ -22,7 +22,7 @@ from spreeze_zmq.evaluation.evaluation import play
 from spreeze_zmq.evaluation.race import Race
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.evaluation.video.films import VideoSchedule
-from spreeze_zmq.plan.numbering import first_index
+from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.policy import Policy, usable
 from spreeze_zmq.wire import Message

@@ -20,7 +20,7 @@ from spreeze_zmq.broker.experience import Experience
 from spreeze_zmq.component import Component, Weights, prepare_to_act, run
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.evaluation.arena import SLOW_TOGETHER_S, timing_of, workers_for
-from spreeze_zmq.plan.numbering import first_index
+from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Played, Policy, played, usable
 from spreeze_zmq.wire import rollout_message

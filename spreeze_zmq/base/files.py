@@ -69,7 +69,6 @@ class Journal:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 

@@ -20,7 +20,6 @@ VARIABLE = "SPREEZE_KEPT_MEMORY"
 
 
 def create(name: str) -> int:
-    """A descriptor of new, empty memory."""
     return os.memfd_create(f"spreeze-{name}")
 
 

@@ -140,7 +140,6 @@ def remember(subject: Mapping[str, Any], found: Any) -> Path | None:
 
 
 def file_of(subject: Mapping[str, Any]) -> Path:
-    """The cache's file for a subject."""
     return cache_folder() / f"{digest(json.dumps(subject, sort_keys=True))}.json"
 
 

@@ -96,7 +96,6 @@ def make_importable(folder: Path) -> None:
 
 
 def marks_folder() -> Path:
-    """The folder of the marks of this user's runs."""
     return state_folder() / "runs"
 
 

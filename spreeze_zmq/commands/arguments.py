@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from spreeze_zmq.base import charset
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.base.schema import did_you_mean
 from spreeze_zmq.plan import topology
 
@@ -47,6 +47,17 @@ def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., in
             return 0
 
     return program
+
+
+def exit_code(program: str, command: Callable[..., int], *given: object) -> int:
+    """The exit code of a command; prints its error in one line, behind the program's name."""
+    try:
+        return int(command(*given))
+    except SpreezeError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
 
 
 class Parser(argparse.ArgumentParser):

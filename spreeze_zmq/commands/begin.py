@@ -12,12 +12,10 @@ import threading
 
 
 def spreeze() -> int:
-    """The program ``spreeze``; returns its exit code."""
     return _begin("spreeze")
 
 
 def spreeze_launch() -> int:
-    """The program ``spreeze-launch``; returns its exit code."""
     return _begin("launch")
 
 

@@ -1,22 +1,134 @@
-"""The report of ``spreeze-launch --check`` on a topology without mistakes."""
+"""What is said of a topology before its run: a look at the environment, advice, ``--check``, ``--graph``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from spreeze_zmq.learner.setup import check_memory
+import numpy as np
+from numpy.typing import NDArray
+
+from spreeze_zmq import algorithms, envs
+from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.plan.form import to_plain
+from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan, Count
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import SAMPLER
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
+
+#: An environment that takes as long to make is one to tell of.
+SLOW_S = 5.0
 
 
-def report(plan: Plan, advice: Sequence[str] = (), remarks: Sequence[str] = ()) -> str:
+class FirstLook:
+    """``envs.look`` that says what takes long, and looks once at what is asked for again.
+
+    Attributes:
+        last: what was seen last; None for an environment that a topology describes.
+    """
+
+    def __init__(self) -> None:
+        self.last: envs.Look | None = None
+        self._seen: dict[str, envs.Look] = {}
+
+    def __call__(
+        self, env_id: str, env_kwargs: Mapping[str, Any], randomize: Mapping[str, Any], **named: Any
+    ) -> envs.Look:
+        """As ``envs.look``."""
+        key = json.dumps([env_id, env_kwargs, randomize], default=repr)
+        if key not in self._seen:
+            self._seen[key] = envs.look(env_id, env_kwargs, randomize, **named, say=_say)
+        self.last = self._seen[key]
+        return self.last
+
+    def observations(self) -> NDArray[Any] | None:
+        """The environment's first observations, ``[3, *obs_shape]``, if there are any.
+
+        Raises:
+            InvalidEnvironment: it cannot be trained in.
+        """
+        if self.last is not None and self.last.fault:
+            raise InvalidEnvironment(self.last.fault)
+        return self.last.observations if self.last else None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is odd about the environment, one line each."""
+        if self.last is None:
+            return ()
+        make_s = self.last.timing.make_s
+        slow = (f"making one took {make_s:.0f} s; a sampler makes components.sampler.envs of them",)
+        return (*self.last.remarks, *slow * (make_s >= SLOW_S))
+
+
+def _say(line: str) -> None:
+    print(f"note {line}", flush=True)
+
+
+# --- advice
+
+#: Observations beyond this are far from the numbers around 1 that fresh networks are made for.
+LARGE = 1_000.0
+#: A process has too little time to start if one environment took this share of it.
+NEARLY = 0.7
+
+
+def advice(plan: Plan, observations: NDArray[Any] | None) -> tuple[str, ...]:
+    """Lines about a plan and the first ``observations`` ``[N, *obs_shape]`` of its environment, if one was
+    stepped.
+    """
+    lines = _about_pixels(plan), _about_scale(plan, observations), _about_start(plan)
+    return tuple(filter(None, lines))
+
+
+def _about_start(plan: Plan) -> str:
+    """That a process may be given up while it makes an environment, as a written deadline is kept."""
+    make_s = plan.timing.get("make_s", 0.0)
+    for role in (SAMPLER, EVALUATOR):
+        allowed_s = plan.components[role].start_timeout_s
+        if make_s >= NEARLY * allowed_s:
+            took = f"making one environment took {make_s:.0f} s"
+            return f"components.{role}.start_timeout_s: {took}, and {allowed_s:g} s are allowed: raise it"
+    return ""
+
+
+def _about_pixels(plan: Plan) -> str:
+    env, name = plan.environment, plan.run.algorithm
+    if not algorithms.flattens(algorithms.get(name), env):
+        return ""
+    shape = "x".join(map(str, env.obs_shape))
+    size = f"{int(np.prod(env.obs_shape)):,}"
+    others = "ppo has" if env.action_kind != "discrete" else "dqn, ppo and pqn have"
+    taken = f"{name} takes an image of {shape} as a vector of {size} numbers"
+    return f"run.algorithm: {taken}; {others} convolutions"
+
+
+def _about_scale(plan: Plan, observations: NDArray[Any] | None) -> str:
+    scaled = plan.algorithm["normalize_observations"] or plan.environment.obs_dtype == "uint8"
+    if scaled or observations is None or plan.tried.get("lost_digits"):  # of which a finding tells
+        return ""
+    rows = np.abs(observations.reshape(len(observations), -1).astype(np.float64)).mean(0)
+    place = int(rows.argmax())
+    if rows[place] <= LARGE:
+        return ""
+    what = f"{(rows > LARGE).sum()} of the {len(rows)} numbers of an observation exceed {LARGE:,.0f}"
+    example = f"number {place} is around {rows[place]:.1g} in size"
+    return f"run.env: {what}, {example}: set algorithm.normalize_observations = true"
+
+
+# --- what --check prints
+
+
+def report(plan: Plan, advised: Sequence[str] = (), remarks: Sequence[str] = ()) -> str:
     """What would be trained, when it ends, the number of processes, the memory of the replays, lines of
     advice, and remarks about the environment.
 
     Raises:
         InputError: the replays of all learners do not fit in the memory.
     """
+    from spreeze_zmq.learner.setup import check_memory  # imports torch, which a launcher does not need
+
     rows = {
         "environment": environment(plan),
         "algorithm": plan.run.algorithm,
@@ -26,7 +138,7 @@ def report(plan: Plan, advice: Sequence[str] = (), remarks: Sequence[str] = ()) 
     }
     if plan.environment.described:
         rows["evaluation"] = "none by the shipped evaluator: no Python program makes this environment"
-    pairs = [*rows.items(), *(("advice", line) for line in advice), *(("remark", line) for line in remarks)]
+    pairs = [*rows.items(), *(("advice", line) for line in advised), *(("remark", line) for line in remarks)]
     return "\n".join(f"  {name:12} {text}" for name, text in pairs)
 
 
@@ -45,14 +157,12 @@ def environment(plan: Plan) -> str:
 
 
 def ends(plan: Plan) -> str:
-    """The stop conditions of a run."""
     stop = to_plain(plan.run.stop)
     given = [f"{name} {value:,g}" for name, value in stop.items() if value is not None]
     return f"at {' or '.join(given)}" if given else "never, until Ctrl-C (--set run.stop.minutes=10 ends it)"
 
 
 def replay(sizes: dict[str, int]) -> str:
-    """The memory of each learner's replay and their total."""
     if not any(sizes.values()):
         return "none: each round of rollouts is thrown away"
     each = ", ".join(f"{role} {size / 1e9:.2f} GB" for role, size in sizes.items())
@@ -66,3 +176,52 @@ def _count(plan: Plan, role: str) -> str:
     envs = component.options.get("envs") if role == SAMPLER else None
     of = f" of {envs} environments" if envs else ""
     return f"{number} {role}{of}" if component.launched else f"{role} by hand"
+
+
+# --- what --graph prints
+
+_ARROWS = {"push_pull": "<==", "pub_sub": "-->"}
+_PATTERNS = {"push_pull": "PUSH/PULL", "pub_sub": "PUB/SUB"}
+
+
+def graph(plan: Plan) -> str:
+    """The processes and channels of a plan as text, with the roles at both ends."""
+    width = max(map(len, plan.components))
+    counts = {role: _counted(component.count) for role, component in plan.components.items()}
+    wide = max(map(len, counts.values()))
+    lines = [f"{plan.name}: {plan.run.algorithm} on {plan.run.env}", "", "processes"]
+    for role, component in plan.components.items():
+        lines.append(f"  {role:{width}}  {counts[role]:{wide}}  {_process(component)}")
+    lines += ["", "channels, the binding role first: <== receives from, --> publishes to"]
+    for name, channel in plan.channels.items():
+        lines += ["", f"  {name}"]
+        lines += [f"    {line}" for line in _channel(name, channel)]
+    return "\n".join(lines)
+
+
+def _process(component: ComponentPlan) -> str:
+    parts = [component.use, f"{component.threads} thread{'s' if component.threads != 1 else ''} each"]
+    if "device" in component.options:
+        parts.append(component.options["device"])
+    if component.nice:
+        parts.append(f"nice {component.nice}")
+    if not component.launched:
+        parts.append("not launched, its place is free")
+    return ", ".join(parts)
+
+
+def _counted(count: Count) -> str:
+    if count.minimum == count.maximum:
+        return f"x {count.initial}"
+    return f"x {count.initial} ({count.minimum} to {count.maximum})"
+
+
+def _channel(name: str, channel: ChannelPlan) -> list[str]:
+    endpoint = channel.endpoint or f"ipc://SOCKETS/{name}"
+    queued = f"{channel.high_water_mark} messages queued at each end"
+    carries = ", ".join(channel.kinds) + (f" of {', '.join(channel.fields)}" if channel.fields else "")
+    return [
+        f"{channel.binds} {_ARROWS[channel.pattern]} {', '.join(channel.connects) or 'nobody'}",
+        f"{_PATTERNS[channel.pattern]} at {endpoint}, {queued}",
+        *textwrap.wrap(f"carries {carries}", width=96, subsequent_indent="  "),
+    ]

@@ -17,7 +17,6 @@ from spreeze_zmq.screen.terminal.words import finding_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
     parser.add_argument("run", metavar="RUN", help="the run's folder; it may still be live")
     parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")
 

@@ -10,7 +10,6 @@ from spreeze_zmq.evaluation.saved import SavedPolicy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
     add_run_arguments(parser)
     parser.add_argument("--onnx", metavar="FILE", help="write ONNX; input 'obs', output 'action'")
     parser.add_argument("--torchscript", metavar="FILE", help="write TorchScript")

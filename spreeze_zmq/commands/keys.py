@@ -9,7 +9,6 @@ from spreeze_zmq.wire.channels import make_keys
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
     parser.add_argument("--new", action="store_true", help="replace existing keys")
 
 

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import __version__
-from spreeze_zmq.base.errors import InputError, SpreezeError, interrupt
+from spreeze_zmq.base.errors import InputError, interrupt
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.base.trust import grant_of
 from spreeze_zmq.broker.doctor import Doctor
 from spreeze_zmq.commands import table
-from spreeze_zmq.commands.advice import advice
-from spreeze_zmq.commands.arguments import Parser, add_set, for_readers
+from spreeze_zmq.commands.arguments import Parser, add_set, exit_code, for_readers
 from spreeze_zmq.commands.begin import leave
-from spreeze_zmq.commands.first_look import FirstLook
+from spreeze_zmq.commands.check import FirstLook, advice, graph, report
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.texts import further
@@ -46,39 +45,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     arguments = _parser().parse_args(argv)
-    try:
-        if arguments.resume and arguments.topology is None and arguments.env is None:
-            arguments = _parser().parse_args([*_command_of(Path(arguments.resume)), *argv])
-        if arguments.list:
-            table.show(("topology", "environment", "algorithm", "what it is"), topology.shipped())
-            return 0
-        look = FirstLook()
-        plan = _load(arguments, look)
-        if arguments.graph:
-            print(topology.graph(plan))
-            return 0
-        if arguments.resume:
-            plan, arguments.origin = _resumed(plan, Path(arguments.resume))
-        lines = advice(plan, look.observations())
-        if arguments.check:
-            from spreeze_zmq.commands import check  # imports torch, which a launcher does not need
-            from spreeze_zmq.learner.rehearsal import rehearse
+    # an interrupt here came before the run began: the run itself handles the signal
+    return exit_code("spreeze-launch", _obey, arguments, argv)
 
-            lines += rehearse(plan)
-            lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())
-            found = "no mistake, but advice" if lines else "nothing to mend"
-            print(
-                f"{arguments.topology or arguments.env}: {found}\n{check.report(plan, lines, look.remarks)}"
-            )
-            return 0
-        run = _launch if arguments.seeds is None else _launch_seeds
-        notes = [*(f"environment: {each}" for each in look.remarks), *(f"advice: {line}" for line in lines)]
-        return run(plan, arguments, look, notes)
-    except SpreezeError as error:
-        print(f"spreeze-launch: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:  # before the run begins; the run itself handles the signal
-        return 130
+
+def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    if arguments.resume and arguments.topology is None and arguments.env is None:
+        arguments = _parser().parse_args([*_command_of(Path(arguments.resume)), *argv])
+    if arguments.list:
+        table.show(("topology", "environment", "algorithm", "what it is"), topology.shipped())
+        return 0
+    look = FirstLook()
+    plan = _load(arguments, look)
+    if arguments.graph:
+        print(graph(plan))
+        return 0
+    if arguments.resume:
+        plan, arguments.origin = _resumed(plan, Path(arguments.resume))
+    lines = advice(plan, look.observations())
+    if arguments.check:
+        from spreeze_zmq.learner.rehearsal import rehearse  # with torch, which a launcher does not need
+
+        lines += rehearse(plan)
+        lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())
+        found = "no mistake, but advice" if lines else "nothing to mend"
+        print(f"{arguments.topology or arguments.env}: {found}\n{report(plan, lines, look.remarks)}")
+        return 0
+    run = _launch if arguments.seeds is None else _launch_seeds
+    notes = [*(f"environment: {each}" for each in look.remarks), *(f"advice: {line}" for line in lines)]
+    return run(plan, arguments, look, notes)
 
 
 def _parser() -> Parser:

@@ -20,7 +20,6 @@ _BUILT = ("__pycache__", "node_modules", "package-lock.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
     parser.add_argument("name", metavar="NAME", help="the folder to write")
     parser.add_argument("--kind", choices=EXAMPLES, default="sampler", help="the role (default: %(default)s)")
     languages = sorted({language for kind in EXAMPLES.values() for language in kind})

@@ -15,7 +15,6 @@ HEADINGS = ("run", "env", "algorithm", "seed", "state", "best", "wall", "env ste
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
     parser.add_argument(
         "folder", metavar="DIR", nargs="?", default="runs", help="where runs are (default: %(default)s)"
     )

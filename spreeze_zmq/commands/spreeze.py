@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from spreeze_zmq import __version__
-from spreeze_zmq.base.errors import InputError, SpreezeError
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands import (
     compare,
     conform,
@@ -23,7 +23,7 @@ from spreeze_zmq.commands import (
     tune,
     view,
 )
-from spreeze_zmq.commands.arguments import Parser, for_readers
+from spreeze_zmq.commands.arguments import Parser, exit_code, for_readers
 from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.commands.bench import bench
 
@@ -60,13 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return InputError.exit_code
-    try:
-        return int(arguments.main(arguments))
-    except SpreezeError as error:
-        print(f"spreeze {arguments.command}: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(f"spreeze {arguments.command}", arguments.main, arguments)
 
 
 if __name__ == "__main__":

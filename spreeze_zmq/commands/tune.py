@@ -59,7 +59,6 @@ class Watch(View):
             self.launch.stop_reason = self.launch.stop_reason or "measured"
 
     def note(self, line: str) -> None:
-        """Print a change and its reason."""
         print(line, flush=True)
 
 

@@ -17,7 +17,6 @@ from spreeze_zmq.screen.page import address
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
     add_run_arguments(parser)
     parser.add_argument(
         "--port", type=int, default=0, metavar="N", help="port on 127.0.0.1 (default: a free one)"

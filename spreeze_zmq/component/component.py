@@ -18,9 +18,7 @@ import psutil
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.usage import Family
-from spreeze_zmq.component.names import claim_name
-from spreeze_zmq.component.recorded import begin_recording, limit_of
-from spreeze_zmq.component.waits import Charge, Waits
+from spreeze_zmq.component.process import Charge, Waits, begin_recording, claim_name, limit_of
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
 from spreeze_zmq.run.checkpoint import Checkpoint, latest
@@ -127,7 +125,6 @@ class Component:
 
     @property
     def uptime_s(self) -> float:
-        """Seconds since this process was started."""
         return time.monotonic() - self._began_s
 
     @property

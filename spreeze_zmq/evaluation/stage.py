@@ -13,7 +13,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.engines import engine_of
-from spreeze_zmq.plan.numbering import PAGE
+from spreeze_zmq.plan.plan import PAGE
 
 #: Steps a second of an environment that does not define its rate.
 DEFAULT_STEPS_PER_S = 30.0

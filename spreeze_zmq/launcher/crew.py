@@ -1,24 +1,29 @@
-"""The processes of a run: starts and stops them until each role has its wanted number."""
+"""The processes of a run: their wanted numbers, their deadlines, the ports that wait for a visitor."""
 
 from __future__ import annotations
 
+import math
 import os
+import socket
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from spreeze_zmq.base import kept_memory
-from spreeze_zmq.launcher.deadlines import Deadlines
-from spreeze_zmq.launcher.on_demand import OnDemandPorts
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.launcher.pinning import Pinning
 from spreeze_zmq.launcher.threads import ThreadSpawner
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import LEARNERS, ROLES
+from spreeze_zmq.plan.roles import BROKER, LEARNERS, ROLES
 from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.screen.page import address
 from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec, Supervisor
 
 
 class Crew:
-    """The processes of a run.
+    """Starts and stops the processes of a run until each role has its wanted number.
 
     Args:
         plan: with its folders settled.
@@ -92,3 +97,102 @@ class Crew:
         self.ports.close(self._folder)
         for descriptor in self._kept.values():
             os.close(descriptor)
+
+
+class Deadlines:
+    """Detects processes that do not get ready, or do not report, in time.
+
+    Args:
+        plan: ``start_timeout_s`` of each component and ``heartbeat_timeout_s`` of the broker are read.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
+        self._components, self._clock = plan.components, clock
+        self._heartbeat_s: float = plan.components[BROKER].options["heartbeat_timeout_s"]
+        self._started_s: dict[str, float] = {}
+        self._waited_for: dict[str, str] = {}
+        self._status_s = math.inf
+
+    def begin(self, name: str) -> None:
+        """Begin the start timeout of a process that starts, or is about to be restarted."""
+        self._started_s[name] = self._clock()
+
+    def hear_status(self) -> None:
+        """Note that the broker has published a status, which is its own heartbeat."""
+        self._status_s = self._clock()
+
+    def postpone(self, seconds: float) -> None:
+        """Move all deadlines, after the launcher itself was stopped for a time."""
+        self._status_s += seconds
+        self._started_s = {name: began_s + seconds for name, began_s in self._started_s.items()}
+
+    def missed(self, name: str, process: Mapping[str, Any]) -> str:
+        """The deadline that a living process has missed, in words; empty for none.
+
+        Args:
+            name: ``ROLE-INDEX``.
+            process: its row of the newest status; empty where there is none. While it starts, a change of
+                what it waits for counts as progress and begins its start timeout again.
+        """
+        waiting_for = process.get("waiting_for", "")
+        if process.get("ready"):
+            self._started_s.pop(name, None)
+        elif name in self._started_s and waiting_for != self._waited_for.get(name, ""):
+            self.begin(name)
+        self._waited_for[name] = waiting_for
+        if name in self._started_s:
+            waited_s = self._clock() - self._started_s[name]
+            late = waited_s > self._components[name.rpartition("-")[0]].start_timeout_s
+            return f"not ready after {waited_s:.0f} s" if late else ""
+        silent_s = process.get("silent_s") if name != f"{BROKER}-0" else self._clock() - self._status_s
+        late = isinstance(silent_s, int | float) and silent_s > self._heartbeat_s
+        return f"has not reported for {silent_s:.0f} s, longer than heartbeat_timeout_s" if late else ""
+
+
+class OnDemandPorts:
+    """Open ports of roles whose process starts with its first visitor, whose connection waits there while the
+    process starts or restarts.
+
+    Attributes:
+        page_address: URL of the page, with its token; empty where there is none.
+    """
+
+    def __init__(self) -> None:
+        self._ports: dict[str, socket.socket] = {}
+        self.page_address = ""
+
+    def open(self, role: str, port: int, folder: RunFolder, note: Callable[[str], None]) -> None:
+        """Open a role's port, 0 for any free one; where that fails, note it, and the run goes on without."""
+        try:
+            listener = address.open_port(port)
+            self.page_address = address.publish(folder, listener)
+            self._ports[role] = listener
+        except (InputError, OSError) as error:
+            note(f"{role}: {error}; the run goes on without it")
+
+    def visited(self, counts: Mapping[str, int]) -> list[str]:
+        """Roles without a process whose port has a visitor."""
+        return [
+            role for role, port in self._ports.items() if not counts.get(role) and address.is_wanted(port)
+        ]
+
+    def descriptors(self, role: str) -> tuple[int, ...]:
+        """File descriptors that a process of this role inherits."""
+        port = self._ports.get(role)
+        return () if port is None else (port.fileno(),)
+
+    def environment(self, role: str) -> dict[str, str]:
+        """The variable by which a process of this role finds its port."""
+        port = self._ports.get(role)
+        return {} if port is None else {address.LISTENER_VARIABLE: str(port.fileno())}
+
+    def shut(self, role: str) -> None:
+        if (port := self._ports.pop(role, None)) is not None:
+            port.close()
+
+    def close(self, folder: RunFolder) -> None:
+        """Close all ports and remove the page's address from the run's folder."""
+        for role in list(self._ports):
+            self.shut(role)
+        folder.page_address.unlink(missing_ok=True)

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
+from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import ROLES
-
-if TYPE_CHECKING:
-    from spreeze_zmq.plan.plan import Plan
 
 #: The largest share of the machine's cores that "auto" reserves for learners.
 MOST_APART = 0.25

@@ -35,7 +35,6 @@ class ThreadSpawner:
         log_to(self._stderr)  # type: ignore[arg-type]
 
     def spawn(self, spec: ProcessSpec) -> Process:
-        """Start one component."""
         program = Path(spec.command[1], "__main__.py") if len(spec.command) == 4 else Path()
         if spec.descriptors or not _is_ours(program):
             return self._groups.spawn(spec)
@@ -68,11 +67,9 @@ class ComponentThread:
         return os.getpid()
 
     def poll(self) -> int | None:
-        """Exit code; None while it lives."""
         return self._code
 
     def signal(self, number: int) -> None:
-        """Ask it to stop."""
         self._asked = signal.Signals(number).name
         if self._component is not None:
             self._component.stop(self._asked)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from spreeze_zmq.base.errors import PeerTimeout, WireError
-from spreeze_zmq.component.recorded import begin_recording
+from spreeze_zmq.component.process import begin_recording
 from spreeze_zmq.peers.outputs import Outputs
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, OTHER_END, REPORT, SAMPLER, experience_of

@@ -12,6 +12,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.plan.form import from_plain, to_plain
 from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, LearningPlan, RunPlan
+from spreeze_zmq.plan.roles import EVALUATOR
 
 #: The version of run.json; programs refuse any other.
 FORMAT = 2
@@ -83,7 +84,6 @@ class Plan:
         return replace(self, run=run, ancestors=ancestors)
 
     def to_json(self) -> str:
-        """The text of run.json."""
         return json.dumps({"format": FORMAT, **to_plain(self)}, indent=2, allow_nan=False) + "\n"
 
     @classmethod
@@ -116,3 +116,22 @@ class Plan:
             raise InputError(f"{path}: cannot be read: {error}") from None
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+
+#: The numbers of a run's environments, which ``{index}`` in ``env_kwargs`` stands for, no two equal: 0 is
+#: tried before the run, then come the page's, that of films and windows, the evaluator's and the samplers'.
+PAGE, FILM, FIRST = 1, 2, 3
+
+
+def first_index(plan: Plan, role: str, index: int = 0) -> int:
+    """The number of a process's first environment: the evaluator's come first, then each sampler's in turn.
+
+    Args:
+        plan: of the run.
+        role: the evaluator or the sampler.
+        index: of the process within its role.
+    """
+    if role == EVALUATOR:
+        return FIRST
+    evaluators = plan.components[EVALUATOR].options.get("episodes", 0)
+    return FIRST + int(evaluators) + index * int(plan.components[role].options.get("envs", 1))

@@ -131,7 +131,6 @@ class GroupSpawner:
         return GroupProcess(popen, log_start, output, on_end=self._guard.remove)
 
     def close(self) -> None:
-        """End the guard."""
         self._guard.close()
 
     def _preparation(self, spec: ProcessSpec) -> Callable[[], None]:
@@ -174,7 +173,6 @@ class GroupProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, and that of its group."""
         return self._popen.pid
 
     def poll(self) -> int | None:

@@ -203,7 +203,6 @@ class Supervisor:
         return [name for name in names if name in self._supervised]
 
     def pids(self) -> dict[str, int]:
-        """Process ids of the living processes by name."""
         return {name: one.process.pid for name, one in self._supervised.items() if one.process is not None}
 
     # --- exits and restarts

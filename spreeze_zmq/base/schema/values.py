@@ -58,30 +58,20 @@ def _number_in(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _check_int(option: Option, value: Any) -> int:
-    if isinstance(value, float) and value.is_integer():
+def _check_number(option: Option, value: Any) -> int | float:
+    """An ``int`` or a ``float``, within the bounds."""
+    whole = option.type == "int"
+    if whole and isinstance(value, float) and value.is_integer():
         raise option.unfit(value, f"write {int(value)}")
     if isinstance(value, str):
         number = _number_in(value)
-        if number is not None and number.is_integer():
-            raise option.unfit(value, f"write {int(number)}, without quotes")
-        raise option.unfit(value, did_you_mean(value, option.words))
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LARGEST_INT:
+        if number is None or (whole and not number.is_integer()):
+            raise option.unfit(value, did_you_mean(value, option.words))
+        raise option.unfit(value, f"write {int(number) if whole else f'{number:g}'}, without quotes")
+    if not _is_finite(value) or (whole and not isinstance(value, int)):
         raise option.unfit(value)
     _check_bounds(option, value, value)
-    return value
-
-
-def _check_float(option: Option, value: Any) -> float:
-    if isinstance(value, str):
-        number = _number_in(value)
-        if number is not None:
-            raise option.unfit(value, f"write {number:g}, without quotes")
-        raise option.unfit(value, did_you_mean(value, option.words))
-    if not _is_finite(value):
-        raise option.unfit(value)
-    _check_bounds(option, value, value)
-    return float(value)
+    return int(value) if whole else float(value)
 
 
 def _check_bool(option: Option, value: Any) -> bool:
@@ -174,8 +164,8 @@ def _check_device(option: Option, value: Any) -> str:
 
 
 _CHECKS: dict[str, Callable[[Option, Any], Any]] = {
-    "int": _check_int,
-    "float": _check_float,
+    "int": _check_number,
+    "float": _check_number,
     "bool": _check_bool,
     "str": _check_str,
     "ints": _check_numbers,

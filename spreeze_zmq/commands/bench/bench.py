@@ -145,7 +145,6 @@ def table(section: Section) -> str:
 
 
 def plain_figures(sections: list[Section]) -> list[dict[str, Any]]:
-    """The figures of all sections for a JSON file."""
     return [{"section": section.name, **asdict(figure)} for section in sections for figure in section.figures]
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,6 @@ def measure(job: Job) -> Section:
 
 
 def keys_file(folder: SocketFolder) -> Path:
-    """The file of the bench's own keys."""
     return folder.path / "keys.json"
 
 
@@ -113,7 +113,6 @@ def send_and_receive(folder: SocketFolder, way: str, size: int, num_messages: in
 
 
 def free_port() -> int:
-    """A free tcp port on loopback."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -155,32 +154,20 @@ def bare_socket(kind: int, size: int) -> zmq.Socket[bytes]:
 
 def receive(way: str, endpoint: str, size: int, num_messages: int) -> None:
     """Receive all messages, and print messages/s."""
-    pull = bare_pull(endpoint, size) if way == "bare" else channel_pull(endpoint, size, way)
-    pull()
-    began_s = time.perf_counter()
-    for _ in range(num_messages - 1):
-        pull()
-    print((num_messages - 1) / (time.perf_counter() - began_s))
-
-
-def bare_pull(endpoint: str, size: int) -> Callable[[], object]:
-    """The receiving function of bare pyzmq."""
-    pull = bare_socket(zmq.PULL, size)
-    pull.bind(endpoint)
-    return lambda: pull.recv_multipart(copy=False)
-
-
-def channel_pull(endpoint: str, size: int, way: str) -> Callable[[], object]:
-    """The receiving function of the channel."""
-    puller = Puller(endpoint, bind=True, high_water_mark=high_water_mark(size), keys=keys_of(way))
-
-    def pull() -> Message:
-        message = puller.pull(TIMEOUT_S)
-        if message is None:
+    pull: Callable[[], object]
+    if way == "bare":
+        bare = bare_socket(zmq.PULL, size)
+        bare.bind(endpoint)
+        pull = partial(bare.recv_multipart, copy=False)
+    else:
+        puller = Puller(endpoint, bind=True, high_water_mark=high_water_mark(size), keys=keys_of(way))
+        pull = partial(puller.pull, TIMEOUT_S)
+    for number in range(num_messages):
+        if number == 1:
+            began_s = time.perf_counter()
+        if pull() is None:
             raise PeerTimeout("bench", "its sender", f"a message on {endpoint}", TIMEOUT_S)
-        return message
-
-    return pull
+    print((num_messages - 1) / (time.perf_counter() - began_s))
 
 
 def keys_of(way: str) -> Keys | None:

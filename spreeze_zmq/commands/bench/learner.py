@@ -70,7 +70,6 @@ def precisions(device: str) -> tuple[str, ...]:
 
 
 def batch_sizes(job: Job) -> tuple[int, ...]:
-    """The batch sizes to measure on the device."""
     if job.device != "cpu" or job.seconds >= SECONDS_FOR_ALL:
         return BATCH_SIZES["cpu" if job.device == "cpu" else "cuda"]
     return BATCH_SIZES["cpu"][:-1]

@@ -135,7 +135,6 @@ class WholeSampler:
         return Rate(transitions / wall_s, transitions / max(cpu_s, 1e-9))
 
     def cpu_s(self) -> float:
-        """CPU time of all the sampler's threads so far."""
         times = self.process.cpu_times()
         return float(times.user + times.system)
 
@@ -160,7 +159,6 @@ class WholeSampler:
         return message
 
     def close(self) -> None:
-        """Close the peers' ends."""
         for channel in self.opened:
             channel.close()
 

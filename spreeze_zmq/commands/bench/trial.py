@@ -83,7 +83,6 @@ def make_trial(
 
 
 def parts_of(kind: type[Algorithm]) -> tuple[str, ...]:
-    """The parts of an algorithm that have a learner."""
     return PARTS if kind.has_policy_loss() else PARTS[:1]
 
 

@@ -21,7 +21,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.stage import Stage, open_stage
 from spreeze_zmq.evaluation.video.episode import Episode
 from spreeze_zmq.evaluation.video.gl import PACKAGES, choose_gl
-from spreeze_zmq.plan.numbering import FILM
+from spreeze_zmq.plan.plan import FILM
 from spreeze_zmq.policy import Policy
 
 #: Size of pictures of MuJoCo models; other environments draw in their own size.

@@ -14,7 +14,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.stage import Stage, open_stage
 from spreeze_zmq.evaluation.video.episode import Episode
-from spreeze_zmq.plan.numbering import FILM
+from spreeze_zmq.plan.plan import FILM
 from spreeze_zmq.policy import Policy
 
 #: Longest wait for the viewer's threads to end.

@@ -1,6 +1,5 @@
 """Training from Python: ``train`` starts the launcher as another process and returns the finished run."""
 
-from spreeze_zmq.launcher.training.entry import train
-from spreeze_zmq.launcher.training.run import Run
+from spreeze_zmq.launcher.training.entry import Run, train
 
 __all__ = ["Run", "train"]

@@ -1,4 +1,4 @@
-"""``spreeze_zmq.train``: runs the launcher with its arguments as a command line; returns the finished run."""
+"""``spreeze_zmq.train``: runs the launcher with its arguments as a command line; and the finished run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.trust import make_importable
-from spreeze_zmq.evaluation.saved import own_modules
+from spreeze_zmq.evaluation.evaluation import Score
+from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
 from spreeze_zmq.launcher.training.launching import launch
-from spreeze_zmq.launcher.training.run import Run
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder
 
 Table = Mapping[str, Any]
@@ -195,3 +198,52 @@ def import_paths() -> list[str]:
         and not os.path.realpath(path).startswith(library)
         and not {"site-packages", "dist-packages"} & set(Path(path).parts)
     ]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, its summary and its best policy.
+
+    Attributes:
+        folder: the run's.
+        trust: modules that the policy file may name beside those of a run that this user made; loading and
+            playing it runs their code.
+    """
+
+    folder: Path
+    trust: Collection[str] = ()
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """``summary.json``: exit_reason, wall_s, env_steps, evaluations, best_return and more."""
+        summary: dict[str, Any] = json.loads(RunFolder(self.folder).summary.read_text())
+        return summary
+
+    @property
+    def policy(self) -> Policy:
+        """The best policy by evaluation; ``run.policy(obs)`` gives its deterministic action.
+
+        Raises:
+            InputError: no policy was evaluated.
+        """
+        return self._saved.policy
+
+    def evaluate(self, episodes: int | None = None, seed: int | None = None) -> Score:
+        """Play whole episodes with the best policy.
+
+        Args:
+            episodes: how many, all at once; by default as many as for its score.
+            seed: episode ``i`` begins with ``seed + i``; by default a fresh one. The policy's
+                ``metadata["evaluation_seed"]`` repeats the episodes of its score.
+
+        Returns:
+            ``returns`` and ``lengths`` of the episodes, and their ``mean_return``.
+
+        Raises:
+            InputError: there is no policy, or ``episodes`` is below 1.
+        """
+        return self._saved.play(episodes, seed)
+
+    @cached_property
+    def _saved(self) -> SavedPolicy:
+        return SavedPolicy.load(self.folder, self.trust)

@@ -2,7 +2,6 @@
 
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology.document import shipped
-from spreeze_zmq.plan.topology.graph import graph
 from spreeze_zmq.plan.topology.load import load
 from spreeze_zmq.plan.topology.reference import algorithm_table, entries, reference, setting
 
@@ -10,7 +9,6 @@ __all__ = [
     "Plan",
     "algorithm_table",
     "entries",
-    "graph",
     "load",
     "reference",
     "setting",

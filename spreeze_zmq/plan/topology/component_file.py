@@ -56,7 +56,6 @@ _COMMON = {common.name for common in options_of(ComponentPlan)}
 
 
 def shipped_components() -> list[str]:
-    """The names of the components that come with the package."""
     return sorted(path.parent.name for path in shipped_folder("components").glob("*/component.toml"))
 
 

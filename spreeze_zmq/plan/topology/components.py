@@ -22,6 +22,7 @@ from spreeze_zmq.plan.roles import (
     ends_of,
     roles_of,
 )
+from spreeze_zmq.plan.sizing import BATCH_SIZE, THREADS
 from spreeze_zmq.plan.topology import resolve
 from spreeze_zmq.plan.topology.component_file import (
     ComponentFile,
@@ -53,7 +54,6 @@ class Declared:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the program is the shipped one of its role."""
         return bool(self.common["use"] == self.file.role)
 
 
@@ -196,7 +196,7 @@ def left_open(
     """The keys to measure: an "auto" batch size, and "auto" threads of the learners if the critic-learner
     has several on the CPU. The actor-learner has a similar network and takes the same number.
     """
-    keys = [] if learning.batch_size else ["algorithm.batch_size"]
+    keys = [] if learning.batch_size else [BATCH_SIZE]
     open_roles = [
         role
         for role in LEARNERS
@@ -206,5 +206,5 @@ def left_open(
         and components[role].options.get("device", "cpu") == "cpu"
     ]
     if CRITIC_LEARNER in open_roles:
-        keys += [f"components.{role}.threads" for role in open_roles]
+        keys += [THREADS[role] for role in open_roles]
     return tuple(keys)

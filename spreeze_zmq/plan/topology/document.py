@@ -53,7 +53,6 @@ class Source:
 
 
 def shipped_topologies() -> list[str]:
-    """The bare names of the topologies that come with the package."""
     return sorted(path.stem for path in shipped_folder("launch").glob("*.toml"))
 
 

@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.algorithms import ReplayOptions, RolloutOptions, TrainingOptions
+from spreeze_zmq.algorithms import Algorithm, ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.schema import Unfit, check, did_you_mean, one_of, options_of, show, suggestion
@@ -32,9 +32,6 @@ from spreeze_zmq.plan.topology.document import Source, read_source
 from spreeze_zmq.plan.topology.reference import BALANCE, RUN, START_TIMEOUT, TABLES, key_hint, table_hint
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 from spreeze_zmq.plan.topology.wiring import read_channels
-
-if TYPE_CHECKING:
-    from spreeze_zmq.algorithms import Algorithm
 
 
 def load(

@@ -133,7 +133,6 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The names of the options."""
         return [option.name for option in self.options]
 
 

@@ -51,7 +51,6 @@ class Mistakes:
         self.found: list[Mistake] = []
 
     def add(self, key: Key, problem: str, hint: str = "") -> None:
-        """Note a mistake at a key of the file."""
         self.add_at(self.places.of(key), problem, hint)
 
     def add_at(self, place: str, problem: str, hint: str = "") -> None:

@@ -13,7 +13,7 @@ from spreeze_zmq.base.files import Journal, plain, read_journal
 from spreeze_zmq.broker.doctor import Doctor, findings_at_start, findings_of
 from spreeze_zmq.broker.experience import Experience, experience_row
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.commands.advice import advice
+from spreeze_zmq.commands.check import advice
 from spreeze_zmq.envs.facts import facts_of, lost_digits
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.plan import topology

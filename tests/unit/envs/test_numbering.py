@@ -9,7 +9,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.in_process import has_number, numbered
 from spreeze_zmq.plan import topology
-from spreeze_zmq.plan.numbering import FILM, PAGE, first_index
+from spreeze_zmq.plan.plan import FILM, PAGE, first_index
 from tests.unit.envs.mistaken_environments import Right
 
 HERE = "tests.unit.envs.test_numbering"

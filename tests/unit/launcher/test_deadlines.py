@@ -2,7 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.launcher.deadlines import Deadlines
+from spreeze_zmq.launcher.crew import Deadlines
 from spreeze_zmq.plan import topology
 
 

@@ -1,6 +1,7 @@
 """The picture of ``--graph``."""
 
-from spreeze_zmq.plan.topology import graph, load
+from spreeze_zmq.commands.check import graph
+from spreeze_zmq.plan.topology import load
 
 
 def test_the_picture_names_every_process_and_channel():
