@@ -1,6 +1,7 @@
 """Whole runs: the launcher and all of its processes, as a user starts them."""
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -12,7 +13,20 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spreeze_zmq.commands import launch as launching
+
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+
+
+def said_in(place, *arguments, main=launching.main):
+    """The exit code of a command's ``main`` in a folder, and what it printed to standard output and error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(place), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(list(map(str, arguments)))
+        except SystemExit as stop:
+            code = stop.code
+    return code, out.getvalue(), err.getvalue()
 
 
 class Run:

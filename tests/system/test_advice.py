@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.conftest import LAUNCH
+from tests.system.conftest import LAUNCH, said_in
 
 ROOT = Path(__file__).parents[2]
 OWN = "tests.unit.envs.mistaken_environments"
@@ -15,14 +15,11 @@ PIXELS = "sac takes an image of 36x36x3 as a vector of 3,888 numbers; ppo has co
 SMALL = "algorithm.replay_capacity=2000"
 
 
-def launched(folder, *words):
-    """What ``spreeze-launch`` prints on both streams."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*LAUNCH, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=90
-    )
-    assert done.returncode in (0, 1), done.stderr  # 1: the shortest run takes no step
-    return done.stdout + done.stderr
+def checked(folder, *words):
+    """The lines of ``--check``."""
+    code, said, errors = said_in(folder, *words, "--check")
+    assert (code, errors) == (0, "")
+    return said.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -34,7 +31,7 @@ def launched(folder, *words):
 )
 def test_check_gives_advice(tmp_path, words, said):
     """Under a heading that does not say that all is well."""
-    head, *rows = launched(tmp_path, *words, "--check").splitlines()
+    head, *rows = checked(tmp_path, *words)
     assert head.endswith(": no mistake, but advice")
     [row] = [row for row in rows if row.split()[0] == "advice"]
     assert row.endswith(said)
@@ -50,10 +47,15 @@ def test_check_gives_advice(tmp_path, words, said):
 )
 def test_what_needs_none_gets_none(tmp_path, words):
     """PPO is chosen for pixels; large forces of a simulated body are no mistake."""
-    assert launched(tmp_path, *words, "--check").splitlines()[0].endswith(": nothing to mend")
+    assert checked(tmp_path, *words)[0].endswith(": nothing to mend")
 
 
 def test_a_start_gives_the_same_advice(tmp_path):
     """As a note, before anything else."""
     words = ("--env", f"{OWN}:Unscaled", "--set", "run.stop.minutes=0.02")
-    assert f"advice: run.env: 1 of the 3 numbers of an observation {UNSCALED}" in launched(tmp_path, *words)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*LAUNCH, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode in (0, 1), done.stderr  # 1: the shortest run takes no step
+    assert f"advice: run.env: 1 of the 3 numbers of an observation {UNSCALED}" in done.stdout + done.stderr

@@ -2,12 +2,13 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.system.conftest import LAUNCH
+from tests.system.conftest import LAUNCH, said_in
 from tests.system.test_algorithm_example import code_blocks
 
 ROOT = Path(__file__).parents[2]
@@ -85,11 +86,16 @@ def each(cases):
     return [pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else ()) for name in cases]
 
 
-def launched(folder, case):
-    """Launch a case for real; returns the exit code and what was said."""
+def write(folder, case):
+    """The case's two files in a folder of its own."""
     folder.mkdir()
     (folder / "redq.py").write_text(case.code)
     (folder / "mine.toml").write_text(TOPOLOGY.format(env=case.env, options=case.options))
+
+
+def launched(folder, case):
+    """Launch a case for real; returns the exit code and what was said."""
+    write(folder, case)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*LAUNCH, "mine.toml"], cwd=folder, env=environment, capture_output=True, text=True, timeout=90
@@ -98,10 +104,15 @@ def launched(folder, case):
 
 
 @pytest.mark.parametrize("name", each(BEFORE))
-def test_what_can_be_known_before_starts_nothing(tmp_path, name):
+def test_what_can_be_known_before_starts_nothing(tmp_path, monkeypatch, name):
     """One line, exit code 2, no traceback, nothing on disk."""
     folder = tmp_path / "bad"
-    code, err = launched(folder, BEFORE[name])
+    write(folder, BEFORE[name])
+    monkeypatch.setattr(sys, "path", [*sys.path])  # each case has a redq.py of its own
+    try:
+        code, _, err = said_in(folder, "mine.toml")
+    finally:
+        sys.modules.pop("redq", None)
     assert code == 2, err
     assert "Traceback" not in err
     for fragment in BEFORE[name].says:

@@ -1,10 +1,9 @@
 """Mistakes of a user, each tried for real: one clear line, exit code 2, nothing started or written."""
 
-import contextlib
-import io
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,7 @@ import pytest
 
 from spreeze_zmq.commands import launch, spreeze
 from spreeze_zmq.nn.native.library import prepare
-from tests.system.conftest import LAUNCH
+from tests.system.conftest import LAUNCH, said_in
 from tests.unit.plan.topology.test_bad_topologies import TOPOLOGIES
 
 ROOT = Path(__file__).parents[2]
@@ -27,12 +26,14 @@ def own(name):
 
 
 class Case(NamedTuple):
-    """A topology (or none), the command's further words, and what the line about each mistake must say."""
+    """A topology (or none), further words of the command, what the line about each mistake must say, and
+    the command's ``main``.
+    """
 
     topology: str | None = None
     arguments: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
-    command: str = "spreeze-launch"
+    main: Callable = launch.main
 
 
 def launching(*arguments, says):
@@ -42,7 +43,7 @@ def launching(*arguments, says):
 
 def asking(*arguments, says):
     """Arguments of ``spreeze``."""
-    return Case(None, arguments, tuple(says), "spreeze")
+    return Case(None, arguments, tuple(says), spreeze.main)
 
 
 MISTAKES = {
@@ -133,18 +134,6 @@ def written(folder, case):
     return ["bad.toml", *case.arguments]
 
 
-def said_in(place, *arguments, command="spreeze-launch"):
-    """The exit code of a command's ``main`` in a folder, and what it printed to standard output and error."""
-    out, err = io.StringIO(), io.StringIO()
-    main = launch.main if command == "spreeze-launch" else spreeze.main
-    with contextlib.chdir(place), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = stop.code
-    return code, out.getvalue(), err.getvalue()
-
-
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """Of every mistake: its folder, the exit code of the command's ``main``, and what it printed."""
@@ -152,7 +141,7 @@ def outcomes(tmp_path_factory):
     prepare(lambda _: None)  # said once on a machine, whatever comes after
     for number, (name, case) in enumerate(MISTAKES.items()):
         place = folder / str(number)
-        found[name] = place, *said_in(place, *written(place, case), command=case.command)
+        found[name] = place, *said_in(place, *written(place, case), main=case.main)
     return found
 
 

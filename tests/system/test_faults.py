@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spreeze_zmq.run.history import read_run
 from tests.system.conftest import adds_up, thorough_but
 
 #: Long enough to be ended by the test, and no return that would end it before.
@@ -30,9 +31,11 @@ def test_a_killed_launcher_leaves_nothing_behind(launch):
     run = launch(*ENDLESS)
     run.until_training()
     assert len(run.processes()) == 5
+    assert read_run(run.folder).state == "running"  # by the lock that the launcher holds
     run.launcher.kill()
     run.launcher.wait()
     assert run.leftovers() == []
+    assert read_run(run.folder).state == "crashed", read_run(run.folder).exit_reason
     assert "launcher" in run.summary()["exit_reason"]
 
 
@@ -133,6 +136,7 @@ def test_slow_environments_are_waited_for(launch, tmp_path, monkeypatch, workers
     slow(tmp_path, monkeypatch, make_s=0.5, reset_s=0.5, length=4)
     run = launch(
         *("--set", "run.stop.env_steps=192", "--set", f"components.sampler.workers={workers}"),
+        *("--set", "components.sampler.rollout_steps=4", "--set", "components.evaluator.confirm_episodes=10"),
         *(
             "--set",
             "components.broker.heartbeat_timeout_s=4",

@@ -1,7 +1,6 @@
 """Whole runs with samplers in other languages, as a user starts them."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spreeze_zmq.commands.spreeze import main
+from tests.system.conftest import said_in
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ROOT / "components"
@@ -83,26 +83,18 @@ def test_a_new_sampler_is_ready_to_use(built_cpp, tmp_path, monkeypatch, capsys,
     assert 'use = "./mine"' in said
     assert "spreeze conform sampler -- " in said
     (tmp_path / "t.toml").write_text('[run]\nenv = "HalfCheetah-v5"\n[components.sampler]\nuse = "./mine"\n')
-    command = [sys.executable, "-m", "spreeze_zmq.commands.launch", "t.toml", "--check"]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    assert said_in(tmp_path, "t.toml", "--check")[0] == 0
     assert main(["new", "mine"]) == 2
     assert "mine: it is there already" in capsys.readouterr().err
 
 
-def test_without_cmake_one_line_says_so(tmp_path):
+def test_without_cmake_one_line_says_so(tmp_path, monkeypatch):
     """Before any process starts, with the exit code of bad input."""
-    environment = {**os.environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = [
-        sys.executable,
-        "-m",
-        "spreeze_zmq.commands.launch",
-        "halfcheetah",
-        "--run-dir",
-        tmp_path / "run",
-    ]
-    command += ["--set", "components.sampler.use=sampler_cpp"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    use = ("--set", "components.sampler.use=sampler_cpp")
+    code, _, errors = said_in(tmp_path, "halfcheetah", "--run-dir", "run", *use)
+    assert code == 2
     line = "sampler_cpp: cannot be built: missing: cmake (apt install cmake)"
-    assert done.stderr.splitlines()[-1] == f"spreeze-launch: {line}"
+    assert errors.splitlines()[-1] == f"spreeze-launch: {line}"
     assert not (tmp_path / "run").exists()

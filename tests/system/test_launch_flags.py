@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import imageio.v3 as imageio
@@ -16,21 +15,24 @@ import numpy as np
 import pytest
 
 import spreeze_zmq
+from spreeze_zmq.commands import launch as launching
+from spreeze_zmq.commands import spreeze as spreeze_command
 from spreeze_zmq.commands.launch import main
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.topology.document import shipped_topologies
 from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.history import find_runs, read_run
-from tests.system.conftest import LAUNCH
+from tests.system.conftest import LAUNCH, said_in
 
 QUICK = ("--set", "run.stop.env_steps=1500", "--set", "algorithm.learning_starts=300")
 
 
 def said(folder, *arguments):
     """What a launcher that starts nothing prints."""
-    done = subprocess.run([*LAUNCH, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    code, printed, errors = said_in(folder, *arguments)
+    assert (code, errors) == (0, "")
     assert list(folder.iterdir()) == []
-    return done.stdout
+    return printed
 
 
 def test_the_list_has_a_line_for_each_shipped_topology(tmp_path):
@@ -67,8 +69,9 @@ def seeds(tmp_path_factory):
 
 def spreeze(folder, *arguments):
     """What a command prints."""
-    command = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", *map(str, arguments))
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    code, printed, errors = said_in(folder, *arguments, main=spreeze_command.main)
+    assert (code, errors) == (0, "")
+    return printed
 
 
 @pytest.mark.timeout(200)
@@ -115,27 +118,26 @@ def test_seeds_are_compared_as_one_setting(seeds, tmp_path):
 
 
 def test_a_process_joins_by_the_line_that_the_launcher_says(launch, tmp_path):
-    """As a shell reads it, from another folder. The run is running as long as its launcher lives, by the lock
-    that this one holds, and crashed once that was killed.
+    """As a shell reads it, from another folder: the place that was left free is taken, the run goes on, and
+    stops the process with the rest.
     """
-    run = launch("--without", "sampler", "--set", "run.stop.return=0")
+    run = launch("--without", "sampler", "--set", "run.stop.return=0", "--set", "run.stop.env_steps=4000")
     said = run.until(lambda: re.search(r"left free; join with: (.*)", run.output.read_text()), "line to join")
     assert " -m spreeze_zmq.components.sampler " in said[1]
+    run.until(lambda: len(run.processes()) == 4, "four processes")
+    assert read_run(run.folder).state == "running"
     with (tmp_path / "sampler.log").open("w") as log:
         sampler = subprocess.Popen(said[1], shell=True, cwd="/", stderr=log, start_new_session=True)
     try:
-        run.until_training(1)
-        assert read_run(run.folder).state == "running"
-        run.launcher.kill()
-        run.launcher.wait()
-        deadline_s = time.monotonic() + 60
-        while (state := read_run(run.folder).state) == "running" and time.monotonic() < deadline_s:
-            time.sleep(0.1)
-        assert state == "crashed", read_run(run.folder).exit_reason
+        assert run.end() == 0, run.said()
+        assert sampler.wait(30) == 0
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(sampler.pid, signal.SIGKILL)
         sampler.wait()
+    assert "ready" in (tmp_path / "sampler.log").read_text()
+    assert run.summary()["env_steps"] >= 4000
+    assert run.leftovers() == []
 
 
 def test_a_component_runs_in_the_debugger(seeds):
@@ -206,8 +208,10 @@ def test_a_resume_of_a_topology_file_finds_it_from_elsewhere(seeds, tmp_path, mo
     (tmp_path / "mine.toml").write_text('[run]\nenv = "Pendulum-v1"\nstop = { env_steps = 500 }\n')
     monkeypatch.chdir(tmp_path)
     flags = ("--run-dir", "here", "--set", "algorithm.learning_starts=100")
-    subprocess.run([*LAUNCH, "mine.toml", *flags], check=True, timeout=100)
-    command = Plan.read("here/run.json").command
+    plans = []
+    monkeypatch.setattr(launching, "_launch", lambda plan, *_: plans.append(plan) or 0)
+    assert main(["mine.toml", *flags]) == 0
+    command = plans[0].command
     assert command[:2] == (str(tmp_path / "mine.toml"), "--set=algorithm.learning_starts=100")
     plan = json.loads((run / "run.json").read_text())
     del plan["command"]

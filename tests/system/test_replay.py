@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from spreeze_zmq.commands import spreeze
 from spreeze_zmq.wire import decode
 from spreeze_zmq.wire.channels import Recording
+from tests.system.conftest import said_in
 from tests.system.terminal import Terminal, place_of_update
 from tests.system.test_dial import LOCKSTEP
 
@@ -166,16 +168,12 @@ def test_a_sampler_of_a_free_run_is_held_back_as_it_was(launch, tmp_path):
 
 def test_mistakes_are_named_in_a_line(recorded, tmp_path):
     """What is no recording, whose program is not shipped, and what cannot be recorded."""
-    done = replay(tmp_path / "absent.recording")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == f"spreeze replay: {tmp_path}/absent.recording: cannot be read: No such file or directory\n"
-    )
-    done = replay(recorded / "run.json")
-    assert done.returncode == 2
-    assert "is no recording" in done.stderr
-    launch = [sys.executable, "-m", "spreeze_zmq.commands.launch", "pendulum", "--check"]
+    absent = tmp_path / "absent.recording"
+    line = f"spreeze replay: {absent}: cannot be read: No such file or directory\n"
+    assert said_in(tmp_path, "replay", absent, main=spreeze.main) == (2, "", line)
+    code, _, errors = said_in(tmp_path, "replay", recorded / "run.json", main=spreeze.main)
+    assert code == 2
+    assert "is no recording" in errors
     for words, said in [
         (
             ["--record", "smapler"],
@@ -187,5 +185,5 @@ def test_mistakes_are_named_in_a_line(recorded, tmp_path):
         ),
         (["--record", "sampler", "--record-mb", "0"], "--record-mb 0: a size above 0 is expected"),
     ]:
-        done = subprocess.run([*launch, *words], capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, done.stderr) == (2, f"spreeze-launch: {said}\n")
+        found = said_in(tmp_path, "pendulum", "--check", *words)
+        assert found == (2, "", f"spreeze-launch: {said}\n")

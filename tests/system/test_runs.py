@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from spreeze_zmq.plan import topology
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from tests.system.conftest import LAUNCH, adds_up, reached
+from tests.system.conftest import adds_up, reached, said_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,34 +107,11 @@ def test_resume_of_what_has_no_checkpoint_is_refused(tmp_path):
     """A run that was killed before its first one: one clear line, exit code 2."""
     folder = RunFolder.create("killed", str(tmp_path / "killed"))
     write_plan(topology.load("pendulum"), folder)[1].remove()
-    done = subprocess.run(
-        [*LAUNCH, "pendulum", "--resume", str(folder.path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 2
-    assert "no complete checkpoint" in done.stderr
-    assert "Traceback" not in done.stderr
+    code, _, errors = said_in(tmp_path, "pendulum", "--resume", folder.path)
+    assert code == 2
+    [line] = errors.splitlines()
+    assert "no complete checkpoint" in line
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_component_by_hand_takes_the_place_that_was_left_free(launch):
-    """``--without sampler`` trains once a sampler is started by hand, and stops it with the rest."""
-    run = launch("--without", "sampler", "--set", "run.stop.env_steps=4000", "--set", "run.stop.return=0")
-    run.until(lambda: "-m spreeze_zmq.components.sampler" in run.output.read_text(), "line to join")
-    run.until(lambda: len(run.processes()) == 4, "four processes")
-    by_hand = subprocess.Popen(
-        [sys.executable, str(ROOT / "components/sampler"), str(run.folder / "run.json")],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert run.end() == 0, run.said()
-    assert by_hand.wait(30) == 0
-    assert "ready" in by_hand.stderr.read()
-    assert run.summary()["env_steps"] >= 4000
-    assert run.leftovers() == []
 
 
 @pytest.mark.thorough
