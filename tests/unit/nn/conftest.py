@@ -6,10 +6,11 @@ import torch
 from spreeze_zmq.nn import native_calls
 from spreeze_zmq.nn.native.library import Library, compiled, loaded, runnable
 
-ABLE = runnable()
+#: Every kind of code that this processor can run, and torch alone.
+WAYS = [*runnable(), "torch"]
 
 
-@pytest.fixture(params=[*ABLE, "torch"])
+@pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     """Every kind of code that this processor can run, one after the other, and torch alone."""
     if request.param == "torch":

@@ -7,8 +7,13 @@ import pytest
 import torch
 
 from spreeze_zmq import nn
+from tests.pairwise import pairwise
+from tests.unit.nn.conftest import WAYS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+NUMS = [2, 15, 16, 51, 101]
+#: Of one network, of twins, and of more leading dimensions.
+STACKED = pairwise(WAYS, [(), (2,), (2, 3)], NUMS)
 
 
 def random(*shape, seed=0):
@@ -28,7 +33,7 @@ def shared(probability, r_t, discount_t, v_min, v_max):
     return torch.from_numpy(shares)
 
 
-@pytest.mark.parametrize("num_atoms", [2, 15, 16, 51, 101])
+@pytest.mark.parametrize("num_atoms", NUMS)
 def test_a_distribution_is_projected_as_in_float64(way, num_atoms):
     """For discounts of one step, of several, of none after termination, and for returns beyond the ends."""
     probability = (3.0 * random(40, num_atoms)).softmax(1)
@@ -110,8 +115,7 @@ def expected(logits, dtype):
     return [each.detach().double() for each in (found, logits.grad)]
 
 
-@pytest.mark.parametrize("num_atoms", [2, 15, 16, 51, 101])
-@pytest.mark.parametrize("leading", [(), (2,), (2, 3)], ids=["rows", "twins", "more"])
+@pytest.mark.parametrize(("way", "leading", "num_atoms"), STACKED, indirect=["way"], ids=str)
 def test_an_expectation_and_its_gradient_are_those_of_float64(way, leading, num_atoms):
     """For sharp and flat distributions and other strides, with bf16 asked for by autocast: rounded to it,
     they are off by up to 1.
@@ -150,8 +154,7 @@ def diverged(logits, target, dtype):
     return [each.detach().double() for each in (found, logits.grad)]
 
 
-@pytest.mark.parametrize("num_atoms", [2, 15, 16, 51, 101])
-@pytest.mark.parametrize("leading", [(), (2,), (2, 3)], ids=["one network", "twins", "more"])
+@pytest.mark.parametrize(("way", "leading", "num_atoms"), STACKED, indirect=["way"], ids=str)
 def test_the_divergence_and_its_gradient_are_those_of_float64(way, leading, num_atoms):
     """For sharp and flat distributions, probabilities of zero among the targets, and for other strides."""
     target = (4.0 * random(37, num_atoms, seed=1)).softmax(1)

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from spreeze_zmq import nn
+from tests.pairwise import pairwise
+from tests.unit.nn.conftest import WAYS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -15,8 +17,11 @@ def random(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize(("decay", "longest"), [(0.0, 0.0), (0.1, 0.0), (0.1, 3.0)])
-@pytest.mark.parametrize("size", [1, 15, 1000])
+@pytest.mark.parametrize(
+    ("way", "size", "decay", "longest"),
+    [(way, size, *rates) for way, size, rates in pairwise(WAYS, [1, 15, 1000], [(0, 0), (0.1, 0), (0.1, 3)])],
+    indirect=["way"],
+)
 def test_adam_is_that_of_float64(way, size, decay, longest):
     """300 steps of torch's AdamW, where asked with long gradients shortened; single numbers at the end do not
     decay; gradients are cleared.
