@@ -57,7 +57,8 @@ class BuildPy(build_py):
         """Copy the modules, then compile."""
         super().run()
         if not self.editable_mode:
-            build_into(Path(self.build_lib, "spreeze_zmq", "native", library.CARRIED.name))
+            carried = library.CARRIED.relative_to(Path(__file__).parents[3])
+            build_into(Path(self.build_lib, carried))
 
 
 class BdistWheel(bdist_wheel):

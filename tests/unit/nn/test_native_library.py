@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from setuptools import Distribution
 
 from spreeze_zmq import nn
 from spreeze_zmq.nn import native_choice
+from spreeze_zmq.nn.native import build
 from spreeze_zmq.nn.native import library as native_library
 from spreeze_zmq.nn.native.build import build_into
 from spreeze_zmq.nn.native.library import compiled, runnable
@@ -212,6 +214,7 @@ def child(script, tmp_path, **environment):
 
 CHOOSE = """
 import torch
+from setuptools import Distribution
 from spreeze_zmq import nn
 from spreeze_zmq.nn.native import library
 library.folder_of_libraries = library.cache_folder
@@ -309,6 +312,17 @@ def test_what_was_compiled_with_the_package_needs_no_compiler(tmp_path):
     assert list(tmp_path.rglob("*.so")) == [built]
     built.rename(built.with_name("native-0123456789abcdef0123.so"))
     assert "no compiler" in child(script, tmp_path, PATH="/nonexistent")
+
+
+def test_the_libraries_of_a_package_are_built_where_they_are_looked_for(tmp_path, monkeypatch):
+    """Below the folder that the package is built in."""
+    folders = []
+    monkeypatch.setattr(build, "build_into", folders.append)
+    monkeypatch.setattr(build.build_py, "run", lambda _: None)
+    command = build.BuildPy(Distribution())
+    command.build_lib = str(tmp_path)
+    command.run()
+    assert folders == [tmp_path / native_library.CARRIED.relative_to(ROOT)]
 
 
 def test_a_package_is_built_without_what_the_compiler_cannot_do(tmp_path, quick_gcc, monkeypatch, caplog):
