@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from spreeze_zmq.algorithms.class_policy import loader_of_modules
     from spreeze_zmq.policy import Policy, register_class_loader
-    from spreeze_zmq.policy.classes import trusted
+    from spreeze_zmq.policy.actor import trusted
 
     register_class_loader(loader_of_modules(trusted))
     return Policy

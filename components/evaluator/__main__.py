@@ -17,9 +17,8 @@ from spreeze_zmq.component.component import Component
 from spreeze_zmq.component.life import run
 from spreeze_zmq.evaluation.arena import Arena, timing_of
 from spreeze_zmq.evaluation.budget import EvaluationBudget
-from spreeze_zmq.evaluation.contestant import Contestant
+from spreeze_zmq.evaluation.contestant import Contestant, Race
 from spreeze_zmq.evaluation.evaluation import play
-from spreeze_zmq.evaluation.race import Race
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.evaluation.video.films import VideoSchedule
 from spreeze_zmq.plan.plan import first_index
@@ -45,10 +44,9 @@ class RunEndsError(Exception):
 class Evaluator:
     """Evaluates the newest policy as often as its share of the machine allows.
 
-    The first episodes of a policy are a look. If they beat the best policy so far, the two race by the rule
-    of ``spreeze_zmq.evaluation.race``. If the run has a goal, a look that is hardly nearer to it is not
-    followed up, to save CPU time for the goal itself; one that reaches it is followed by the episodes that
-    confirm it.
+    The first episodes of a policy are a look. If they beat the best policy so far, the two race
+    (:class:`Race`). If the run has a goal, a look that is hardly nearer to it is not followed up, to save CPU
+    time for the goal itself; one that reaches it is followed by the episodes that confirm it.
     """
 
     def __init__(self, component: Component) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
-from spreeze_zmq.algorithms.batch_scaling import batch_bytes
-from spreeze_zmq.algorithms.options import ReplayOptions, RolloutOptions, TrainingOptions, options_from
+from spreeze_zmq.algorithms.options import (
+    ReplayOptions,
+    RolloutOptions,
+    TrainingOptions,
+    options_from,
+)
 from spreeze_zmq.algorithms.registry import check, flattens, get, make, memory_size, names, suited
 from spreeze_zmq.base.schema import option
 
@@ -15,7 +19,6 @@ __all__ = [
     "ReplayOptions",
     "RolloutOptions",
     "TrainingOptions",
-    "batch_bytes",
     "check",
     "flattens",
     "get",

@@ -12,8 +12,16 @@ from spreeze_zmq.algorithms.algorithm import Algorithm, Networks
 from spreeze_zmq.algorithms.options import options_from
 from spreeze_zmq.algorithms.registry import get
 from spreeze_zmq.envs.spec import EnvironmentSpec
-from spreeze_zmq.policy.actor import Actions, ClassActor, Drawn, Floats
-from spreeze_zmq.policy.classes import SHIPPED, ClassLoader, is_trusted, module_of
+from spreeze_zmq.policy.actor import (
+    SHIPPED,
+    Actions,
+    ClassActor,
+    ClassLoader,
+    Drawn,
+    Floats,
+    is_trusted,
+    module_of,
+)
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.observations import ObservationScaling
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import nn
-from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.base.rollout import LARGEST
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

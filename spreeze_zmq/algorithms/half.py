@@ -29,7 +29,6 @@ from spreeze_zmq.algorithms.declared import (
 )
 from spreeze_zmq.algorithms.learner_networks import NOISE, LearnerNetworks, seed_of
 from spreeze_zmq.algorithms.observations import ObservationRows, RunningStatistics
-from spreeze_zmq.algorithms.precision import allow_tf32, dtypes_of
 from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import captured
@@ -73,9 +72,9 @@ class AutogradHalf:
         self.algorithm = self._networks.algorithm
         self._rows = ObservationRows(env, options.normalize_observations, self._device, options.frame_stack)
         self._statistics = RunningStatistics(env, options.frame_stack)
-        allow_tf32(options.precision, self._device)
+        nn.allow_tf32(options.precision, self._device)
         size = options.reference_batch_size if options.batch_size == "auto" else options.batch_size
-        dtypes = dtypes_of(options.precision, self._device, kind.auto_bf16)
+        dtypes = nn.dtypes_of(options.precision, self._device, kind.auto_bf16)
         dtype, line = nn.choose(self._networks.modules, size, dtypes)
         log.info("%s", line)
         in_dtype = partial(torch.autocast, self._device.type, dtype)

@@ -1,8 +1,11 @@
-"""The options that algorithms share, each group a frozen dataclass, and their reading from a table."""
+"""The options that algorithms share, each group a frozen dataclass; how they are read from a table, and how
+some follow the batch size.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -10,6 +13,24 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.schema import Option, Unfit, check, option, options_of, suggestion
 
 OptionsT = TypeVar("OptionsT")
+
+#: How an option follows a batch that is ``kappa`` times as large as the one that it is stated for: there are
+#: ``kappa`` times fewer updates for the same samples, so each must go further.
+#:
+#: - ``"sqrt"``: the square root scaling rule of adaptive optimisers (Malladi et al. 2022, arXiv 2205.10287).
+#:   That rule also shortens Adam's averages; here the betas stay as stated, since the first one, 0.9, would
+#:   become negative beyond ``kappa = 10``.
+#: - ``"average"``: the EMA scaling rule (Busbridge et al. 2023, arXiv 2307.13813): a moving average keeps the
+#:   same share of itself over the same samples.
+RULES: dict[str, Callable[[float, float], float]] = {
+    "sqrt": lambda value, kappa: value * math.sqrt(kappa),
+    "average": lambda value, kappa: 1.0 - (1.0 - value) ** kappa,
+}
+#: The rules for a log line.
+WORDS = {
+    "sqrt": "{stated:g} x sqrt({kappa:g}) = {scaled:.4g} (arXiv 2205.10287)",
+    "average": "1 - (1 - {stated:g})^{kappa:g} = {scaled:.4g} (arXiv 2307.13813)",
+}
 
 
 def check_limits(options: object) -> None:
@@ -139,3 +160,20 @@ def options_from(kind: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
         checked = _checked(known[name], value)
         arguments[name] = tuple(checked) if isinstance(checked, list) else checked
     return kind(**arguments)
+
+
+def following(kind: type[Any]) -> dict[str, str]:
+    """The options of an algorithm's ``Options`` that follow the batch size, and the rule of each."""
+    return {option.name: option.follows for option in options_of(kind) if option.follows}
+
+
+def scaled(kind: type[Any], options: Mapping[str, Any], batch_size: int) -> dict[str, float]:
+    """The values of the options that follow, for updates of ``batch_size`` transitions.
+
+    Args:
+        kind: the algorithm's ``Options``, which inherit ``ReplayOptions``.
+        options: their values for batches of ``reference_batch_size``.
+        batch_size: transitions of one update.
+    """
+    kappa = batch_size / options["reference_batch_size"]
+    return {name: RULES[rule](options[name], kappa) for name, rule in following(kind).items()}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spreeze_zmq.algorithms.action_values import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.algorithm import Loss, Networks
 from spreeze_zmq.algorithms.distributions import EpsilonGreedy
+from spreeze_zmq.algorithms.dqn import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.options import RolloutOptions
-from spreeze_zmq.algorithms.returns import rollout_returns
+from spreeze_zmq.algorithms.ppo import rollout_returns
 from spreeze_zmq.base.schema import option
 
 if TYPE_CHECKING:

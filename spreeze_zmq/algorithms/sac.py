@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import TanhNormal
-from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.algorithms.options import check_below
 from spreeze_zmq.algorithms.twin_critics import (
     TwinCriticOptions,
@@ -23,6 +22,7 @@ from spreeze_zmq.algorithms.twin_critics import (
 )
 from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
 from spreeze_zmq.algorithms.distributions import Deterministic
-from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.algorithms.twin_critics import (
     TwinCriticOptions,
     TwinCritics,
@@ -24,6 +23,7 @@ from spreeze_zmq.algorithms.twin_critics import (
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.schema import option
 from spreeze_zmq.envs.spec import EnvironmentSpec
+from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
     from torch.nn import Module

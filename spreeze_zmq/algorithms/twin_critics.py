@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Loss
-from spreeze_zmq.algorithms.lazy import torch
 from spreeze_zmq.algorithms.options import ReplayOptions, check_below
 from spreeze_zmq.base.schema import option
+from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,7 +18,7 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.evaluation import Score, play
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.policy import Policy, register_class_loader
-from spreeze_zmq.policy.classes import trusted
+from spreeze_zmq.policy.actor import trusted
 from spreeze_zmq.run.folder import RunFolder
 
 

@@ -1,8 +1,8 @@
-"""One environment to show: its steps, and its pictures or its MuJoCo model."""
+"""One environment to show: its steps, its pictures or its MuJoCo model, and an episode of a policy in it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.plan.plan import PAGE
+from spreeze_zmq.policy import Policy, played, without_noise
 
 #: Steps a second of an environment that does not define its rate.
 DEFAULT_STEPS_PER_S = 30.0
@@ -103,3 +104,43 @@ def picture_of(obs: NDArray[Any] | None) -> NDArray[np.uint8]:
     if image.shape[-1] != 3:
         image = np.repeat(image[..., -1:], 3, axis=-1)
     return np.ascontiguousarray(image, np.uint8)
+
+
+@dataclass
+class Episode:
+    """One deterministic episode.
+
+    Attributes:
+        total: return so far.
+        steps: number of steps so far.
+        broken: whether the environment failed before its end; the failure is logged.
+    """
+
+    stage: Stage
+    policy: Policy
+    seed: int
+    total: float = 0.0
+    steps: int = 0
+    broken: bool = False
+
+    def moments(self) -> Iterator[None]:
+        """Play, and yield before each step, when the state can be shown. The final state cannot be shown: the
+        last step already begins the next episode.
+        """
+        frames = self.policy.frame_stack()
+        frames.begin(self.stage.env.reset(seed=self.seed)[0])
+        yield
+        for step in played(self.stage.env, frames, without_noise(self.policy)):
+            self.broken = bool(step.failed[0])
+            if self.broken:
+                return
+            self.total, self.steps = self.total + float(step.reward[0]), self.steps + 1
+            if step.ended[0]:
+                return
+            yield
+
+    def said(self) -> str:
+        """Its return and length, in words."""
+        if self.broken:
+            return f"broken after {self.steps} steps: the environment failed"
+        return f"return {self.total:.2f}, {self.steps} steps"

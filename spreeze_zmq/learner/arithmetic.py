@@ -1,24 +1,40 @@
-"""Counts the floating point operations of a learner's updates and measures its device's limit."""
+"""The floating point operations of a learner's updates, counted in matrix products and convolutions, and the
+most that its device can do.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.half import AutogradHalf
-from spreeze_zmq.algorithms.precision import dtypes_of
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
+from spreeze_zmq.nn.native.library import library
 from spreeze_zmq.replay import Minibatches
 
 log = logging.getLogger("spreeze")
 
 #: Batch size of the update that is counted; operations grow in proportion to it.
 COUNTED_BATCH = 32
+#: Size of the product that measures how fast a core multiplies.
+ROWS, WIDTH = 1024, 256
+#: Rounds of bare multiply-adds that take about as long as that product.
+TURNS = 1000
+#: Measurements, of which the fastest counts.
+ROUNDS = 5
+
+aten = torch.ops.aten
 
 
 class Arithmetic(NamedTuple):
@@ -36,9 +52,9 @@ class Arithmetic(NamedTuple):
 def arithmetic_of(half: AutogradHalf, spec: EnvironmentSpec, device: str) -> Arithmetic:
     """Count an update and measure the device, in some hundredths of a second; the half stays as it was."""
     kind, options = type(half.algorithm), half.algorithm.options
-    dtype = dtypes_of(options.precision, torch.device(device), kind.auto_bf16)[-1]
+    dtype = nn.dtypes_of(options.precision, torch.device(device), kind.auto_bf16)[-1]
     with torch.random.fork_rng(devices=[]):
-        limit = nn.most_flops_per_s(device, dtype)
+        limit = most_flops_per_s(device, dtype)
         try:
             if device != "cpu":
                 options = dataclasses.replace(options, precision="fp32")
@@ -54,7 +70,7 @@ def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec) -> float:
     on-policy, with a share of the preparation of a round. The half, which is on the CPU, stays as it was.
     """
     kind, options, state = type(half.algorithm), half.algorithm.options, half.state_dict()
-    preparation, update, per_epoch, size = nn.CountedProducts(), nn.CountedProducts(), 0.0, COUNTED_BATCH
+    preparation, update, per_epoch, size = CountedProducts(), CountedProducts(), 0.0, COUNTED_BATCH
     try:
         if kind.on_policy():
             memory_size = kind.memory_size(options)
@@ -73,3 +89,102 @@ def flops_per_transition(half: AutogradHalf, spec: EnvironmentSpec) -> float:
         return per_epoch + update.flops / size
     finally:
         half.load_state_dict(state)
+
+
+def _of_product(left: Tensor, right: Tensor) -> int:
+    return 2 * left.numel() * right.shape[-1]
+
+
+def _of_convolution(images: Tensor, weight: Tensor) -> int:
+    """``images`` is the output of a convolution with ``weight``."""
+    return 2 * images.numel() * math.prod(weight.shape[1:])
+
+
+def _of_convolution_backward(arguments: tuple[Any, ...]) -> int:
+    gradient, _, weight = arguments[:3]
+    wanted = arguments[-1]  # the gradients of the input, the weight, the bias
+    return _of_convolution(gradient, weight) * (bool(wanted[0]) + bool(wanted[1]))
+
+
+#: The floating point operations of a torch operation, from its arguments and its output.
+_COUNTS: Mapping[Any, Callable[[tuple[Any, ...], Any], int]] = {
+    aten.mm: lambda given, _: _of_product(*given[:2]),
+    aten.bmm: lambda given, _: _of_product(*given[:2]),
+    aten.addmm: lambda given, _: _of_product(*given[1:3]),
+    aten.baddbmm: lambda given, _: _of_product(*given[1:3]),
+    aten.convolution: lambda given, output: _of_convolution(output, given[1]),
+    aten.convolution_backward: lambda given, _: _of_convolution_backward(given),
+}
+
+
+class CountedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside, counts the products that torch computes, in backward passes too; native layers run in torch.
+
+    Attributes:
+        flops: two for each multiply-add.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops: int = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled inside; true would import torch's compiler, which takes seconds.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and count it."""
+        output = func(*args, **(kwargs or {}))
+        count = _COUNTS.get(func.overloadpacket)
+        if count is not None:
+            self.flops += count(args, output)
+        return output
+
+
+def most_flops_per_s(device: str | torch.device, dtype: torch.dtype) -> float:
+    """Measure the highest FLOP/s of one CPU core, or of a GPU."""
+    device = torch.device(device)
+    clock = time.thread_time if device.type == "cpu" else time.perf_counter
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return max(_rate(call, flops, clock) for call, flops in multiply_limits(device, dtype).values())
+    finally:
+        torch.set_num_threads(threads)
+
+
+def multiply_limits(
+    device: str | torch.device, dtype: torch.dtype, gpu_size: int = 4096
+) -> dict[str, tuple[Callable[[], Any], float]]:
+    """Calls that do little but multiply, by name, and the floating point operations of each.
+
+    On a GPU a product of square matrices of ``gpu_size``. On a CPU torch's product of a hidden layer and, if
+    there is a native library, its bare multiply-adds, the limit of the instruction set.
+    """
+    device = torch.device(device)
+    rows, width = (ROWS, WIDTH) if device.type == "cpu" else (gpu_size, gpu_size)
+    source = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(size, width, generator=source).to(device, dtype) for size in (rows, width))
+    product = torch.empty(rows, width, device=device, dtype=dtype)
+
+    def multiply() -> None:
+        torch.mm(left, right, out=product)
+        if device.type != "cpu":
+            torch.cuda.synchronize(device)
+
+    found = {"torch": (multiply, 2.0 * rows * width**2)}
+    code, bf16 = library().code, dtype == torch.bfloat16
+    if device.type == "cpu" and code is not None and (flops := code.spreeze_multiply_adds(bf16, TURNS)):
+        found["instructions"] = (partial(code.spreeze_multiply_adds, bf16, TURNS), flops)
+    return found
+
+
+def _rate(call: Callable[[], Any], flops: float, clock: Callable[[], float]) -> float:
+    """FLOP/s of the fastest of several calls of ``flops`` each."""
+    least = math.inf
+    for _ in range(1 + ROUNDS):
+        began_s = clock()
+        call()
+        least = min(least, clock() - began_s)
+    return flops / least

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 from spreeze_zmq import algorithms
+from spreeze_zmq.algorithms import Algorithm
+from spreeze_zmq.algorithms.algorithm import seen
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner.at_hand import NUM_ENVS, random_replay, random_round
@@ -120,7 +122,7 @@ def largest_batch(plan: Plan, free: int) -> int:
     sharing = [role for role in devices if devices[role] == device]
     replays = sum(sizes[role] for role in sharing)
     drawn = sizes[CRITIC_LEARNER] // options.replay_capacity
-    drawn += algorithms.batch_bytes(algorithm, options, plan.environment)
+    drawn += batch_bytes(algorithm, options, plan.environment)
     largest: int = int(MEMORY_SHARE * free - replays) // (len(sharing) * drawn)
     if largest < SMALLEST:
         raise InputError(
@@ -129,6 +131,22 @@ def largest_batch(plan: Plan, free: int) -> int:
             "algorithm.replay_capacity or the networks' sizes"
         )
     return largest
+
+
+def batch_bytes(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> int:
+    """An upper estimate of the bytes that an update takes for each transition of its batch.
+
+    It counts what every layer keeps in the forward pass and makes in the backward pass, for all networks and
+    targets; a tape keeps all of this at once. SAC with layer norm, SiLU and C51 in torch's layers took 81,000
+    bytes where this gives 109,000.
+    """
+    env = seen(env, options)
+    networks = kind(options, env).networks()
+    modules = {**networks.critic, **networks.policy, **networks.targets}.values()
+    weights = [tensor for module in modules for tensor in module.parameters() if tensor.dim() > 1]
+    # All outputs of an ensemble's weights [E, outputs, inputs] count.
+    widths = [tensor.shape[:2].numel() if tensor.dim() == 3 else tensor.shape[0] for tensor in weights]
+    return 4 * (9 * sum(widths) + 8 * math.prod(env.obs_shape))
 
 
 def measure(plan: Plan) -> dict[str, Any]:

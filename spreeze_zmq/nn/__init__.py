@@ -1,6 +1,7 @@
 """Torch modules on flat rows, and the arithmetic of losses on them, native where that is faster.
 
-The names are imported at the first use of one, since sampling and reading a topology need no torch.
+The names are imported at the first use of one, since sampling and reading a topology need no torch; so is the
+``torch`` here, for the files of algorithms.
 """
 
 from __future__ import annotations
@@ -9,12 +10,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
     from spreeze_zmq.nn.atoms import divergence, end_masses, expectation, project
-    from spreeze_zmq.nn.flops import CountedProducts, most_flops_per_s, multiply_limits
     from spreeze_zmq.nn.fused import Adam, PeriodicCopy, laid_flat, normal_log_prob, polyak, squashed_normal
-    from spreeze_zmq.nn.layers import Append, Conv, Dueling, Number, random_shift
+    from spreeze_zmq.nn.layers import (
+        Append,
+        Conv,
+        Dueling,
+        Number,
+        Recurrent,
+        random_shift,
+        remembered,
+        unroll,
+    )
     from spreeze_zmq.nn.native_calls import into_grad
-    from spreeze_zmq.nn.native_choice import choose, leave_to_torch
+    from spreeze_zmq.nn.native_choice import allow_tf32, choose, dtypes_of, has_bf16, leave_to_torch
     from spreeze_zmq.nn.networks import (
         ACTIVATIONS,
         NATURE,
@@ -25,7 +36,6 @@ if TYPE_CHECKING:
         ensemble,
         mlp,
     )
-    from spreeze_zmq.nn.recurrent import Recurrent, remembered, unroll
 
 __all__ = [
     "ACTIVATIONS",
@@ -34,35 +44,52 @@ __all__ = [
     "Adam",
     "Append",
     "Conv",
-    "CountedProducts",
     "Dueling",
     "Ensemble",
     "Number",
     "PeriodicCopy",
     "Recurrent",
+    "allow_tf32",
     "choose",
     "cnn",
     "describe",
     "divergence",
+    "dtypes_of",
     "end_masses",
     "ensemble",
     "expectation",
+    "has_bf16",
     "into_grad",
     "laid_flat",
     "leave_to_torch",
     "mlp",
-    "most_flops_per_s",
-    "multiply_limits",
     "normal_log_prob",
     "polyak",
     "project",
     "random_shift",
     "remembered",
     "squashed_normal",
+    "torch",
     "unroll",
 ]
 
-_MODULES = ("atoms", "flops", "fused", "layers", "native_calls", "native_choice", "networks", "recurrent")
+_MODULES = ("atoms", "fused", "layers", "native_calls", "native_choice", "networks")
+
+
+class LazyModule:
+    """Imports a module, which may take more than a second, when its first attribute is read."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(importlib.import_module(self._name), attribute)
+        setattr(self, attribute, value)
+        return value
+
+
+if not TYPE_CHECKING:
+    torch = LazyModule("torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
-"""A ``Sequential`` with the same parameters and results, whose layers are native calls where a measurement
-(``native_choice.py``) has shown these to be faster than torch.
+"""A ``Sequential`` with the same parameters and results, whose layers are native calls in the number formats
+that ``native_choice.py`` has found right.
 """
 
 from __future__ import annotations

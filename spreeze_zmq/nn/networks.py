@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spreeze_zmq.nn.layers import Append, Conv, Dueling
+from spreeze_zmq.nn.layers import Append, Conv, Dueling, linear
 
 #: Activations by their names in options and policy messages.
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
@@ -91,15 +91,6 @@ def cnn(
         shape = convolution.output_shape
     add(linear(convolution.output_size, layers.hidden), layers.hidden)
     return torch.nn.Sequential(*network, linear(layers.hidden, outputs, output_scale))
-
-
-def linear(inputs: int, outputs: int, scale: float = 1.0) -> torch.nn.Linear:
-    """An affine map whose weights and biases are uniform in +-scale/sqrt(inputs)."""
-    layer = torch.nn.Linear(inputs, outputs)
-    bound = scale / inputs**0.5
-    for parameter in layer.parameters():
-        torch.nn.init.uniform_(parameter, -bound, bound)
-    return layer
 
 
 class StackedLinear(torch.nn.Module):

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spreeze_zmq import algorithms
-from spreeze_zmq.algorithms.batch_scaling import WORDS, following, scaled
+from spreeze_zmq.algorithms.options import WORDS, following, scaled
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.plan.knee import knee

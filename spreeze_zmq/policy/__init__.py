@@ -5,10 +5,9 @@ torch is imported only for a network with a convolution.
 
 from __future__ import annotations
 
-from spreeze_zmq.policy.classes import register_class_loader
+from spreeze_zmq.policy.actor import register_class_loader
 from spreeze_zmq.policy.file import read_file
-from spreeze_zmq.policy.observations import FrameStack
-from spreeze_zmq.policy.playing import Played, played, without_noise
+from spreeze_zmq.policy.observations import FrameStack, Played, played, without_noise
 from spreeze_zmq.policy.policy import Policy, usable
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from spreeze_zmq.policy.actor import Floats
-from spreeze_zmq.policy.layers import Layer
+from spreeze_zmq.policy.description import Layer
 
 #: Takes rows and a buffer ``[N, num_outputs]``; returns the buffer, or the rows where it works in place.
 Step = Callable[[Floats, Floats], Floats]

@@ -12,7 +12,7 @@ import torch
 
 from spreeze_zmq import nn
 from spreeze_zmq.policy.actor import Floats
-from spreeze_zmq.policy.layers import Layer
+from spreeze_zmq.policy.description import Layer
 
 
 class TorchNetwork:

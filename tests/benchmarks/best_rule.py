@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from spreeze_zmq.evaluation.contestant import Race
 from spreeze_zmq.evaluation.evaluation import t_interval
-from spreeze_zmq.evaluation.race import Race
 
 RECORDED = Path(__file__).with_name("best_rule.npz")
 LOOK, FRESH = 5, 30
@@ -76,7 +76,7 @@ class HighestScore:
 
 
 class Races:
-    """The rule of ``spreeze_zmq.evaluation.race``."""
+    """The rule of :class:`Race`."""
 
     best = None
 

@@ -8,8 +8,8 @@ import pytest
 from golden_policies import FOLDER, POLICIES, document_program, message, observations, to_policy_file
 
 from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy.description import KINDS
 from spreeze_zmq.policy.heads import HEADS
-from spreeze_zmq.policy.layers import KINDS
 from spreeze_zmq.wire import decode, encode
 
 

@@ -19,8 +19,8 @@ from spreeze_zmq.base.rollout import ARRAY_FIELDS
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.policy import Policy
+from spreeze_zmq.policy.description import KINDS as LAYERS
 from spreeze_zmq.policy.heads import HEADS
-from spreeze_zmq.policy.layers import KINDS as LAYERS
 from spreeze_zmq.replay import RoundStore
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from spreeze_zmq.wire import KINDS, Message, channels, rollout_from

@@ -17,7 +17,7 @@ from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.commands.spreeze import main
 from spreeze_zmq.evaluation.export.files import random_observations
 from spreeze_zmq.evaluation.video.films import VideoSchedule
-from spreeze_zmq.evaluation.video.gl import choose_gl
+from spreeze_zmq.evaluation.video.recorder import choose_gl
 from spreeze_zmq.run.folder import RunFolder
 from tests.system.conftest import reached
 

@@ -62,7 +62,7 @@ class Option:
         nullable: the value may be ``None``, which files write as ``"none"``.
         options: the keys of a ``table``; empty if any key is accepted.
         follows: how it scales with a measured batch size, ``"sqrt"`` or ``"average"``
-            (:mod:`spreeze_zmq.algorithms.batch_scaling`); empty if it does not.
+            (``RULES`` of :mod:`spreeze_zmq.algorithms.options`); empty if it does not.
         fixed: another value makes other networks, so that no earlier checkpoint fits.
     """
 

@@ -14,12 +14,12 @@ import torch
 
 from spreeze_zmq import algorithms, envs, nn
 from spreeze_zmq.algorithms import Algorithm
-from spreeze_zmq.algorithms.precision import has_bf16
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.commands.bench import isolated
 from spreeze_zmq.commands.bench.figures import Figure, Job, Section, Way, by_clock, in_turn, number, paired
 from spreeze_zmq.commands.bench.trial import Trial, make_trial, timed
 from spreeze_zmq.envs import EnvironmentSpec
+from spreeze_zmq.learner.arithmetic import multiply_limits
 
 BATCH_SIZES = {"cpu": (256, 1024, 8192), "cuda": (1024, 8192, 32_768, 131_072)}
 #: On a CPU the largest batch is left out of shorter sections: its five rounds take 2 s.
@@ -66,7 +66,7 @@ def precisions(device: str) -> tuple[str, ...]:
     """The precisions to measure: fp32 on a CPU, and the device's faster ones."""
     if device != "cpu":
         return ("bf16", "tf32")
-    return ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
+    return ("fp32", "bf16") if nn.has_bf16(torch.device("cpu")) else ("fp32",)
 
 
 def batch_sizes(job: Job) -> tuple[int, ...]:
@@ -189,5 +189,5 @@ def half_ways(trial: Trial) -> dict[str, Way]:
 def limit_ways(trial: Trial) -> dict[str, Way]:
     """FLOP/s of computations that do little but multiply."""
     dtype = torch.bfloat16 if trial.precision == "bf16" else torch.float32
-    limits = nn.multiply_limits(trial.device, dtype, PEAK_SIZE)
+    limits = multiply_limits(trial.device, dtype, PEAK_SIZE)
     return {f"limit of {name}": timed(call, flops, trial.device) for name, (call, flops) in limits.items()}

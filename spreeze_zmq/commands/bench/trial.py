@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from spreeze_zmq import algorithms
+from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms import Algorithm, ReplayOptions
 from spreeze_zmq.algorithms.algorithm import PARTS, TRANSITION_FIELDS
-from spreeze_zmq.algorithms.precision import dtypes_of
 from spreeze_zmq.commands.bench.figures import Rate, Way, typical
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner import flops_per_transition
@@ -132,7 +131,7 @@ def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:
     """The precision of the options; for ``"auto"`` the lowest one that it may choose."""
     if options.precision != "auto":
         return str(options.precision)
-    dtype = dtypes_of("auto", torch.device(device), kind.auto_bf16)[-1]
+    dtype = nn.dtypes_of("auto", torch.device(device), kind.auto_bf16)[-1]
     return "bf16" if dtype == torch.bfloat16 else "fp32"
 
 

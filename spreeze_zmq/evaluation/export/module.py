@@ -12,7 +12,7 @@ from torch import nn
 from spreeze_zmq.algorithms.class_policy import ClassPolicy
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.actor import Box
-from spreeze_zmq.policy.layers import read_layers
+from spreeze_zmq.policy.description import read_layers
 from spreeze_zmq.policy.observations import ObservationScaling
 from spreeze_zmq.policy.own_environment import shifted
 from spreeze_zmq.policy.torch_network import TorchNetwork

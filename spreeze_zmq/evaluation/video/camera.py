@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from spreeze_zmq.evaluation.video.gl import choose_gl
+from spreeze_zmq.evaluation.video.recorder import choose_gl
 
 #: Effects that are switched off: without them a picture takes a quarter of the time in software.
 COSTLY = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)

@@ -1,4 +1,4 @@
-"""Writes videos of a policy at work, without a display."""
+"""Writes videos of a policy at work, without a display, where MuJoCo needs an OpenGL that works so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,9 +20,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.files import replacing
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.evaluation.stage import Stage, open_stage
-from spreeze_zmq.evaluation.video.episode import Episode
-from spreeze_zmq.evaluation.video.gl import PACKAGES, choose_gl
+from spreeze_zmq.evaluation.stage import Episode, Stage, open_stage
 from spreeze_zmq.plan.plan import FILM
 from spreeze_zmq.policy import Policy
 
@@ -30,6 +30,10 @@ WIDTH, HEIGHT = 480, 360
 MAX_FPS = 60.0
 #: Makes pygame work without a window and loudspeakers.
 HEADLESS = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+#: Backends of OpenGL -> the packages of Debian and Ubuntu that contain them.
+PACKAGES = {"egl": "libegl1 libgl1-mesa-dri", "osmesa": "libosmesa6"}
+#: Longest time to make a context, which usually takes a second; a broken driver may hang.
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -146,3 +150,48 @@ def _encoder(path: Path, size: tuple[int, int], fps: float) -> Iterator[Callable
             yield writer.send
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error}") from error
+
+
+def choose_gl() -> str:
+    """A backend that works without a display: the one in ``MUJOCO_GL`` if that is one of ``PACKAGES``, else
+    the first that can.
+
+    Raises:
+        InputError: none works; names the package to install.
+    """
+    asked = os.environ.get("MUJOCO_GL", "").strip().lower()
+    problems = []
+    for name in (asked,) if asked in PACKAGES else tuple(PACKAGES):
+        problem = _try(name)
+        if not problem:
+            return name
+        problems.append(f"{name}: {problem}")
+    wanted = PACKAGES[asked if asked in PACKAGES else "egl"]
+    raise InputError(
+        f"MuJoCo cannot draw without a display here ({'; '.join(problems)}); install what is missing: "
+        f"apt install {wanted}"
+    )
+
+
+def _try(name: str) -> str:
+    """Why a backend cannot make a context; empty if it can. Tried in another process, as a failure may crash
+    or leave half-loaded libraries behind.
+    """
+    code = f"from mujoco.{name} import GLContext; context = GLContext(64, 64); context.make_current()"
+    environment = {**os.environ, "MUJOCO_GL": name, "PYOPENGL_PLATFORM": name}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"hangs for {TIMEOUT_S:.0f} s"
+    if done.returncode == 0:
+        return ""
+    words = [line for line in done.stderr.splitlines() if line[:1].strip() and ": " in line]
+    return words[-1][:120] if words else f"ended with code {done.returncode}"

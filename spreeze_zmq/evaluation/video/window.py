@@ -12,8 +12,7 @@ from typing import Any
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.evaluation.stage import Stage, open_stage
-from spreeze_zmq.evaluation.video.episode import Episode
+from spreeze_zmq.evaluation.stage import Episode, Stage, open_stage
 from spreeze_zmq.plan.plan import FILM
 from spreeze_zmq.policy import Policy
 

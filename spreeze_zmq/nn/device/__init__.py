@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from spreeze_zmq.nn.device.captured import WARM_UP_CALLS, Captured, captured
-from spreeze_zmq.nn.device.transfers import Download, Ingestion, Staging
-from spreeze_zmq.nn.device.work import Work
+from spreeze_zmq.nn.device.transfers import Download, Ingestion, Staging, Work
 
 __all__ = ["WARM_UP_CALLS", "Captured", "Download", "Ingestion", "Staging", "Work", "captured"]

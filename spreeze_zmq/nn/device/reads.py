@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from spreeze_zmq.nn.native.places import AUTHOR, INTERNAL, LIBRARY, STANDARD, author_frame, origin
+from spreeze_zmq.nn.native.recording import AUTHOR, INTERNAL, LIBRARY, STANDARD, author_frame, origin
 
 #: Modules whose functions give another result, or do another thing outside, at each call.
 MOVING = {

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from spreeze_zmq.nn.device.elementwise import Elementwise
 from spreeze_zmq.nn.native import recording
 from spreeze_zmq.nn.native.library import library
-from spreeze_zmq.nn.native.places import place
+from spreeze_zmq.nn.native.recording import place
 
 ResultT = TypeVar("ResultT")
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from spreeze_zmq.nn.device.reads import PLAIN, Reads
-from spreeze_zmq.nn.native.places import AUTHOR, INTERNAL, STANDARD, origin
+from spreeze_zmq.nn.native.recording import AUTHOR, INTERNAL, STANDARD, origin
 
 #: Most values that are compared before each replay, and most bytes of one array among them.
 MOST_VALUES, MOST_BYTES = 2000, 1 << 14

@@ -2,8 +2,7 @@
 
 import pytest
 
-from spreeze_zmq.algorithms.batch_scaling import following, scaled
-from spreeze_zmq.algorithms.options import ReplayOptions
+from spreeze_zmq.algorithms.options import ReplayOptions, following, scaled
 from spreeze_zmq.algorithms.sac import SAC
 
 STATED = {"learning_rate": 1e-3, "tau": 0.1, "reference_batch_size": 256, "gamma": 0.99}

@@ -10,7 +10,7 @@ from spreeze_zmq import algorithms, nn
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.policy import Policy, classes, register_class_loader
+from spreeze_zmq.policy import Policy, actor, register_class_loader
 from spreeze_zmq.replay import Minibatches, RoundStore
 from tests.unit.algorithms.shipped import BOX, DISCRETE, PIXELS, UNBOUNDED
 
@@ -22,7 +22,7 @@ STEPS, ENVS = 9, 4
 @pytest.fixture(autouse=True)
 def loader(monkeypatch):
     """As in a sampler of a run with PPO."""
-    monkeypatch.setattr(classes, "_loaders", [])
+    monkeypatch.setattr(actor, "_loaders", [])
     register_class_loader(loader_of_run("ppo"))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spreeze_zmq.evaluation.race import LEAST, Race
+from spreeze_zmq.evaluation.contestant import LEAST, Race
 
 NONE = np.zeros(0)
 

@@ -6,8 +6,7 @@ import pytest
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.evaluation.evaluation import play
-from spreeze_zmq.evaluation.stage import Stage
-from spreeze_zmq.evaluation.video.episode import Episode
+from spreeze_zmq.evaluation.stage import Episode, Stage
 from spreeze_zmq.policy import Policy, played, without_noise
 
 LINE = "tests.unit.envs.doors:Line"

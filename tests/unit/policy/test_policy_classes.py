@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.errors import InputError, WireError
-from spreeze_zmq.policy import Policy, classes, register_class_loader, usable
+from spreeze_zmq.policy import Policy, actor, register_class_loader, usable
 
 DESCRIPTION = {"class": "tests.my_module:Mine", "options": {"gain": 2.0}, "environment": {"id": "Own-v0"}}
 ARRAYS = {"parameters": np.array([0.5], np.float32)}
@@ -42,7 +42,7 @@ class Twice:
 @pytest.fixture
 def loader(monkeypatch):
     """A loader of the one class, for one test."""
-    monkeypatch.setattr(classes, "_loaders", [])
+    monkeypatch.setattr(actor, "_loaders", [])
     register_class_loader(Twice)
 
 
@@ -53,7 +53,7 @@ def policy_of(description, version=0):
 
 def test_without_a_loader_a_class_is_refused(monkeypatch):
     """The one clear word says which class it is."""
-    monkeypatch.setattr(classes, "_loaders", [])
+    monkeypatch.setattr(actor, "_loaders", [])
     with pytest.raises(WireError, match=r"class 'tests.my_module:Mine', and this program loads no classes"):
         policy_of(DESCRIPTION)
 
@@ -81,7 +81,7 @@ def test_a_class_that_cannot_be_imported_is_refused(monkeypatch):
     def fails(description, arrays):
         raise ModuleNotFoundError("No module named 'my_module'")
 
-    monkeypatch.setattr(classes, "_loaders", [fails])
+    monkeypatch.setattr(actor, "_loaders", [fails])
     with pytest.raises(WireError, match="cannot be imported: No module named 'my_module'"):
         policy_of(DESCRIPTION)
 

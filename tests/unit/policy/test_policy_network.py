@@ -10,7 +10,7 @@ from torch import nn
 
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.policy.layers import read_layers
+from spreeze_zmq.policy.description import read_layers
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.torch_network import TorchNetwork
 

@@ -14,7 +14,7 @@ from spreeze_zmq.algorithms.class_policy import loader_of_modules
 from spreeze_zmq.base.errors import InputError, SpreezeError
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.evaluation.export import export_onnx, export_torchscript, files
-from spreeze_zmq.policy import Policy, classes, register_class_loader
+from spreeze_zmq.policy import Policy, actor, register_class_loader
 from tests.unit.algorithms.shipped import BOX, DISCRETE, SEVERAL, UNBOUNDED
 
 FRAMES = EnvironmentSpec("none", {}, (44, 40), "uint8", "discrete", action_sizes=(6,))
@@ -58,7 +58,7 @@ def make_policy(name, env, options):
 @pytest.fixture
 def policy(request, monkeypatch):
     """One of ``POLICIES``, and the dtype of its observations."""
-    monkeypatch.setattr(classes, "_loaders", [])
+    monkeypatch.setattr(actor, "_loaders", [])
     register_class_loader(loader_of_modules(["tests.unit.evaluation.export.own"]))
     name, env, options = POLICIES[request.param]
     made = make_policy(name, env, options)
@@ -111,7 +111,7 @@ def test_a_file_that_acts_otherwise_is_refused(policy, tmp_path, monkeypatch):
 @pytest.mark.parametrize("export", [export_onnx, export_torchscript])
 def test_what_cannot_be_traced_is_one_line(export, tmp_path, monkeypatch):
     """An act() that branches on its observations."""
-    monkeypatch.setattr(classes, "_loaders", [])
+    monkeypatch.setattr(actor, "_loaders", [])
     register_class_loader(loader_of_modules(["tests.unit.evaluation.export.own"]))
     policy = make_policy("tests.unit.evaluation.export.own:Hesitating", BOX, SMALL)
     with pytest.raises(SpreezeError) as raised:

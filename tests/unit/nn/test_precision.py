@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from spreeze_zmq.algorithms.precision import allow_tf32, cpu_flags, dtypes_of
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.machine import cpu_flags
+from spreeze_zmq.nn import allow_tf32, dtypes_of
 
 CPU = torch.device("cpu")
 FP32, BF16 = (torch.float32,), (torch.bfloat16,)

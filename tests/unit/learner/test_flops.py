@@ -10,6 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from spreeze_zmq import nn
+from spreeze_zmq.learner.arithmetic import CountedProducts, most_flops_per_s, multiply_limits
 from spreeze_zmq.nn.native.library import library
 
 
@@ -31,12 +32,12 @@ def test_forward_and_backward_passes_are_counted_as_torch_counts_them(name, of_i
     """Also where the gradient of the input is wanted."""
     network, shape = networks()[name]
     counts = []
-    for counter in (FlopCounterMode(display=False), nn.CountedProducts()):
+    for counter in (FlopCounterMode(display=False), CountedProducts()):
         x = torch.randn(shape, requires_grad=of_input)
         with counter:
             out = network(x)
             (out[0] if isinstance(out, tuple) else out).square().sum().backward()
-        counts.append(counter.flops if isinstance(counter, nn.CountedProducts) else counter.get_total_flops())
+        counts.append(counter.flops if isinstance(counter, CountedProducts) else counter.get_total_flops())
     assert counts[0] == counts[1] > 0
 
 
@@ -47,7 +48,7 @@ def test_native_layers_are_counted_too():
     network.formats = frozenset({torch.float32})
     x = torch.randn(32, 8)
     before = network(x)
-    with nn.CountedProducts() as counted:
+    with CountedProducts() as counted:
         network(x)
     assert counted.flops == 2 * 32 * (8 * 16 + 16 * 2)
     assert torch.equal(network(x), before)
@@ -56,8 +57,8 @@ def test_native_layers_are_counted_too():
 def test_counting_imports_no_compiler():
     """That would take each learner seconds at its start."""
     code = (
-        "import sys, torch; from spreeze_zmq import nn\n"
-        "with nn.CountedProducts() as counted: torch.nn.Linear(2, 3)(torch.ones(1, 2)).sum().backward()\n"
+        "import sys, torch; from spreeze_zmq.learner.arithmetic import CountedProducts\n"
+        "with CountedProducts() as counted: torch.nn.Linear(2, 3)(torch.ones(1, 2)).sum().backward()\n"
         "assert counted.flops == 24, counted.flops\n"
         "assert 'torch._dynamo' not in sys.modules"
     )
@@ -67,7 +68,7 @@ def test_counting_imports_no_compiler():
 def test_a_core_multiplies_at_least_as_fast_as_torch_does():
     """And no faster than any core: 16 lanes, two units, two operations each at 6 GHz."""
     threads = torch.get_num_threads()
-    found = nn.most_flops_per_s("cpu", torch.float32)
+    found = most_flops_per_s("cpu", torch.float32)
     assert 1e8 < found < 16 * 2 * 2 * 6e9
     assert torch.get_num_threads() == threads
 
@@ -75,13 +76,13 @@ def test_a_core_multiplies_at_least_as_fast_as_torch_does():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_limit_counts_its_own_operations(dtype):
     """Torch's product as PyTorch itself counts it; multiply-adds of the native layers by their number."""
-    found = nn.multiply_limits("cpu", dtype)
+    found = multiply_limits("cpu", dtype)
     call, flops = found["torch"]
     with FlopCounterMode(display=False) as counter:
         call()
     assert counter.get_total_flops() == flops == 2 * 1024 * 256 * 256
     if "instructions" in found:
-        fp32 = nn.multiply_limits("cpu", torch.float32)["instructions"][1]
+        fp32 = multiply_limits("cpu", torch.float32)["instructions"][1]
         assert found["instructions"][1] == (2 * fp32 if dtype == torch.bfloat16 else fp32)
 
 
@@ -89,7 +90,7 @@ def test_a_limit_counts_its_own_operations(dtype):
 def test_multiply_adds_alone_are_what_the_instructions_give(one_thread):
     """At least four fifths of what torch's product reaches beside memory, and no faster than any core."""
     rates = {}
-    for name, (call, flops) in nn.multiply_limits("cpu", torch.float32).items():
+    for name, (call, flops) in multiply_limits("cpu", torch.float32).items():
         least = min(timeit.repeat(call, timer=time.thread_time, number=1, repeat=30))
         rates[name] = flops / least
     assert 0.8 * rates["torch"] < rates["instructions"] < 16 * 2 * 2 * 6e9
