@@ -48,13 +48,13 @@ class Broker:
     def __init__(self, component: Component) -> None:
         self.component = component
         self.plan = component.plan
-        self.reports: Puller = component.open("report")
-        self.control: Publisher = component.open("control")
+        self.reports = component.open("report", Puller)
+        self.control = component.open("control", Publisher)
         self.began_s = time.monotonic() - component.uptime_s
         self.record = RunRecord(self.plan)
         self.balancer = Balancer(self.plan)
         self.next_balance_s = self.next_write_s = 0.0
-        self.notes = Notes(component.folder, component.open("feed"), self.record.doctor.take)
+        self.notes = Notes(component.folder, component.open("feed", Publisher), self.record.doctor.take)
         self.state, self.exit_reason = "starting", ""
         num_learners, interval_s = len(self.plan.learning.learners), 60 * self.plan.run.checkpoint_minutes
         self.checkpoints = CheckpointRequest(component.folder.checkpoints, num_learners, interval_s)

@@ -56,7 +56,7 @@ class Evaluator:
         self.num_fresh: int = max(options["confirm_episodes"], self.num_episodes)
         self.goal = plan.run.stop.mean_return
         self.arena = open_arena(component)
-        self.policies: Subscriber = component.open("policy")
+        self.policies = component.open("policy", Subscriber)
         self.budget = EvaluationBudget(available_cores() * options["cost_share"], self.goal)
         self.videos = VideoSchedule(
             component.folder, options["videos"], Path(plan.topology_file).parent, own_modules(plan)
@@ -312,7 +312,7 @@ def open_arena(component: Component) -> Arena:
 
 def keep_newest(component: Component) -> None:
     """Save the newest policy at the end, for an environment that only the sampler can make."""
-    policies: Subscriber = component.open("policy")
+    policies = component.open("policy", Subscriber)
     newest: Message | None = None
     component.ready()
     while component.running:

@@ -24,7 +24,7 @@ from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import POLICY, SAMPLER, experience_of
 from spreeze_zmq.policy import FrameStack, Played, Policy, played, usable
 from spreeze_zmq.wire import rollout_message
-from spreeze_zmq.wire.channels import Pusher
+from spreeze_zmq.wire.channels import Pusher, Subscriber
 
 if TYPE_CHECKING:
     from spreeze_zmq.envs.batched import BatchedEnv
@@ -201,7 +201,7 @@ class Outlet:
     def __init__(self, component: Component, learner: str) -> None:
         channel = experience_of(learner)
         self.component, self.learner = component, learner
-        self.pusher: Pusher = component.open(channel)
+        self.pusher = component.open(channel, Pusher)
         self.fields = component.plan.channels[channel].fields
         self.produced = 0
 
@@ -234,7 +234,7 @@ class Acting:
 
     def __init__(self, component: Component, outlets: list[Outlet]) -> None:
         self.component = component
-        self.weights = Weights(component.open(POLICY), in_turn=component.plan.balance.in_order)
+        self.weights = Weights(component.open(POLICY, Subscriber), in_turn=component.plan.balance.in_order)
         self.publisher = component.plan.channels[POLICY].binds
         self.outlets = outlets
         self.policy: Policy | None = None

@@ -35,7 +35,7 @@ def main(component: Component) -> None:
     server = Server(
         listener, token, lambda: [story.run_entry(plan, live=True), *story.journal(folder)], agent
     )
-    feed: Subscriber = component.open(FEED)
+    feed = component.open(FEED, Subscriber)
     server.start()
     component.ready()
     while component.running:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
-from spreeze_zmq.base.schema import show
+from spreeze_zmq.base.schema import Option, show
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.commands import table
 from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.topology.reference import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +42,12 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def names_of(found: Any) -> tuple[str, ...]:
+def names_of(found: Table) -> tuple[str, ...]:
     """The arguments that select a table: its algorithm, or its name and the name's last part."""
     return (found.algorithm,) if found.algorithm else (found.name, found.name.partition(".")[2] or found.name)
 
 
-def _default(option: Any) -> str:
+def _default(option: Option) -> str:
     if option.required:
         return "required"
     return "" if option.default in (None, {}) else show(option.default)

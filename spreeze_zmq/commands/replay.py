@@ -25,7 +25,7 @@ from spreeze_zmq.plan.roles import LEARNERS
 from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.supervisor.process import THREAD_VARIABLES
+from spreeze_zmq.supervisor.process import with_threads
 from spreeze_zmq.wire.channels import Recording
 
 #: Longest wait for a message of the shipped component; a COMMAND of the user's may take any time.
@@ -144,7 +144,7 @@ def _started(
     words: Sequence[str], plan: Plan, role: str, *, shares_terminal: bool
 ) -> subprocess.Popen[bytes]:
     """Start the process with the environment variables that a launcher sets."""
-    threads = dict.fromkeys(THREAD_VARIABLES, str(plan.components[role].threads))
+    threads = with_threads(plan.components[role].threads)
     memory = KEEP_FREED_MEMORY if role in LEARNERS else {}
     environment = {**os.environ, **threads, **memory, "PYTHONUNBUFFERED": "1"}
     try:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -28,6 +28,8 @@ from spreeze_zmq.wire import PROTOCOL_VERSION, Message, channels
 REPORT_INTERVAL_S = 0.5
 
 log = logging.getLogger("spreeze")
+
+ChannelT = TypeVar("ChannelT", bound=channels.Channel)
 
 
 class Component:
@@ -67,7 +69,7 @@ class Component:
         self.stopping_roles: set[str] = set()
         self.at_end: list[Callable[[], object]] = []
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {"stop": self._on_stop}
-        self._channels: dict[str, Any] = {}
+        self._channels: dict[str, channels.Channel] = {}
         limit_mb = limit_of(plan, role, self.index)
         self._recording = limit_mb and begin_recording(plan, role, self.index, self.incarnation, limit_mb)
         self._publishers: list[channels.Publisher] = []
@@ -78,13 +80,13 @@ class Component:
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
         self._is_ready, self._preparations = False, 0
         self._broker: int | None = None
-        self._control: channels.Subscriber | None = self.open(CONTROL) if role != BROKER else None
-        self._outbox: channels.Pusher | None = self.open(REPORT) if role != BROKER else None
+        self._control = self.open(CONTROL, channels.Subscriber) if role != BROKER else None
+        self._outbox = self.open(REPORT, channels.Pusher) if role != BROKER else None
 
     # --- channels
 
-    def open(self, channel: str) -> Any:
-        """This end of a channel (a Publisher, Subscriber, Pusher or Puller), opened at the first call."""
+    def open(self, channel: str, kind: type[ChannelT]) -> ChannelT:
+        """This end of a channel, which is of this ``kind``; opened at the first call."""
         if channel not in self._channels:
             end = self.plan.components[self.role].channels[channel]
             opened = channels.open_channel(self.plan.channels[channel], end, self.name, self.incarnation)
@@ -93,7 +95,9 @@ class Component:
                 opened.record = partial(self._recording.add, channel)
             if isinstance(opened, channels.Publisher):
                 self._publishers.append(opened)
-        return self._channels[channel]
+        found = self._channels[channel]
+        assert isinstance(found, kind), f"{channel}: {found} is no {kind.__name__}"
+        return found
 
     def seed_sequence(self) -> np.random.SeedSequence:
         """Seeds from the run's seed, this process's name and ``resume_from``, so that no two are equal."""

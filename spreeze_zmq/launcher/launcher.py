@@ -313,4 +313,4 @@ class Launch:
     def report_end(self) -> None:
         """Print the outcome of the run and the commands that use it."""
         ending = self.stop_reason, self.failures, self.input_fault, self.last_word
-        say_last(texts.last_words(self.folder, self.plan, *ending, printed=self.printed))
+        say_last(texts.closing_lines(self.folder, self.plan, *ending, printed=self.printed))

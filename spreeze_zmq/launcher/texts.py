@@ -182,7 +182,7 @@ def full_disk(folder: RunFolder, input_fault: tuple[str, str] | None) -> str:
     return full if folder.is_full or (input_fault and input_fault[1] == full) else ""
 
 
-def last_words(
+def closing_lines(
     folder: RunFolder,
     plan: Plan,
     reason: str,

@@ -50,7 +50,7 @@ class Intake:
     ) -> None:
         self.component = component
         channel = experience_of(component.role)
-        self.puller: Puller = component.open(channel)
+        self.puller = component.open(channel, Puller)
         self.fields = component.plan.channels[channel].fields
         self.num_before, self.memory_size = frame_stack - 1, memory_size
         self.too_stale, self.unfit = too_stale, unfit

@@ -20,6 +20,7 @@ from spreeze_zmq.learner.setup import algorithm_of, cadence_of, check_memory, pr
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.nn.device import Work
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
+from spreeze_zmq.wire.channels import Subscriber
 
 #: Between updates that are shorter than this the sockets are served once in this time, s.
 POLL_INTERVAL_S = 0.005
@@ -57,7 +58,7 @@ class Learner:
         self.outlet = Outlet(component, self.half, self.cadence)
         self.others: Weights | None = None
         if len(plan.learning.learners) > 1:
-            channel = component.open(CRITIC if self.outlet.of_policy else POLICY)
+            channel = component.open(CRITIC if self.outlet.of_policy else POLICY, Subscriber)
             self.others = Weights(channel, in_turn=plan.balance.in_order)
         self.counts = Counts()
         replayed = DelayExperience if role == ACTOR_LEARNER else RatioExperience

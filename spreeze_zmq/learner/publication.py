@@ -149,7 +149,7 @@ class Outlet:
         self.versions = Versions(path, int(plan.learning.on_policy)) if self.of_policy else Versions()
         self.limits = CollectionLimits(plan)
         self.published, self.updates = False, 0
-        self._publisher: Publisher = component.open(POLICY if self.of_policy else CRITIC)
+        self._publisher = component.open(POLICY if self.of_policy else CRITIC, Publisher)
         self._download = Download(torch.device(component.options["device"]))
         self._make: Make | None = None
 

@@ -25,6 +25,7 @@ from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.plan.knee import knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, LEARNERS
+from spreeze_zmq.supervisor.process import with_threads
 
 log = logging.getLogger("spreeze")
 
@@ -125,8 +126,8 @@ def measure(plan: Plan) -> Curves:
     Raises:
         InputError, ComponentFailed: see ``settle``.
     """
-    threads = str(plan.components[CRITIC_LEARNER].threads)
-    environment = {**os.environ, **KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    threads = with_threads(plan.components[CRITIC_LEARNER].threads)
+    environment = {**os.environ, **KEEP_FREED_MEMORY, **threads}
     what = " and ".join(plan.to_measure)
     began_s = time.monotonic()
     try:

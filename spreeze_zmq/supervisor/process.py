@@ -21,6 +21,11 @@ from spreeze_zmq.supervisor.guard import Guard
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
+def with_threads(number: int) -> dict[str, str]:
+    """The variables of a process whose linear algebra libraries have this number of threads."""
+    return dict.fromkeys(THREAD_VARIABLES, str(number))
+
+
 @dataclass(frozen=True)
 class ProcessSpec:
     """The command and conditions of one process, and when it is stopped and restarted.
@@ -216,7 +221,7 @@ def _open_log(spec: ProcessSpec) -> tuple[int, int]:
 
 
 def _environment(spec: ProcessSpec) -> dict[str, str]:
-    threads = dict.fromkeys(THREAD_VARIABLES, str(spec.threads)) if spec.threads else {}
+    threads = with_threads(spec.threads) if spec.threads else {}
     # a log is read as UTF-8, whatever the locale: a print of an environment must not end its episode
     python = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
     return {**os.environ, **python, **threads, **spec.environment}

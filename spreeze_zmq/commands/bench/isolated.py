@@ -16,6 +16,7 @@ import torch
 from spreeze_zmq.base.errors import ComponentFailed, PeerTimeout
 from spreeze_zmq.commands.bench.figures import Figure, Job
 from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
+from spreeze_zmq.supervisor.process import with_threads
 
 #: The process counts as hung after the requested time and this one.
 TIMEOUT_S = 240.0
@@ -24,8 +25,7 @@ TIMEOUT_S = 240.0
 def environment() -> dict[str, str]:
     """Variables of a learner with one thread, which imports from the current directory too."""
     paths = filter(None, (os.environ.get("PYTHONPATH"), str(Path.cwd())))
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return {**KEEP_FREED_MEMORY, **threads, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**KEEP_FREED_MEMORY, **with_threads(1), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def figures_of(section: str, job: Job) -> list[Figure]:

@@ -9,11 +9,12 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from spreeze_zmq import algorithms, envs
+from spreeze_zmq.algorithms.half import AutogradHalf
+from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.commands.bench import isolated
 from spreeze_zmq.commands.bench.figures import (
     Figure,
@@ -29,7 +30,7 @@ from spreeze_zmq.commands.bench.figures import (
 from spreeze_zmq.commands.bench.trial import timed
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.nn.device import WARM_UP_CALLS, Download
-from spreeze_zmq.replay import replay_of
+from spreeze_zmq.replay import Batch, Replay, replay_of
 
 #: Transitions/s that are stored between updates.
 INGESTED_PER_S = 30_000
@@ -65,12 +66,15 @@ def figures(job: Job) -> list[Figure]:
     replay = replay_of(kind.fields_of("critic"), spec, options, job.device, 1)
     for _ in range(math.ceil(rows / rollout.num_transitions)):
         replay.add(rollout)
+    assert isinstance(replay, Replay)  # of transitions, as every critic has it
     half = algorithms.make("critic", kind, options, spec, job.device, 1)
     copies = measure_copies(replay, rollout, rows, each, size, job)
     return copies + measure_fed(half, replay, rollout, size, job)
 
 
-def measure_copies(replay: Any, rollout: Any, rows: int, each: int, size: int, job: Job) -> list[Figure]:
+def measure_copies(
+    replay: Replay, rollout: Rollout, rows: int, each: int, size: int, job: Job
+) -> list[Figure]:
     """Storing rollouts beside one copy of as many bytes, and drawing batches beside gathering as many rows.
 
     Args:
@@ -107,7 +111,7 @@ def measure_copies(replay: Any, rollout: Any, rows: int, each: int, size: int, j
     ]
 
 
-def measure_fed(half: Any, replay: Any, rollout: Any, size: int, job: Job) -> list[Figure]:
+def measure_fed(half: AutogradHalf, replay: Replay, rollout: Rollout, size: int, job: Job) -> list[Figure]:
     """Critic updates with drawing, storing or publishing between them, beside updates alone."""
     at_hand = replay.sample(size)  # in the replay's own memory, for which a CUDA graph is recorded
     for _ in range(WARM_UP_CALLS + 2 if job.device != "cpu" else 1):
@@ -149,7 +153,7 @@ def measure_fed(half: Any, replay: Any, rollout: Any, size: int, job: Job) -> li
     ]
 
 
-def updates(half: Any, batch: Any, between: Callable[[float], None], device: str) -> Way:
+def updates(half: AutogradHalf, batch: Batch, between: Callable[[float], None], device: str) -> Way:
     """Updates of one batch; ``between`` is called before each with the seconds since its last call."""
 
     def way(turn_s: float) -> Rate:

@@ -20,6 +20,7 @@ from spreeze_zmq.wire.channels.sockets import Channel, terminate
 
 __all__ = [
     "ENDS",
+    "Channel",
     "Claim",
     "Entry",
     "Publisher",
