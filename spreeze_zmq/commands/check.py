@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq import algorithms, envs
-from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan, Count
 from spreeze_zmq.plan.plan import Plan
@@ -48,9 +47,7 @@ class FirstLook:
         Raises:
             InvalidEnvironment: it cannot be trained in.
         """
-        if self.last is not None and self.last.fault:
-            raise InvalidEnvironment(self.last.fault)
-        return self.last.observations if self.last else None
+        return self.last.tried() if self.last else None
 
     @property
     def remarks(self) -> tuple[str, ...]:

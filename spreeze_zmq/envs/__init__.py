@@ -5,9 +5,9 @@ that this gives, and ``make`` returns a batch.
 Importing this module imports neither Gymnasium nor MuJoCo: learners need the spec alone.
 """
 
-from spreeze_zmq.envs.first_look import Look, Timing
 from spreeze_zmq.envs.make import make, probe, try_out
 from spreeze_zmq.envs.probing import look
+from spreeze_zmq.envs.seen import Look, Timing
 from spreeze_zmq.envs.spec import EnvironmentSpec
 
 __all__ = ["EnvironmentSpec", "Look", "Timing", "look", "make", "probe", "try_out"]

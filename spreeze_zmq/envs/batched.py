@@ -20,6 +20,12 @@ from spreeze_zmq.envs.infos import overlay, seeds_of, select, without_reserved
 
 #: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
 Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+#: Observations and info of a reset.
+Begun = tuple[NDArray[Any], dict[str, Any]]
+#: A seed for each environment; None continues a random state.
+Seeds = Sequence[int | None]
+#: Of a reset, passed to each environment.
+Options = dict[str, Any] | None
 
 
 class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -98,9 +104,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Step all environments without a reset; the arrays are fresh, except ``truncated``."""
         raise NotImplementedError
 
-    def _restart(
-        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
         """Reset ``rows`` with one seed each; observations ``[len(rows), *obs]`` and the info ``[N, ...]``."""
         raise NotImplementedError
 
@@ -109,9 +113,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     # The interface of gymnasium.vector.
 
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | Seeds | None = None, options: Options = None) -> Begun:
         """Begin new episodes.
 
         Args:
@@ -244,7 +246,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def _autoreset(
         self, final_obs: NDArray[Any], step_info: dict[str, Any], ended: NDArray[np.bool_]
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    ) -> Begun:
         """Reset the environments of ``ended`` ``[N]`` after a step with info ``step_info``; returns the next
         observations ``[N, *obs]`` and the step's whole info.
         """
@@ -260,9 +262,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         info["final_info"], info["_final_info"] = select(step_info, ended), ended
         return obs, {**without_reserved(overlay(step_info, reset_info, ended)), **info}
 
-    def _begin(
-        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def _begin(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
         """Reset ``rows``, and again those whose first observation is not finite."""
         first, info = self._restart(rows, seeds, options)
         while not within_limits(first) and (odd := dict(odd_rows(first))):
@@ -305,11 +305,9 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """
         failed = [rows] if isinstance(rows, int) else list(rows)
         first = self.first_row + failed[0]
-        some = (
-            f"environment {first}"
-            if len(failed) == 1
-            else f"environments {first} to {first + len(failed) - 1}"
-        )
+        some = f"environment {first}"
+        if len(failed) > 1:
+            some = f"environments {first} to {first + len(failed) - 1}"
         steps = f"step {self._num_steps} of this batch, step {int(self._length[failed[0]])} of its episode"
         self._failed.update(failed)
         self.failures.note(f"{self.env_id}: {some} of {self.num_rows} {what} ({steps})", error)

@@ -11,12 +11,14 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.rollout import odd_number, within_limits
+from spreeze_zmq.envs.spec import members
 
 #: Classes of a reward that are taken as they are.
 REWARDS = frozenset({float, np.float64, np.float32})
 
-_STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"
-_RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
+#: What an environment's own methods are.
+STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"
+RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
 
 
 class WrongReturn(ValueError):
@@ -98,7 +100,7 @@ class Observed:
     def after_reset(self, returned: Any) -> tuple[NDArray[Any], Any]:
         """The observation and info that ``reset`` returned, once they are checked. Raises WrongReturn."""
         if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise WrongReturn(f"{shown(returned)}; {_RESET}")
+            raise WrongReturn(f"{shown(returned)}; {RESET}")
         return self(returned[0]), returned[1]
 
 
@@ -107,7 +109,7 @@ def five(returned: Any) -> tuple[Any, ...]:
     if isinstance(returned, tuple | list) and len(returned) == 5:
         return tuple(returned)
     old = ", as in Gym before 0.26" if isinstance(returned, tuple) and len(returned) == 4 else ""
-    raise WrongReturn(f"{shown(returned)}{old}; {_STEP}")
+    raise WrongReturn(f"{shown(returned)}{old}; {STEP}")
 
 
 def reward_of(value: Any) -> float:
@@ -240,8 +242,7 @@ def _choices(space: spaces.Discrete | spaces.MultiDiscrete, what: str) -> _Reade
 
 def _structure(space: spaces.Dict | spaces.Tuple[Any], what: str) -> _Reader:
     is_dict = isinstance(space, spaces.Dict)
-    items = list(space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces))
-    readers = [(key, _reader(part, f"{what}[{key!r}]")) for key, part in items]
+    readers = [(key, _reader(part, f"{what}[{key!r}]")) for key, part in members(space)]
 
     def read(value: Any) -> list[NDArray[Any]]:
         if is_dict and isinstance(value, Mapping):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
+
+import gymnasium
 
 from spreeze_zmq.base.errors import InvalidEnvironment
 from spreeze_zmq.envs.batched import BatchedEnv
@@ -21,8 +22,8 @@ HOW = f'env_kwargs = {{ worker_id = "{{{NAME}}}" }} gives each its number'
 
 
 @dataclass(frozen=True)
-class Engine:
-    """The engine that steps one kind of environment."""
+class Choice:
+    """The engine that steps an environment, and what makes it."""
 
     env_id: str
     kwargs: Mapping[str, Any]  # of the environment's constructor
@@ -68,18 +69,20 @@ class Engine:
         else:
             from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
 
-            make_one = partial(self._make_one, num_envs, first_index)
+            def make_one(row: int) -> gymnasium.Env[Any, Any]:
+                return self.make_one(first_index + row, num_envs)
+
             env = GymnasiumLoop(self.env_id, make_one, num_envs, seed, step_info, on_tick)
         env.backend_reason = self.reason
         return env
 
-    def _make_one(self, num_envs: int, first_index: int, row: int) -> Any:
-        """One environment with its number; ``envs.make`` says what is raised."""
+    def make_one(self, number: int, num_envs: int = 1) -> gymnasium.Env[Any, Any]:
+        """One environment with its number, of ``num_envs`` in this process; raises as ``envs.make`` does."""
         assert self.source is not None
         try:
-            return self.source.make_one(numbered(self.kwargs, first_index + row))
+            return self.source.make_one(numbered(self.kwargs, number))
         except InvalidEnvironment as error:
-            if has_number(self.kwargs) or first_index + row == 0:
+            if has_number(self.kwargs) or number == 0:
                 raise
             beside = (
                 f"one alone was made before, but {num_envs} here and those of other processes get the same"
@@ -87,7 +90,7 @@ class Engine:
             raise InvalidEnvironment(f"{error} ({beside} arguments: {HOW})") from error
 
 
-def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Engine:
+def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Choice:
     """Choose the engine for an environment.
 
     Args:
@@ -99,33 +102,33 @@ def choose(env_id: str, kwargs: Mapping[str, Any], backend: str = "auto") -> Eng
         InvalidEnvironment: there is no such environment, or the backend cannot step it.
     """
     if backend != "auto" and ENGINES[backend].module:
-        return Engine(env_id, kwargs, backend, "asked for")
+        return Choice(env_id, kwargs, backend, "asked for")
     try:
         source = find(env_id)
     except InvalidEnvironment as error:
         if backend != "auto" or ":" in env_id:
             raise
         hints = []
-        for kind in LIBRARIES:
-            if not (reason := kind.library().why_not(env_id)):
-                return Engine(env_id, kwargs, kind.name, f"Gymnasium does not have it, {kind.title} does")
-            if kind.library().may_have_meant(env_id) and not near_registered(env_id):
+        for engine in LIBRARIES:
+            if not (reason := engine.library().why_not(env_id)):
+                return Choice(env_id, kwargs, engine.name, f"Gymnasium does not have it, {engine.title} does")
+            if engine.library().may_have_meant(env_id) and not near_registered(env_id):
                 hints.append(f"; {reason}")
         raise InvalidEnvironment(f"{error}{''.join(hints)}") from None
     task, reason = source.native(kwargs)
     if backend == "auto":
         if task is not None:
-            return Engine(env_id, kwargs, task.backend, reason, source, task)
-        for kind in LIBRARIES if source.is_gymnasiums_own(kwargs) else ():
-            if not kind.library().why_not(env_id):
-                return Engine(env_id, kwargs, kind.name, f"{reason}; {kind.why}")
-        return Engine(env_id, kwargs, "gymnasium", reason, source)
+            return Choice(env_id, kwargs, task.backend, reason, source, task)
+        for engine in LIBRARIES if source.is_gymnasiums_own(kwargs) else ():
+            if not engine.library().why_not(env_id):
+                return Choice(env_id, kwargs, engine.name, f"{reason}; {engine.why}")
+        return Choice(env_id, kwargs, "gymnasium", reason, source)
     if ENGINES[backend].one_by_one and not source.is_own_task:
-        return Engine(env_id, kwargs, backend, "asked for", source)
+        return Choice(env_id, kwargs, backend, "asked for", source)
     if task is None or task.backend != backend:
         have = reason if task is None else f"its native task runs on {task.backend}"
         raise InvalidEnvironment(f"{env_id}: backend '{backend}' cannot do it: {have}")
-    return Engine(env_id, kwargs, backend, "asked for", source, task)
+    return Choice(env_id, kwargs, backend, "asked for", source, task)
 
 
 def has_number(value: Any) -> bool:

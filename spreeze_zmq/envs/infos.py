@@ -151,14 +151,3 @@ def _finite(value: Any) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
-
-
-def gathered(rows: Mapping[int, Mapping[str, float]], ids: NDArray[np.intp]) -> dict[str, Any]:
-    """The info of a batch of the environments ``ids`` ``[B]``, from the ``scalars`` of some of its rows."""
-    info: dict[str, Any] = {}
-    for place, row in enumerate(ids.tolist()):
-        for name, value in rows.get(row, {}).items():
-            if name not in info:
-                info[name], info[f"_{name}"] = np.zeros(len(ids)), np.zeros(len(ids), np.bool_)
-            info[name][place], info[f"_{name}"][place] = value, True
-    return info

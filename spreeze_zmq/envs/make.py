@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import inspect
 import math
 import os
 import time
@@ -19,17 +19,12 @@ if TYPE_CHECKING:
 
     from spreeze_zmq.envs.batched import BatchedEnv
     from spreeze_zmq.envs.failures import Failure
-    from spreeze_zmq.envs.in_process import Engine
+    from spreeze_zmq.envs.in_process import Choice
 
 #: What ``make`` takes as ``backend``.
 BACKENDS = ("auto", *ENGINES)
 #: Longest time for workers to make their environments, and how much longer each may take than one did here.
 START_TIMEOUT_S, LONGER = 60.0, 10.0
-#: Arguments of ``make`` that env_kwargs may not contain.
-RESERVED = (
-    *("env_id", "num_envs", "seed", "batch_size", "num_workers", "step_info", "first_index"),
-    *("max_failures", "step_timeout_s", "on_failure", "on_tick", "randomize"),
-)
 
 
 def probe(
@@ -47,10 +42,7 @@ def try_out(
     Raises:
         InvalidEnvironment: it cannot be trained in; names the reason, and the user's file and line.
     """
-    found = look(env_id, env_kwargs, randomize)
-    if found.fault:
-        raise InvalidEnvironment(found.fault)
-    return found.observations
+    return look(env_id, env_kwargs, randomize).tried()
 
 
 def make(
@@ -106,36 +98,29 @@ def make(
     from spreeze_zmq.envs.in_process import choose
 
     size = batch_size or num_envs
-    options: dict[str, Any]
-    engine = choose(env_id, kwargs, backend)
-    if randomize and engine.task is None:
+    choice = choose(env_id, kwargs, backend)
+    if randomize and choice.task is None:
         raise InvalidEnvironment(
             f"{env_id}: randomize needs a MuJoCo task that is stepped natively, but its backend is"
-            f" '{engine.backend}' ({engine.reason})"
+            f" '{choice.backend}' ({choice.reason})"
         )
-    if num_workers and not (size == num_envs and engine.task is not None):
-        options = {
-            "step_info": "final" if step_info == "final" else False,
-            "randomize": randomize,
-            "first_index": first_index,
-        }
-        env = _in_workers(engine, num_envs, size, num_workers, seed, options, step_timeout_s, on_tick)
+    options: dict[str, Any] = {"step_info": step_info, "randomize": randomize, "first_index": first_index}
+    if num_workers and not (size == num_envs and choice.task is not None):
+        options["step_info"] = "final" if step_info == "final" else False
+        env = _in_workers(choice, num_envs, size, num_workers, seed, options, step_timeout_s, on_tick)
     else:
-        threads = max(1, num_workers)
-        options = {
-            "step_info": step_info,
-            "randomize": randomize,
-            "num_threads": threads,
-            "first_index": first_index,
-        }
-        env = engine.make(num_envs, seed, size, **options, on_tick=on_tick)
+        env = choice.make(num_envs, seed, size, **options, num_threads=max(1, num_workers), on_tick=on_tick)
     env.on_tick = on_tick
     env.failures = Failures(max_failures, on_failure)
     return env
 
 
+#: Arguments of ``make`` that env_kwargs may not contain.
+RESERVED = inspect.signature(make).parameters.keys() - {"backend", "kwargs"}
+
+
 def _in_workers(
-    engine: Engine,
+    choice: Choice,
     num_envs: int,
     size: int,
     num_workers: int,
@@ -146,24 +131,19 @@ def _in_workers(
 ) -> BatchedEnv:
     from spreeze_zmq.envs.failures import close
     from spreeze_zmq.envs.parallel.worker_batch import WorkerBatch
+    from spreeze_zmq.envs.processes import plain
 
     names = ("env_id", "kwargs", "backend")
-    settings = {"options": options, **{name: getattr(engine, name) for name in names}}
-    try:
-        json.dumps(settings)
-    except TypeError as error:
-        raise InvalidEnvironment(
-            f"{engine.env_id}: with num_workers its arguments are sent to other processes as plain data, but:"
-            f" {error} (a callable of a module, 'module:callable', can make them there)"
-        ) from None
+    settings = {"options": options, **{name: getattr(choice, name) for name in names}}
+    plain(settings, f"{choice.env_id}: with num_workers its arguments are sent to other processes")
     folder, began_s = os.getcwd(), time.monotonic()
-    like = engine.make(1, seed, **options)
+    like = choice.make(1, seed, **options)
     make_s = (time.monotonic() - began_s) * math.ceil(num_envs / num_workers)
     close(like)  # it may hold what the first of them needs, such as a port
     os.chdir(folder)  # and what it changed is not what they begin with
     start_s = max(START_TIMEOUT_S, LONGER * make_s)
     env = WorkerBatch(like, num_envs, num_workers, size, seed, settings, step_timeout_s, on_tick, start_s)
-    env.backend_reason = f"{engine.reason}; in {num_workers} workers"
+    env.backend_reason = f"{choice.reason}; in {num_workers} workers"
     return env
 
 

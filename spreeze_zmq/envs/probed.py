@@ -22,8 +22,9 @@ import msgpack
 from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization, in_one_line, place_of
 from spreeze_zmq.base.parent_death import has_children
 from spreeze_zmq.envs.failures import close
-from spreeze_zmq.envs.first_look import look_at, plain
-from spreeze_zmq.envs.probing import CLOSING, LENGTH, descendants
+from spreeze_zmq.envs.probing import CLOSING, LENGTH
+from spreeze_zmq.envs.processes import descendants
+from spreeze_zmq.envs.trial import look_at
 
 _PR_SET_CHILD_SUBREAPER = 36
 #: Packages that processes of every run import after the environment's module.
@@ -88,7 +89,7 @@ class _Visitor:
             said = f"{self.doing} raised {in_one_line(error)} [{place_of(error)}]"
             self.send({"error": f"{env_id}: {said}{self.hint()}"})
             return
-        self.send({"look": plain(found)})
+        self.send({"look": found.to_plain()})
         if batch is not None:
             self.begin(CLOSING)
             began_s = time.monotonic()

@@ -7,26 +7,32 @@ is a fork where that is safe, as at the start of a command, else a new interpret
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
 import struct
-import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import msgpack
-import psutil
 
 from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization
 from spreeze_zmq.base.parent_death import bound_to_parent
-from spreeze_zmq.envs.first_look import Look, from_plain
+from spreeze_zmq.envs.processes import (
+    Process,
+    Started,
+    descendants,
+    forked,
+    interpreter,
+    living,
+    plain,
+    wait_for,
+)
+from spreeze_zmq.envs.seen import Look
 
 #: The longest time that one call of the environment may take, unless the caller allows more.
 WAIT_S = 300.0
@@ -34,17 +40,11 @@ WAIT_S = 300.0
 CLOSE_S = 10.0
 #: Times after which a wait is announced.
 SAID_S = (3.0, 30.0, 120.0)
-#: Time for processes that the environment started to end by themselves, and then to end after SIGTERM.
-LEAVE_S = 0.5
 #: The largest message.
 MAX_BYTES = 64 << 20
 #: The length that precedes a message.
 LENGTH = struct.Struct("<I")
 CLOSING = "close()"
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    "from spreeze_zmq.envs.probed import main; main(int(sys.argv[2]))"
-)
 
 
 def look(
@@ -78,7 +78,7 @@ def look(
         names = ", ".join(sorted(set(left)))
         visit.remarks.append(f"{len(left)} of the processes that it started ({names}) outlived it: killed")
     assert visit.look is not None
-    found = from_plain(visit.look, kwargs)
+    found = Look.from_plain(visit.look, kwargs)
     timing = replace(found.timing, close_s=visit.close_s)
     return replace(found, timing=timing, remarks=tuple(visit.remarks))
 
@@ -104,11 +104,11 @@ class _Visit:
         self.look: Mapping[str, Any] | None = None
         self.close_s, self.remarks = 0.0, list[str]()
         self._doing, self._since_s, self._num_said = "making it", time.monotonic(), 0
-        self._left: Sequence[tuple[int, float, str]] = ()
+        self._left: Sequence[Started] = ()
         self._over = False
         self._pipe, theirs = os.pipe()
         try:
-            self._process = _forked(job, theirs) if may_fork() else _interpreter(job, theirs)
+            self._process = _started(job, theirs)
         finally:
             os.close(theirs)
         self._buffer = bytearray()
@@ -206,121 +206,36 @@ class _Visit:
     def end(self) -> list[str]:
         """End the process and all that it has started; returns the names of those that had to be killed."""
         os.close(self._pipe)
-        others = _living(self._left) if self._over else descendants(self._process.pid)
+        others = living(self._left) if self._over else descendants(self._process.pid)
         if self._over:  # it is about to end, and gives those that follow it a moment
-            _wait_for(lambda: self._process.poll() is not None and not _living(self._left))
-            others = _living(self._left)
+            wait_for(lambda: self._process.poll() is not None and not living(self._left))
+            others = living(self._left)
         for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid, _, _ in _living(others):
+            for pid, _, _ in living(others):
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, number)
-            _wait_for(lambda: self._process.poll() is not None and not _living(others))
-        self._process.wait()
+            wait_for(lambda: self._process.poll() is not None and not living(others))
+        while self._process.poll() is None:
+            time.sleep(0.005)
         return [name for _, _, name in others] if self._over else []
 
 
-def _wait_for(done: Callable[[], bool]) -> None:
-    """Wait for at most ``LEAVE_S``."""
-    until_s = time.monotonic() + LEAVE_S
-    while not done() and time.monotonic() < until_s:
-        time.sleep(0.005)
-
-
-def descendants(pid: int) -> list[tuple[int, float, str]]:
-    """Process id, time of its start and name of each process that a process has started."""
-    found = []
-    with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                found.append((child.pid, child.create_time(), child.name()))
-    return found
-
-
-def _living(processes: Sequence[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
-    """Those that have not ended; another process may have taken a number since."""
-    found = []
-    for pid, began_s, name in processes:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            if process.create_time() == began_s and process.status() != psutil.STATUS_ZOMBIE:
-                found.append((pid, began_s, name))
-    return found
-
-
-# --- the two ways to start the process
-
-
-class _Process(Protocol):
-    pid: int
-
-    def poll(self) -> int | None: ...
-
-    def wait(self) -> int: ...
-
-
-class _Fork:
-    """A fork of this process, as ``subprocess.Popen`` describes a program."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid, self._code = pid, None if pid else 0
-
-    def poll(self) -> int | None:
-        """Its exit code, negative for a signal; None while it lives."""
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._code = os.waitstatus_to_exitcode(status) if pid else None
-        return self._code
-
-    def wait(self) -> int:
-        """Wait for its end; returns its exit code."""
-        if self._code is None:
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self._code
-
-
-def _forked(job: Mapping[str, Any], pipe: int) -> _Process:
-    """Look at the environment in a fork of this process."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # else the fork would write it once more
-    bind = bound_to_parent(signal.SIGKILL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of numpy's library survive a fork
-        pid = os.fork()
-    if pid == 0:
-        try:
-            os.setsid()
-            bind()
-            from spreeze_zmq.envs.probed import visit
-
-            visit(job, pipe)
-        finally:
-            os._exit(1)
-    return _Fork(pid)
-
-
-def _interpreter(job: Mapping[str, Any], pipe: int) -> _Process:
-    """Look at the environment in a new interpreter.
+def _started(job: Mapping[str, Any], pipe: int) -> Process:
+    """The process that looks at the environment, and writes to ``pipe``.
 
     Raises:
-        InvalidEnvironment: its arguments are not plain data.
+        InvalidEnvironment: the environment's arguments are not plain data, and a fork is not safe.
     """
-    try:
-        text = json.dumps(job)
-    except TypeError as error:
-        raise InvalidEnvironment(
-            f"{job['env_id']}: another process makes it, which gets its arguments as plain data, but: {error}"
-            " (a callable of a module, 'module:callable', can make them there)"
-        ) from None
-    process = subprocess.Popen(
-        [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(pipe)],
-        stdin=subprocess.PIPE,
-        pass_fds=[pipe],
-        start_new_session=True,
-        preexec_fn=bound_to_parent(signal.SIGKILL),
-    )
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
-        stdin.write(text.encode())
-    return process
+
+    def run() -> None:
+        from spreeze_zmq.envs.probed import visit
+
+        visit(job, pipe)
+
+    if may_fork():
+        return forked(run)
+    text = plain(job, f"{job['env_id']}: another process makes it, which gets its arguments")
+    options = {"start_new_session": True, "preexec_fn": bound_to_parent(signal.SIGKILL)}
+    return interpreter("spreeze_zmq.envs.probed", [pipe], text, **options)

@@ -23,8 +23,7 @@ from spreeze_zmq.base.errors import (
     place_of,
 )
 from spreeze_zmq.base.schema import near_ones
-from spreeze_zmq.envs.engines.native_batch import NativeBatch
-from spreeze_zmq.envs.task import Task
+from spreeze_zmq.envs.task import NativeBatch, Task
 from spreeze_zmq.envs.tasks import NATIVE
 
 #: Renderer arguments of Gymnasium's MuJoCo environments; without a render mode they change nothing.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ class EnvironmentSpec:
             count from 0.
         max_episode_steps: the time limit at which episodes are truncated; ``None`` if there is none.
         obs_parts: of an observation that is flattened to one vector, as
-            :func:`spreeze_zmq.envs.own_spaces.obs_parts` describes them; empty for a Box.
+            :func:`obs_parts` describes them; empty for a Box.
         described: the spec comes from the topology, and no Python program makes the environment.
         loose_bounds: the first bounds of a box that count as none, in words; empty if all of them count.
     """
@@ -89,26 +89,34 @@ class EnvironmentSpec:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentSpec:
         """The spec that ``to_dict`` described."""
-        plain = dict(data)
-        tuples = {"action_start", "obs_parts"} & plain.keys()
-        for name in ("obs_shape", "action_shape", "action_sizes", *tuples):
-            plain[name] = tuple(plain[name])
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
         for name in ("action_low", "action_high"):
             plain[name] = None if plain[name] is None else np.asarray(plain[name], np.float32)
         return cls(**plain)
 
 
 def spec_of(
-    env_id: str, kwargs: Mapping[str, Any], observation_space: Any, action_space: Any, limit: int | None
+    env_id: str,
+    kwargs: Mapping[str, Any],
+    observation_space: Any,
+    action_space: Any,
+    limit: int | None,
+    own_spaces: tuple[Any, Any] | None = None,
 ) -> EnvironmentSpec:
-    """The spec of an environment with these Gymnasium spaces.
+    """The spec of an environment with these Gymnasium spaces; ``own_spaces`` are those of observations and
+    actions before its engine adapts them.
 
     Raises:
         InvalidEnvironment: no policy can act in these spaces; names the wrapper that converts them.
     """
     shape, dtype = _observation(env_id, observation_space)
-    action = _action(env_id, action_space)
-    return EnvironmentSpec(env_id, dict(kwargs), shape, dtype, max_episode_steps=limit, **action)
+    observed, acted = own_spaces or (observation_space, action_space)
+    found = {
+        **_action(env_id, action_space),
+        "action_start": action_start(acted),
+        "obs_parts": obs_parts(observed),
+    }
+    return EnvironmentSpec(env_id, dict(kwargs), shape, dtype, max_episode_steps=limit, **found)
 
 
 def _observation(env_id: str, space: Any) -> tuple[tuple[int, ...], Literal["float32", "uint8"]]:
@@ -188,3 +196,55 @@ def _vector(env_id: str, shape: tuple[int, ...]) -> tuple[int, ...]:
             " (flatten them with gymnasium.wrappers.TransformAction)"
         )
     return (int(shape[0]),)
+
+
+# --- an environment's own spaces as plain data, for programs that act in it without the engine's adaptation
+
+
+def action_start(space: Any) -> tuple[int, ...]:
+    """The number that each discrete action of a Gymnasium space counts from; empty if all count from 0."""
+    start = np.ravel(getattr(space, "start", 0))
+    return tuple(start.tolist()) if start.any() else ()
+
+
+def obs_parts(space: Any) -> tuple[dict[str, Any], ...]:
+    """The parts of which ``gymnasium.spaces.flatten`` makes one vector, in order.
+
+    Each has its ``path`` in the observation and its ``shape``; of discrete ones, which become one-hot,
+    ``sizes`` and ``start`` too. None for a Box, which is not flattened, and where there is a part of another
+    kind, such as a Text.
+    """
+    from gymnasium.spaces import Box
+
+    if isinstance(space, Box):
+        return ()
+    try:
+        return tuple(_parts(space, []))
+    except TypeError:
+        return ()
+
+
+def members(space: Any) -> list[tuple[Any, Any]]:
+    """The keys and spaces of a Dict, the numbers and spaces of a Tuple."""
+    parts = space.spaces
+    return list(parts.items() if isinstance(parts, Mapping) else enumerate(parts))
+
+
+def _parts(space: Any, path: list[str | int]) -> Iterator[dict[str, Any]]:
+    """Raises TypeError for another kind of space."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, part in members(space):
+            if not isinstance(key, str | int):
+                raise TypeError(f"{key!r} is no name")
+            yield from _parts(part, [*path, key])
+    elif isinstance(space, spaces.Discrete):
+        yield {"path": path, "shape": [], "sizes": [int(space.n)], "start": [int(space.start)]}
+    elif isinstance(space, spaces.MultiDiscrete):
+        sizes, start = space.nvec.ravel().tolist(), space.start.ravel().tolist()
+        yield {"path": path, "shape": list(space.shape), "sizes": sizes, "start": start}
+    elif isinstance(space, spaces.Box | spaces.MultiBinary):
+        yield {"path": path, "shape": list(space.shape)}
+    else:
+        raise TypeError(f"a {type(space).__name__} is not described")

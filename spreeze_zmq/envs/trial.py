@@ -1,8 +1,17 @@
-"""Tries out an environment before a run; names a mistake and its file and line in one message."""
+"""Tries out an environment before a run: its spec, whether it can be stepped, what that takes.
+
+It runs the user's code, and so happens in a process of its own: see ``spreeze_zmq.envs.probing``. A mistake
+is named in one message, with its file and line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -19,12 +28,89 @@ from spreeze_zmq.base.errors import (
     place_of,
 )
 from spreeze_zmq.envs.batched import BatchedEnv
+from spreeze_zmq.envs.door import RESET, STEP
 from spreeze_zmq.envs.engines import engine_of
+from spreeze_zmq.envs.facts import facts_of
 from spreeze_zmq.envs.failures import close
-from spreeze_zmq.envs.in_process import choose, numbered
+from spreeze_zmq.envs.in_process import choose
+from spreeze_zmq.envs.make import RESERVED, make
+from spreeze_zmq.envs.seen import Look, Timing
+from spreeze_zmq.envs.spec import spec_of
 
-_RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
-_STEP = "step(self, action) returns (observation, reward, terminated, truncated, info)"
+#: Steps that are timed, and the longest time for them.
+TIMED_STEPS, TIMED_S = 3, 1.0
+#: With a slower reset no more of them are made to find what is odd.
+SLOW_RESET_S = 1.0
+#: The most bytes of observations that a look keeps.
+OBSERVATIONS_BYTES = 16_000_000
+
+
+def look_at(
+    env_id: str,
+    env_kwargs: Mapping[str, Any],
+    randomize: Mapping[str, Any] | None,
+    doing: Callable[[str], None],
+) -> tuple[Look, Any]:
+    """Make one environment in this process, reset and step it.
+
+    Args:
+        env_id: as for ``envs.make``.
+        env_kwargs: arguments of its constructor.
+        randomize: ranges of its model's parameters.
+        doing: called before each call of the user's code, with its name in words.
+
+    Returns:
+        The look, and the batch of one, which is still open; None if it had to be closed.
+
+    Raises:
+        InvalidEnvironment: it cannot be made, or no policy can act in its spaces.
+    """
+    if reserved := [name for name in env_kwargs if name in RESERVED]:
+        raise InvalidEnvironment(f"{env_id}: '{reserved[0]}' is set by the system, not by env_kwargs")
+    doing("making it")
+    began_s, began_cpu_s = served_s(), time.process_time()
+    batch = make(env_id, 1, max_failures=0, randomize=randomize, **env_kwargs)
+    making: dict[str, Any] = {"make_s": served_s() - began_s}
+    making["make_computes"] = time.process_time() - began_cpu_s
+    doing("reading its spaces")
+    spaces = batch.single_observation_space, batch.single_action_space
+    spec = spec_of(env_id, env_kwargs, *spaces, batch.episode_limit, batch.own_spaces)
+    doing("its reset() or step()")
+    observations, fault = fault_of(env_id, env_kwargs, batch)
+    if fault:
+        return Look(spec, Timing(batch.backend, **making), fault), None
+    timing = replace(timed(batch), **making)
+    facts = {}
+    if timing.reset_s < SLOW_RESET_S:
+        with contextlib.suppress(EnvironmentFailure):  # a later step fails: a run tolerates some
+            facts = facts_of(batch)
+    few = observations if observations is not None and observations.nbytes <= OBSERVATIONS_BYTES else None
+    return Look(spec, timing, observations=few, facts=facts), batch
+
+
+def timed(one: Any) -> Timing:
+    """Reset and step a batch of one environment, and take the times."""
+    began_s, began_cpu_s = served_s(), time.process_time()
+    one.reset(seed=0)
+    reset_s = served_s() - began_s
+    steps: list[tuple[float, float]] = []
+    until_s = time.monotonic() + TIMED_S
+    while not steps or (len(steps) < TIMED_STEPS and time.monotonic() < until_s):
+        step_began_s, cpu_s = served_s(), time.process_time()
+        one.step(one.action_space.sample())
+        steps.append((served_s() - step_began_s, time.process_time() - cpu_s))
+    step_s, step_computes = statistics.median_low(steps)
+    computes = (time.process_time() - began_cpu_s) / max(served_s() - began_s, 1e-9)
+    return Timing(one.backend, reset_s=reset_s, step_s=step_s, step_computes=step_computes, computes=computes)
+
+
+def served_s() -> float:
+    """Seconds on a clock that stops while this thread waits for a core, where the system counts that wait."""
+    now_s = time.monotonic()
+    try:  # nanoseconds that it ran, nanoseconds that it could have run, time slices
+        return now_s - 1e-9 * int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return now_s
 
 
 def fault_of(
@@ -47,9 +133,9 @@ def fault_of(
         return np.concatenate([*seen, batch.reset()[0]]), ""
     except EnvironmentFailure as error:
         close(batch)
-        engine = choose(env_id, env_kwargs)
-        if engine_of(engine.backend).one_by_one and engine.source is not None:
-            env = engine.source.make_one(numbered(env_kwargs, 0))
+        choice = choose(env_id, env_kwargs)
+        if engine_of(choice.backend).one_by_one:
+            env = choice.make_one(0)
             try:
                 _Trial(env_id, env.unwrapped).run()
             except InvalidEnvironment as fault:
@@ -67,15 +153,15 @@ class _Trial:
 
     def run(self) -> None:
         """Raise InvalidEnvironment for the first violation of Gymnasium's interface."""
-        result = self._call("reset", _RESET, seed=0)
+        result = self._call("reset", RESET, seed=0)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
-            self._refuse("reset", f"returned {_shown(result)}; {_RESET}")
+            self._refuse("reset", f"returned {_shown(result)}; {RESET}")
         self._check_observation("reset", result[0])
-        result = self._call("step", _STEP, self.env.action_space.sample())
+        result = self._call("step", STEP, self.env.action_space.sample())
         if isinstance(result, tuple) and len(result) == 4:
-            self._refuse("step", f"returned 4 values, as in Gym before 0.26; {_STEP}")
+            self._refuse("step", f"returned 4 values, as in Gym before 0.26; {STEP}")
         if not isinstance(result, tuple) or len(result) != 5:
-            self._refuse("step", f"returned {_shown(result)}; {_STEP}")
+            self._refuse("step", f"returned {_shown(result)}; {STEP}")
         self._check_observation("step", result[0])
         if np.shape(result[1]) != () or not _is_finite(result[1]):
             self._refuse("step", f"returned the reward {result[1]!r}; expected a finite number")

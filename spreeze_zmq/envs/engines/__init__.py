@@ -30,7 +30,7 @@ class Library(Protocol):
 
 
 @dataclass(frozen=True)
-class Kind:
+class Engine:
     """What is known of an engine by its name.
 
     Attributes:
@@ -56,22 +56,22 @@ class Kind:
 
 #: Fastest first.
 ENGINES = {
-    kind.name: kind
-    for kind in (
-        Kind("mujoco", native=True),
-        Kind("numpy", native=True),
-        Kind(
+    engine.name: engine
+    for engine in (
+        Engine("mujoco", native=True),
+        Engine("numpy", native=True),
+        Engine(
             "envpool",
             module="envpool_batch",
             title="EnvPool",
             why="EnvPool steps it in C++, Gymnasium in Python",
         ),
-        Kind("gymnasium", one_by_one=True),
+        Engine("gymnasium", one_by_one=True),
     )
 }
-LIBRARIES = tuple(kind for kind in ENGINES.values() if kind.module)
+LIBRARIES = tuple(engine for engine in ENGINES.values() if engine.module)
 
 
-def engine_of(backend: str) -> Kind:
+def engine_of(backend: str) -> Engine:
     """The engine of a batch; a task of the user's may name one that is not in the table."""
-    return ENGINES.get(backend) or Kind(backend)
+    return ENGINES.get(backend) or Engine(backend)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InvalidEnvironment, in_one_line
 from spreeze_zmq.base.schema import near_ones
-from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
 
 #: Pattern of the names of EnvPool's Atari games.
 _ATARI = re.compile(r"[A-Z][A-Za-z]+-v5")
@@ -88,9 +88,7 @@ class EnvPoolBatch(BatchedEnv):
         obs, reward, terminated, truncated, _ = self._pool.step(actions)
         return np.array(obs), np.array(reward, np.float64), terminated, truncated, {}
 
-    def _restart(
-        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
         whole = len(rows) == self.num_envs
         if any(seed is not None for seed in seeds) and not (self._fresh and list(seeds) == self._first_seeds):
             if not whole:

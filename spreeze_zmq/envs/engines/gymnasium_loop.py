@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple, flatdim, flatten
 from gymnasium.wrappers import TimeLimit, TransformAction
 from numpy.typing import NDArray
 
@@ -21,10 +21,10 @@ from spreeze_zmq.base.errors import (
     let_interrupts_pass,
     place_of,
 )
-from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
 from spreeze_zmq.envs.door import REWARDS, Observed, five, flag, reward_of
 from spreeze_zmq.envs.infos import stacked
-from spreeze_zmq.envs.own_spaces import unfit_part
+from spreeze_zmq.envs.spec import members
 
 log = logging.getLogger("spreeze.envs")
 
@@ -126,9 +126,7 @@ class GymnasiumLoop(BatchedEnv):
             on_tick()
         return obs.copy(), reward, terminated, truncated, stacked(infos, num_envs) if infos else {}
 
-    def _restart(
-        self, rows: NDArray[np.intp], seeds: Sequence[int | None], options: dict[str, Any] | None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def _restart(self, rows: NDArray[np.intp], seeds: Seeds, options: Options) -> Begun:
         first = np.empty((len(rows), *self._obs_shape), self._obs_dtype)
         infos: dict[int, dict[Any, Any]] = {}
         for k, row in enumerate(rows.tolist()):
@@ -139,9 +137,7 @@ class GymnasiumLoop(BatchedEnv):
             self.on_tick()
         return first, stacked(infos, self.num_envs)
 
-    def _reset_one(
-        self, row: int, seed: int | None, options: dict[str, Any] | None
-    ) -> tuple[NDArray[Any], Any]:
+    def _reset_one(self, row: int, seed: int | None, options: Options) -> tuple[NDArray[Any], Any]:
         """Reset one environment; if it raises or returns no observation, replace it and try another seed."""
         while True:
             try:
@@ -238,8 +234,28 @@ def _space(env_id: str, env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Sp
     return space
 
 
+def _unfit_part(
+    space: gymnasium.Space[Any], path: tuple[Any, ...] = ()
+) -> tuple[tuple[Any, ...], str] | None:
+    """The first part of a Gymnasium space that does not flatten to a vector of fixed size.
+
+    Returns:
+        Its path in the observation and its class; None if the whole space flattens.
+    """
+    if isinstance(space, Dict | Tuple):
+        found = [_unfit_part(part, (*path, key)) for key, part in members(space)]
+        return next((part for part in found if part is not None), None)
+    try:  # of a class of the user's, each method may raise
+        size = (flatdim(space),)
+        one: Any = flatten(space, space.sample())
+        flattens = bool(space.is_np_flattenable) and np.shape(one) == size
+    except Exception:
+        flattens = False
+    return None if flattens else (path, type(space).__name__)
+
+
 def _why_unfit(space: gymnasium.Space[Any], path: tuple[str | int, ...], kind: str) -> str:
-    """Why an observation space does not flatten, from ``unfit_part``, and how to mend that."""
+    """Why an observation space does not flatten, from ``_unfit_part``, and how to mend that."""
     if not path:
         how = "convert them with gymnasium.wrappers.TransformObservation"
         return f"its observations are a {kind}, which does not flatten to a vector of fixed size ({how})"
@@ -260,7 +276,7 @@ def fitted(env_id: str, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]
         InvalidEnvironment: the environment has no spaces, or its observations have no fixed size.
     """
     observation, action = _space(env_id, env, "observation_space"), _space(env_id, env, "action_space")
-    if not isinstance(observation, Box) and (unfit := unfit_part(observation)):
+    if not isinstance(observation, Box) and (unfit := _unfit_part(observation)):
         raise InvalidEnvironment(f"{env_id}: {_why_unfit(observation, *unfit)}")
     if isinstance(action, Discrete | MultiDiscrete) and np.any(action.start):
         start, shifted = action.start, copy.deepcopy(action)

@@ -1,70 +1,207 @@
-"""One worker process: steps its units in the order of the requests, and reports those that are done."""
+"""The program that forks the workers of a batch, and a worker, which steps its units as it is asked to.
+
+``WorkerPool`` starts it. It imports the environments once, and reports each worker that dies. When the batch
+closes the control channel, or dies, the workers get ``GRACE_S`` to close their environments; the kernel kills
+the remaining ones when this process exits.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import select
+import signal
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure, SpreezeError, in_one_line
+from spreeze_zmq.base.parent_death import die_with_parent
 from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines.gymnasium_loop import GymnasiumLoop
-from spreeze_zmq.envs.failures import (
-    Failure,
-    Failures,
-    printable,
-    seed_after_failure,
-    traceback_of,
-)
+from spreeze_zmq.envs.failures import Failure, Failures, printable, seed_after_failure, traceback_of
 from spreeze_zmq.envs.in_process import choose
 from spreeze_zmq.envs.infos import scalars
-from spreeze_zmq.envs.parallel.slots import MESSAGE_BYTES, RESET, UNIT, Slots
+from spreeze_zmq.envs.parallel.pool import MESSAGE_BYTES, RESET, UNIT, Slots
+from spreeze_zmq.envs.source import find
 
+#: Time for workers to close their environments, before they are killed.
+GRACE_S = 2.0
 #: Finished units are reported together for this long, since waking the batch costs as much as a short step.
 FLUSH_S = 0.0003
 SUMMARY_CHARS = 4000
+
+
+def main(control_fd: int, done_fd: int, slots_fd: int, *channel_fds: int) -> None:
+    """Read the settings, of any length, from standard input, then fork workers until the batch ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the batch's process handles Ctrl-C
+    # A stop request goes to the whole process group, but the batch may have steps left to take. A handler and
+    # not SIG_IGN, which programs that the environments start would inherit.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    control = socket.socket(fileno=control_fd)
+    settings = json.load(sys.stdin)
+    slots = Slots(settings.pop("arrays"), slots_fd)
+    preload(settings["env_id"])
+    channels = [socket.socket(fileno=fd) for fd in channel_fds]
+    ForkServer(control, socket.socket(fileno=done_fd), slots, channels, settings).serve()
+
+
+def preload(env_id: str) -> None:
+    """Import the environment's modules, so that the workers share their memory."""
+    with contextlib.suppress(Exception):  # workers report it
+        source = find(env_id)
+        source.native({})
+        entry = source.registered.entry_point if source.registered is not None else None
+        if isinstance(entry, str):
+            load_env_creator(entry)
+
+
+class ForkServer:
+    """Forks the workers of one batch.
+
+    Args:
+        control: receives the numbers of workers to restart; each is sent back after the fork.
+        done: the stream for numbers of finished units, shared by all workers, to which the complement of a
+            dead worker's number is written too.
+        slots: the shared memory; process ids and exit codes are written to it.
+        channels: the workers' ends of their channels, for requests from the batch, and failures and infos to
+            it; a restarted worker inherits its predecessor's.
+        settings: plain data, the same for all workers: ``env_id``, ``kwargs`` and ``backend`` as for
+            ``envs.make``, ``seed``, ``options`` for ``Choice.make``, and the ``units`` of each worker.
+
+    Attributes:
+        restarts: how often each worker has been restarted.
+    """
+
+    def __init__(
+        self,
+        control: socket.socket,
+        done: socket.socket,
+        slots: Slots,
+        channels: list[socket.socket],
+        settings: dict[str, Any],
+    ):
+        self.control, self.done, self.slots, self.channels = control, done, slots, channels
+        self.settings = settings
+        self.restarts = [0] * len(channels)
+        self.workers: dict[int, int] = {}  # process id -> number of the worker
+        self.child_ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Fork all workers and restart them on request until the batch closes the channel, then end them."""
+        for worker in range(len(self.channels)):
+            self.fork(worker)
+        with contextlib.suppress(ConnectionError):
+            while message := self.next_request():
+                (worker,) = UNIT.unpack(message)
+                self.restarts[worker] += 1
+                with contextlib.suppress(BlockingIOError):  # the batch sends unread requests again
+                    while self.channels[worker].recv(MESSAGE_BYTES, socket.MSG_DONTWAIT):
+                        pass
+                self.fork(worker)
+                self.control.send(message)
+        until_s = time.monotonic() + GRACE_S
+        while self.workers and (left_s := until_s - time.monotonic()) > 0:
+            select.select([self.child_ended], [], [], left_s)
+            self.reap()
+
+    def next_request(self) -> bytes:
+        """Wait for the batch's next message and report deaths meanwhile; empty when the batch has ended."""
+        while True:
+            ready, _, _ = select.select([self.control.fileno(), self.child_ended], [], [])
+            if self.child_ended in ready:
+                self.reap()
+            if self.control.fileno() in ready:
+                return self.control.recv(MESSAGE_BYTES)
+
+    def fork(self, worker: int) -> None:
+        """Start one worker."""
+        pid = os.fork()
+        if pid == 0:
+            self.become_worker(worker)
+        self.workers[pid] = worker
+        self.slots.pids[worker] = pid
+
+    def become_worker(self, worker: int) -> NoReturn:
+        """Run as a worker in the forked process until the batch ends."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            die_with_parent()
+            self.control.close()
+            self.work(worker)
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def work(self, index: int) -> None:
+        """Make the environments of a worker, report its units as finished, and serve until the batch ends.
+
+        A restarted worker reports none: the batch sends it requests.
+        """
+        try:
+            worker = Worker(self, index)
+        except BaseException as error:
+            said = printable(str(error) if isinstance(error, SpreezeError) else in_one_line(error))
+            message = {"error": said[:SUMMARY_CHARS], "traceback": printable(traceback_of(error))}
+            with contextlib.suppress(ConnectionError):  # the batch is gone
+                self.channels[index].send(json.dumps(message, ensure_ascii=False).encode())
+            return
+        with contextlib.suppress(ConnectionError):
+            if not self.restarts[index]:
+                self.done.sendall(b"".join(map(UNIT.pack, worker.units)))
+            worker.run()
+        for _, env in worker.units.values():
+            env.close()
+
+    def reap(self) -> None:
+        """Report each worker that has ended."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.child_ended, 4096)
+        with contextlib.suppress(ChildProcessError, ConnectionError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                worker = self.workers.pop(pid)
+                self.slots.pids[worker], self.slots.exits[worker] = 0, os.waitstatus_to_exitcode(status)
+                self.done.sendall(UNIT.pack(~worker))
 
 
 class Worker:
     """Steps the units of one process.
 
     Args:
-        channel: receives requests from the batch, and sends it failures and infos.
-        done: the stream for numbers of finished units, shared by all workers.
-        slots: the shared memory.
+        server: which has forked this process.
         index: number of this worker.
-        restarts: how often it has been restarted.
-        settings: plain data, the same for all workers: ``env_id``, ``kwargs`` and ``backend`` as for
-            ``envs.make``, ``seed``, ``options`` for ``Engine.make``, and the ``units`` of each worker.
     """
 
-    def __init__(
-        self,
-        channel: socket.socket,
-        done: socket.socket,
-        slots: Slots,
-        index: int,
-        restarts: int,
-        settings: dict[str, Any],
-    ):
-        self.channel, self.done, self.slots, self.index = channel, done, slots, index
-        self.at = slots.at[index]
+    def __init__(self, server: ForkServer, index: int):
+        self.channel, self.done, self.index = server.channels[index], server.done, index
+        self.slots, settings, restarts = server.slots, server.settings, server.restarts[index]
+        self.at = self.slots.at[index]
         self.units: dict[int, tuple[slice, BatchedEnv]] = {}  # number -> rows in the batch, environments
         self.first_obs: dict[int, NDArray[Any]] = {}  # first row of a lost unit -> [rows, *obs]
-        engine = choose(settings["env_id"], settings["kwargs"], settings["backend"])
+        choice = choose(settings["env_id"], settings["kwargs"], settings["backend"])
         seed: int = settings["seed"]
         first_number = sum(map(len, settings["units"][:index]))
+        options = settings["options"]
         for number, (first, count) in enumerate(settings["units"][index], first_number):
-            options = settings["options"]
             own = {**options, "first_index": options["first_index"] + first}
-            env = engine.make(count, seed + first, **own)
-            env.first_row, env.num_rows = first, len(slots.reward)
+            env = choice.make(count, seed + first, **own)
+            env.first_row, env.num_rows = first, len(self.slots.reward)
             env.failures = Failures(sys.maxsize, self.report)  # the batch counts them
             if isinstance(env, GymnasiumLoop):
                 env.at = self.at[1:]
@@ -153,30 +290,3 @@ class Worker:
             data = json.dumps({**message, "traceback": ""}, ensure_ascii=False).encode()
         self.channel.send(data)
         self.slots.num_messages[self.index] += 1
-
-
-def work(
-    channel: socket.socket,
-    done: socket.socket,
-    slots: Slots,
-    index: int,
-    restarts: int,
-    settings: dict[str, Any],
-) -> None:
-    """Make the environments, report their units as finished, and serve until the batch ends.
-
-    The arguments are those of ``Worker``. A restarted worker reports none: the batch sends it requests.
-    """
-    with contextlib.suppress(ConnectionError):  # the batch is gone
-        try:
-            worker = Worker(channel, done, slots, index, restarts, settings)
-        except BaseException as error:
-            said = printable(str(error) if isinstance(error, SpreezeError) else in_one_line(error))
-            message = {"error": said[:SUMMARY_CHARS], "traceback": printable(traceback_of(error))}
-            channel.send(json.dumps(message, ensure_ascii=False).encode())
-            return
-        if not restarts:
-            done.sendall(b"".join(map(UNIT.pack, worker.units)))
-        worker.run()
-    for _, env in worker.units.values():
-        env.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import EnvironmentFailure
-from spreeze_zmq.envs.batched import BatchedEnv, Step
+from spreeze_zmq.envs.batched import BatchedEnv, Begun, Options, Seeds, Step
 from spreeze_zmq.envs.engines import engine_of
-from spreeze_zmq.envs.infos import gathered, seeds_of
-from spreeze_zmq.envs.parallel.slots import Slots, arrays_for, divide
-from spreeze_zmq.envs.parallel.worker_pool import TICK_S, WorkerPool, check_options
+from spreeze_zmq.envs.infos import seeds_of, stacked
+from spreeze_zmq.envs.parallel.pool import TICK_S, Slots, WorkerPool, arrays_for, check_options, divide
 
 
 class WorkerBatch(BatchedEnv):
@@ -36,7 +35,7 @@ class WorkerBatch(BatchedEnv):
         num_workers: number of processes, at most ``num_envs``.
         batch_size: number of environments that ``recv`` waits for.
         seed: environment ``i`` is seeded with ``seed + i`` at the first reset.
-        settings: plain data, see ``Worker``; seed and units are added here.
+        settings: plain data, see ``ForkServer``; seed and units are added here.
         step_timeout_s: seconds after which a step counts as hanging; ``None`` for never.
         on_tick: called a few times a second while the batch waits for workers.
         start_timeout_s: seconds within which a worker makes its environments.
@@ -89,9 +88,7 @@ class WorkerBatch(BatchedEnv):
             raise
         self._timeout_s = math.inf if step_timeout_s is None else step_timeout_s
 
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | Seeds | None = None, options: Options = None) -> Begun:
         """Wait for steps under way, drop their results and begin new episodes; the info is empty.
 
         The arguments and errors are those of ``BatchedEnv.reset``; options must be plain data.
@@ -296,7 +293,11 @@ class WorkerBatch(BatchedEnv):
             info |= self._end_episodes(ids, ended, final_obs)
         self._returned[ids] = obs
         self._read_messages()
-        infos = {row: self._final_infos.pop(row) for row in ids[ended].tolist() if row in self._final_infos}
-        if infos:
-            info["final_info"], info["_final_info"] = gathered(infos, ids), ended
+        if self._final_infos:
+            rows = enumerate(ids.tolist())
+            infos = {
+                k: self._final_infos.pop(row) for k, row in rows if ended[k] and row in self._final_infos
+            }
+            if infos:
+                info["final_info"], info["_final_info"] = stacked(infos, len(ids)), ended
         return obs, reward, terminated, truncated, info

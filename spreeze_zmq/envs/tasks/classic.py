@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,8 @@ from gymnasium.envs.classic_control.utils import maybe_parse_reset_bounds, verif
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from spreeze_zmq.envs.task import Outcome, Rows, Task
+from spreeze_zmq.envs.batched import Options
+from spreeze_zmq.envs.task import Outcome, Rngs, Rows, Task
 
 
 @dataclass(eq=False)
@@ -29,9 +29,7 @@ class Pendulum(Task):
         self._angle, self._speed = np.zeros(num_envs), np.zeros(num_envs)
         self._never = np.zeros(num_envs, np.bool_)
 
-    def begin(
-        self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
-    ) -> None:
+    def begin(self, rows: NDArray[np.intp], rngs: Rngs, options: Options) -> None:
         """Uniform angle and speed within the options ``x_init`` and ``y_init``."""
         options = options or {}
         bounds = (options.get("x_init", math.pi), options.get("y_init", 1.0))
@@ -77,9 +75,7 @@ class CartPole(Task):
         self.action_space = Discrete(2)
         self._state = np.zeros((4, num_envs))
 
-    def begin(
-        self, rows: NDArray[np.intp], rngs: Sequence[np.random.Generator], options: dict[str, Any] | None
-    ) -> None:
+    def begin(self, rows: NDArray[np.intp], rngs: Rngs, options: Options) -> None:
         """A uniform state within the options ``low`` and ``high``."""
         low, high = maybe_parse_reset_bounds(options, -0.05, 0.05)
         for row, rng in zip(rows, rngs, strict=True):

@@ -52,12 +52,6 @@ def square_cost(weight: float, values: NDArray[Any]) -> NDArray[Any]:
     return cost
 
 
-def norm(vectors: Floats) -> Floats:
-    """``[n]`` lengths of ``[n, k]``."""
-    length: Floats = np.sqrt(np.add.reduce(np.square(vectors), axis=1))
-    return length
-
-
 def within(value: Floats, bounds: tuple[float, float]) -> NDArray[np.bool_]:
     """``[N]``: ``value`` is in the open interval."""
     return (bounds[0] < value) & (value < bounds[1])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.envs.first_look import timed
+from spreeze_zmq.envs.trial import timed
 from spreeze_zmq.evaluation import arena
 from spreeze_zmq.evaluation.arena import ENDLESS_STEPS, Arena
 

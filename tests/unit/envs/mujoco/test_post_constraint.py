@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from spreeze_zmq import envs
-from spreeze_zmq.envs.mujoco import models, post_constraint
+from spreeze_zmq.envs.mujoco import post_constraint
+from spreeze_zmq.envs.mujoco.task import load_model
 from spreeze_zmq.envs.tasks.legged import Ant
 
 NUM_ENVS = 4
@@ -55,14 +56,13 @@ def way(request, monkeypatch):
 @pytest.mark.parametrize("integrator", ["RK4", "Euler"])
 def test_contact_forces_are_those_of_a_loop_bit_for_bit(way, integrator, monkeypatch):
     """Also under an integrator other than the model's own."""
-    load = models.load_model
 
     def with_integrator(path):
-        spec, _ = load(path)
+        spec, _ = load_model(path)
         spec.option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator.upper()}")
         return spec, spec.compile()
 
-    monkeypatch.setattr(models, "load_model", with_integrator)
+    monkeypatch.setattr("spreeze_zmq.envs.mujoco.task.load_model", with_integrator)
     task, largest = Ant(), 0.0
     for _, datas in stepped(task):
         assert (task._after_step is None) == (way == "plugin")

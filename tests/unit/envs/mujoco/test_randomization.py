@@ -8,7 +8,7 @@ import pytest
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import InvalidEnvironment, InvalidRandomization, TopologyError
-from spreeze_zmq.envs.mujoco.models import find_model, load_model
+from spreeze_zmq.envs.mujoco.task import find_model, load_model
 from spreeze_zmq.plan.topology import load
 
 OWN = "tests.unit.envs.own_environments"

@@ -12,7 +12,7 @@ import pytest
 
 from spreeze_zmq import envs
 from spreeze_zmq.base.errors import EnvironmentFailure, InvalidEnvironment
-from spreeze_zmq.envs.parallel.slots import divide
+from spreeze_zmq.envs.parallel.pool import divide
 
 OWN = "tests.unit.envs.own_environments"
 

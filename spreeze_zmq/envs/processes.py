@@ -1,0 +1,126 @@
+"""Processes for environments: forks and new interpreters, and what they have started themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import psutil
+
+from spreeze_zmq.base.errors import InvalidEnvironment
+from spreeze_zmq.base.parent_death import bound_to_parent
+
+#: Time for processes to end by themselves, and then to end after SIGTERM.
+LEAVE_S = 0.5
+
+#: Process id, time of its start and name.
+Started = tuple[int, float, str]
+
+
+def plain(arguments: Mapping[str, Any], said: str) -> str:
+    """Arguments of environments as JSON.
+
+    Raises:
+        InvalidEnvironment: they are not plain data; the message begins with ``said``, which says for whom.
+    """
+    try:
+        return json.dumps(arguments)
+    except TypeError as error:
+        how = "a callable of a module, 'module:callable', can make them there"
+        raise InvalidEnvironment(f"{said} as plain data, but: {error} ({how})") from None
+
+
+def interpreter(module: str, fds: Sequence[int], text: str, **options: Any) -> subprocess.Popen[bytes]:
+    """Start Python, which finds modules where this process does and calls ``main`` of one.
+
+    Args:
+        module: whose ``main`` is called with the numbers ``fds``.
+        fds: file descriptors that it inherits.
+        text: its standard input, of any length.
+        options: further arguments of ``subprocess.Popen``.
+    """
+    code = f"from {module} import main; main(*map(int, sys.argv[2:]))"
+    code = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]);{code}"
+    command = [sys.executable, "-c", code, json.dumps(sys.path), *map(str, fds)]
+    process = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.PIPE, **options)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # its death shows as for any other
+        pipe.write(text.encode())
+    return process
+
+
+class Process(Protocol):
+    """One that was started here, as ``subprocess.Popen`` describes it."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it lives."""
+
+
+class _Fork:
+    """A fork of this process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+def forked(run: Callable[[], object]) -> Process:
+    """Call ``run``, which does not return, in a fork of this process, in a session of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # else the fork would write it once more
+    bind = bound_to_parent(signal.SIGKILL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of numpy's library survive a fork
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            bind()
+            run()
+        finally:
+            os._exit(1)
+    return _Fork(pid)
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    """Wait for at most ``LEAVE_S``."""
+    until_s = time.monotonic() + LEAVE_S
+    while not done() and time.monotonic() < until_s:
+        time.sleep(0.005)
+
+
+def descendants(pid: int) -> list[Started]:
+    """The processes that a process has started, and those that they have."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                found.append((child.pid, child.create_time(), child.name()))
+    return found
+
+
+def living(processes: Sequence[Started]) -> list[Started]:
+    """Those that have not ended; another process may have taken a number since."""
+    found = []
+    for pid, began_s, name in processes:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if process.create_time() == began_s and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((pid, began_s, name))
+    return found
