@@ -54,7 +54,7 @@ class Collector:
         self.num_envs: int = component.options["envs"]
         self.place = self.places()
         seeds = component.seed_sequence()
-        self.envs = self.make_envs(int(seeds.generate_state(1)[0]), self.num_envs, self.num_workers())
+        self.envs = self.make_envs(int(seeds.generate_state(1)[0]))
         self.rng = np.random.default_rng(seeds)
         self.obs_dtype = np.dtype(spec.obs_dtype)
         self.action_dtype = np.dtype(np.float32 if spec.action_kind == "box" else np.int64)
@@ -82,14 +82,14 @@ class Collector:
             log.info("%d workers step the environments, whose steps wait or are slow", found)
         return found
 
-    def make_envs(self, seed: int, num_envs: int, num_workers: int) -> BatchedEnv:
-        """A batch of environments."""
+    def make_envs(self, seed: int) -> BatchedEnv:
+        """The batch of environments."""
         component, spec = self.component, self.component.environment
         return envs.make(
             spec.id,
-            num_envs,
+            self.num_envs,
             backend=component.options["backend"],
-            num_workers=num_workers,
+            num_workers=self.num_workers(),
             step_timeout_s=component.options["step_timeout_s"],
             max_failures=component.options["max_failures"],
             on_failure=lambda failure: component.report_failure(failure.summary, failure.traceback),

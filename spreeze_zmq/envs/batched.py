@@ -54,6 +54,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         episode_limit: the same, or the limit that a wrapper within the environments applies.
         failures: counts failures; by default the first one is raised.
         first_row: number of the first environment within a larger batch of ``num_rows``.
+        close_fault: what was raised in ``close()``, in one line; empty for nothing.
         on_tick: called a few times a second while the batch waits for worker processes; without workers,
             after each environment that is made, reset or stepped in Python.
     """
@@ -61,6 +62,7 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
     backend = ""
     backend_reason = ""
+    close_fault = ""
 
     def __init__(
         self,

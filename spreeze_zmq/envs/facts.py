@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spreeze_zmq.envs.batched import BatchedEnv
 from spreeze_zmq.envs.engines import engine_of
 
 #: Steps of random actions that are looked at, and the longest time for them; and those without a time limit,
@@ -29,7 +30,7 @@ ROUNDING = 1e-5
 _CHANGING = {"NormalizeObservation"}
 
 
-def facts_of(batch: Any) -> dict[str, Any]:
+def facts_of(batch: BatchedEnv) -> dict[str, Any]:
     """Reset a batch of one environment twice with one seed, and take some random steps.
 
     Returns:
@@ -63,7 +64,7 @@ def facts_of(batch: Any) -> dict[str, Any]:
 class _Walk:
     """What random actions show, from the first observation and info of a reset on."""
 
-    def __init__(self, batch: Any, obs: NDArray[Any], info: dict[str, Any]) -> None:
+    def __init__(self, batch: BatchedEnv, obs: NDArray[Any], info: dict[str, Any]) -> None:
         self.batch, self.num_steps, self.ended = batch, 0, False
         self.names: set[str] = set()
         self.outside = ""
@@ -127,7 +128,7 @@ def lost_digits(obs: NDArray[Any]) -> str:
     return f"{seen}; float32, as which it is sent, has steps of {step:.2g} there"
 
 
-def _wrappers(batch: Any) -> Iterator[str]:
+def _wrappers(batch: BatchedEnv) -> Iterator[str]:
     """Gymnasium's own wrappers around the environment, the outermost first."""
     for env in getattr(batch, "envs", ())[:1]:
         while hasattr(env, "env"):

@@ -24,7 +24,6 @@ from spreeze_zmq.base.parent_death import has_children
 from spreeze_zmq.envs.failures import close
 from spreeze_zmq.envs.probing import CLOSING, LENGTH
 from spreeze_zmq.envs.processes import descendants
-from spreeze_zmq.envs.trial import look_at
 
 _PR_SET_CHILD_SUBREAPER = 36
 #: Packages that processes of every run import after the environment's module.
@@ -76,6 +75,8 @@ class _Visitor:
         """Look at the environment and close it, or say what is wrong."""
         env_id = self.job["env_id"]
         try:
+            from spreeze_zmq.envs.trial import look_at  # imports what a file of the user's may hide
+
             found, batch = look_at(env_id, self.job["env_kwargs"], self.job["randomize"], self.begin)
             if ":" in env_id and (said := hidden(self.folder)):
                 raise InvalidEnvironment(f"{env_id}: {said}")
@@ -93,7 +94,7 @@ class _Visitor:
         if batch is not None:
             self.begin(CLOSING)
             began_s = time.monotonic()
-            said = close(batch) or getattr(batch, "close_fault", "")
+            said = close(batch) or batch.close_fault
             with contextlib.suppress(BaseException):
                 atexit._run_exitfuncs()
             self.send({"closed": time.monotonic() - began_s, "said": said})

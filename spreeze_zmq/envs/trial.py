@@ -50,7 +50,7 @@ def look_at(
     env_kwargs: Mapping[str, Any],
     randomize: Mapping[str, Any] | None,
     doing: Callable[[str], None],
-) -> tuple[Look, Any]:
+) -> tuple[Look, BatchedEnv | None]:
     """Make one environment in this process, reset and step it.
 
     Args:
@@ -88,7 +88,7 @@ def look_at(
     return Look(spec, timing, observations=few, facts=facts), batch
 
 
-def timed(one: Any) -> Timing:
+def timed(one: BatchedEnv) -> Timing:
     """Reset and step a batch of one environment, and take the times."""
     began_s, began_cpu_s = served_s(), time.process_time()
     one.reset(seed=0)

@@ -6,13 +6,16 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.envs.infos import scalars
 from spreeze_zmq.policy import Policy, played, without_noise
+
+if TYPE_CHECKING:
+    from spreeze_zmq.envs.batched import BatchedEnv
 
 #: Most scalars of an environment's info that an evaluation keeps.
 MAX_INFO = 64
@@ -100,7 +103,7 @@ def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
 
 
 def play(
-    envs: Any,
+    envs: BatchedEnv,
     policy: Policy,
     seed: int,
     num_episodes: int | None = None,
@@ -141,7 +144,7 @@ def play(
 
 
 def _play_round(
-    envs: Any,
+    envs: BatchedEnv,
     policy: Policy,
     seed: int,
     step_cap: int | None,

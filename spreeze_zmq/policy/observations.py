@@ -18,6 +18,7 @@ from spreeze_zmq.policy.actor import Actions, Floats
 from spreeze_zmq.policy.description import count, counts, number
 
 if TYPE_CHECKING:
+    from spreeze_zmq.envs.batched import BatchedEnv
     from spreeze_zmq.policy.policy import Policy
 
 
@@ -155,7 +156,7 @@ class Played:
     failed: NDArray[np.bool_]
 
 
-def played(envs: Any, frames: FrameStack, act: Callable[[FrameStack], Actions]) -> Iterator[Played]:
+def played(envs: BatchedEnv, frames: FrameStack, act: Callable[[FrameStack], Actions]) -> Iterator[Played]:
     """Step a batch of environments, as long as the caller asks for another step.
 
     Args:

@@ -45,7 +45,6 @@ class GymnasiumLoop(BatchedEnv):
         on_tick: called after each environment that is made, reset or stepped.
 
     Attributes:
-        close_fault: what an environment raised in its ``close()``, in one line; empty for nothing.
         at: ``[1]`` int64: the environment that is being stepped; a worker replaces it by shared memory.
 
     Raises:
@@ -53,7 +52,6 @@ class GymnasiumLoop(BatchedEnv):
     """
 
     backend = "gymnasium"
-    close_fault = ""
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from spreeze_zmq.broker.doctor import Doctor, findings_at_start, findings_of
 from spreeze_zmq.broker.experience import Experience, experience_row
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.commands.check import advice
+from spreeze_zmq.envs import facts
 from spreeze_zmq.envs.facts import facts_of, lost_digits
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.plan import topology
@@ -304,8 +305,10 @@ def test_an_option_out_of_reach_is_named_before_the_run(name, overrides):
         (None, "Healthy"),
     ],
 )
-def test_what_the_environment_shows_is_named_before_the_run(name, env):
-    """From its spaces, and from a few steps of it."""
+def test_what_the_environment_shows_is_named_before_the_run(name, env, monkeypatch):
+    """From its spaces, and from a few steps of it; here they may take long."""
+    monkeypatch.setattr(facts, "STEPS_S", 10.0)
+    monkeypatch.setattr(facts, "UNLIMITED_S", 60.0)
     env_id = f"tests.benchmarks.sick_environments:{env}"
     plan = topology.load({"run": {"env": env_id, "algorithm": "sac"}}, ["algorithm.replay_capacity=2000"])
     with closing(envs.make(env_id, 1)) as batch:

@@ -166,16 +166,17 @@ def test_arguments_that_are_no_plain_data_need_a_fork(monkeypatch):
 
 
 SHADOWS = {
-    "torch.py": "",
     "needy.py": "import torch\nfrom tests.unit.envs.mistaken_environments import Right\nRight.x = torch.nn\n",
     "plain.py": "from tests.unit.envs.mistaken_environments import Right\n",
 }
 
 
-@pytest.mark.parametrize("module", ["needy", "plain"])
-def test_a_file_that_hides_an_installed_package_is_named(module, tmp_path):
-    """Whether the environment needs the package or only the rest of the run."""
-    for name, text in SHADOWS.items():
+@pytest.mark.parametrize(
+    ("module", "package"), [("needy", "torch"), ("plain", "torch"), ("plain", "gymnasium")]
+)
+def test_a_file_that_hides_an_installed_package_is_named(module, package, tmp_path):
+    """Whether the environment needs the package, the rest of the run, or what looks at it."""
+    for name, text in {**SHADOWS, f"{package}.py": ""}.items():
         (tmp_path / name).write_text(text)
     code = f"from spreeze_zmq import envs; envs.look('{module}:Right')"
     done = subprocess.run(
@@ -186,7 +187,7 @@ def test_a_file_that_hides_an_installed_package_is_named(module, tmp_path):
         text=True,
         check=False,
     )
-    assert f"{tmp_path}/torch.py hides the" in done.stderr.splitlines()[-1]
+    assert f"{tmp_path}/{package}.py hides the" in done.stderr.splitlines()[-1]
     assert "rename it" in done.stderr
 
 
