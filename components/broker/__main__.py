@@ -11,10 +11,9 @@ from typing import Any
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import read_journal, write_json
 from spreeze_zmq.broker.balancer import Balancer
-from spreeze_zmq.broker.checkpoint_request import CheckpointRequest
 from spreeze_zmq.broker.notes import RESUMED, Notes
+from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.broker.refusals import Refused
 from spreeze_zmq.broker.rule import Change
 from spreeze_zmq.broker.validation import validated
 from spreeze_zmq.component.component import Component
@@ -22,6 +21,7 @@ from spreeze_zmq.component.life import run
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER
+from spreeze_zmq.run.checkpoint import CheckpointRequest
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Publisher, Puller
 

@@ -15,28 +15,32 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.broker.account import SampleAccount
 from spreeze_zmq.broker.doctor import Doctor
-from spreeze_zmq.broker.experience import experience_row
-from spreeze_zmq.broker.failures import FAILURES_KEPT, FailureRecord, WentBack
 from spreeze_zmq.broker.figures import (
-    COUNTS,
     Efficiency,
     LearningFigures,
     OtherPrograms,
     ProcessRecord,
-    worker_rows,
 )
-from spreeze_zmq.broker.refusals import NO_HELLO, NO_REPORT, SHOWN_ROWS, SILENT_S, RefusalRecord, Refused
+from spreeze_zmq.broker.problems import (
+    FAILURES_KEPT,
+    NO_HELLO,
+    NO_REPORT,
+    SILENT_S,
+    FailureRecord,
+    RefusalRecord,
+    Refused,
+    WentBack,
+)
 from spreeze_zmq.broker.returns import Episodes, Evaluations
-from spreeze_zmq.broker.rows import kept, part, restore, state_of, summary_of
+from spreeze_zmq.broker.rows import kept, part, restore, state_of
+from spreeze_zmq.broker.status import Status, Summary
 from spreeze_zmq.broker.validation import LAUNCHER, names_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import CRITIC_LEARNER, EVALUATOR, SAMPLER, experience_of
+from spreeze_zmq.plan.roles import EVALUATOR
 
 #: Upper bounds of the rest, so that no peer fills the memory.
 MOST_PROCESSES, CHANGES_KEPT = 200, 1000
-#: The counts that a status has with their present rates.
-SHOWN = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
 
 
 @dataclass
@@ -53,11 +57,11 @@ class RunRecord:
     """
 
     plan: Plan
-    workers: dict[str, list[list[Any]]] = kept(dict, summary=True)
-    moves: dict[str, list[list[Any]]] = kept(dict, summary=True)
-    went_back: list[WentBack] = kept(list, summary=True)
-    restarts: int = kept(int, summary=True)
-    resumed: dict[str, Any] | None = kept(lambda: None, summary=True)
+    workers: dict[str, list[list[Any]]] = kept(dict)
+    moves: dict[str, list[list[Any]]] = kept(dict)
+    went_back: list[WentBack] = kept(list)
+    restarts: int = kept(int)
+    resumed: dict[str, Any] | None = kept(lambda: None)
     failures: FailureRecord = kept(FailureRecord)
     accounts: dict[str, SampleAccount] = kept(dict)
     learning: LearningFigures = part(LearningFigures)
@@ -208,91 +212,21 @@ class RunRecord:
             return f"minutes {now_s / 60:.2f} >= {stop.minutes:g}"
         return ""
 
-    def figures(self) -> dict[str, Any]:
-        """The figures that status and summary share."""
-        learning = self.learning
-        return {
-            "learners": list(self.plan.learning.learners),
-            **{name: int(learning.counts[name]) for name in SHOWN},
-            # Received until the samplers were stopped; on-policy, those of rounds that were trained on.
-            "sampled_transitions": learning.sampled_transitions(),
-            "replay_ratio": learning.replay_ratio(self.plan.balance.replay_ratio),
-            "policy_lag": learning.policy_lag(self.instances(), self.plan.balance.max_policy_lag),
-            "publication": learning.publication,
-            "devices": learning.devices,
-        }
-
     def status(self, state: str, balance: Mapping[str, Any], now_s: float) -> dict[str, Any]:
-        """The status message, which people see and the launcher acts on, as plain data."""
-        rates = {name: self.learning.rates.rate(name, now_s) for name in COUNTS}
-        processes = {name: one for name, one in self.processes.items() if not one.gone}
-        for one in processes.values():
-            one.silent_s = now_s - one.heard_s
-        gauges = (one.gauges for one in processes.values() if one.role == SAMPLER)
-        status = {
-            "t_s": now_s,
-            "state": state,
-            **self.figures(),
-            **{f"{name}_per_s": rates[name] for name in SHOWN},
-            "samples": self.accounts[CRITIC_LEARNER].totals(),
-            "workers": worker_rows(processes.values()),
-            "episodes": self.episodes.row(),
-            "evaluation": self.evaluations.rows(),
-            "stop": self.plan.run.stop,
-            "processes": processes,
-            "gauges": self.learning.gauges,
-            "experience": experience_row(gauges),
-            "machine": self.others.row(now_s),
-            "findings": self.doctor.rows(),
-            "efficiency": self._efficiency(rates["critic_flops"] + rates["actor_flops"]),
-            "balance": balance,
-            "refusals": self.refusals.rows(now_s, SHOWN_ROWS),
-            "went_back": self.went_back[-SHOWN_ROWS:],
-            "num_failures": self.failures.count,
-            "failures": self.failures.rows(SHOWN_ROWS),
-        }
-        return to_plain(status)  # type: ignore[no-any-return]
+        """The fields of a status message."""
+        return to_plain(Status.of(self, state, balance, now_s))  # type: ignore[no-any-return]
 
-    def _efficiency(self, flops_per_s: float) -> Efficiency | None:
+    def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
+        """The contents of summary.json; ``final`` once the learners have drained their channels."""
+        return to_plain(Summary.of(self, exit_reason, now_s, final=final))  # type: ignore[no-any-return]
+
+    def efficiency(self, flops_per_s: float) -> Efficiency | None:
+        """The row of all learners, whose updates compute ``flops_per_s``; None before they report it."""
         places = {
             name: self.plan.components[name.rpartition("-")[0]].options.get("device", "cpu")
             for name in sorted(self.learners)
         }
         return self.learning.efficiency(flops_per_s, places, self._num_cores)
-
-    def summary(self, exit_reason: str, now_s: float, *, final: bool) -> dict[str, Any]:
-        """The contents of summary.json; ``final`` once the learners have drained their channels."""
-        alive = self.instances(living=True) if final else None
-        totals = {role: account.totals(alive) for role, account in self.accounts.items()}
-        means = self.learning.mean_rates(now_s - self.before_s)
-        summary = {
-            "exit_reason": exit_reason,
-            "wall_s": now_s,
-            "env": self.plan.run.env,
-            "algorithm": self.plan.run.algorithm,
-            "seed": self.plan.run.seed,
-            **self.figures(),
-            **means,
-            "efficiency": self._efficiency(means["critic_flops_per_s"] + means["actor_flops_per_s"]),
-            "samples": totals[CRITIC_LEARNER],
-            "samples_by_channel": {experience_of(role): sums for role, sums in totals.items()},
-            **summary_of(self),
-            "failures": self.failures.first,
-            "num_failures": self.failures.count,
-            "failure_kinds": self.failures.rows(),
-            "pinning": self.plan.pinning,
-            "auto": self.plan.measured,
-            "evaluations": [
-                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]]
-                for e in self.evaluations.looks
-            ],
-            "best_return": self.evaluations.best_return,
-            "best": self.evaluations.best,
-            "episodes": self.episodes.count,
-            "refusals": self.refusals.rows(now_s),
-            "findings": self.doctor.rows(),
-        }
-        return to_plain(summary)  # type: ignore[no-any-return]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able state that a restarted broker cannot learn from later reports."""

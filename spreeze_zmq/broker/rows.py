@@ -14,6 +14,8 @@ from typing import Any, TypeVar, get_type_hints
 from spreeze_zmq.plan.form import from_plain, to_plain
 
 Row = TypeVar("Row")
+#: The metadata of a field whose own keys stand in its place.
+SPREAD = {"spread": True}
 
 
 def inner(default: Callable[[], Any]) -> Any:
@@ -21,15 +23,9 @@ def inner(default: Callable[[], Any]) -> Any:
     return field(default_factory=default, metadata={"row": False})
 
 
-def kept(default: Callable[[], Any], key: str = "", *, summary: bool = False) -> Any:
-    """A field of the record that a restarted broker restores.
-
-    Args:
-        default: makes its first value.
-        key: in broker.json; by default its name.
-        summary: whether summary.json has it, too, as it is.
-    """
-    return field(default_factory=default, metadata={"kept": key, "summary": summary})
+def kept(default: Callable[[], Any], key: str = "") -> Any:
+    """A field that a restarted broker restores; ``key``: in broker.json, by default its name."""
+    return field(default_factory=default, metadata={"kept": key})
 
 
 def part(default: Callable[[], Any]) -> Any:
@@ -40,11 +36,6 @@ def part(default: Callable[[], Any]) -> Any:
 def row_of(kind: type[Row], values: Mapping[str, Any]) -> Row:
     """A row from those of the values that have the names of its fields."""
     return kind(**{item.name: values[item.name] for item in fields(kind) if item.name in values})  # type: ignore[arg-type]
-
-
-def summary_of(record: Any) -> dict[str, Any]:
-    """The fields that summary.json has as they are."""
-    return {item.name: getattr(record, item.name) for item in fields(record) if item.metadata.get("summary")}
 
 
 def state_of(record: Any) -> dict[str, Any]:

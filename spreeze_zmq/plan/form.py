@@ -23,11 +23,17 @@ _ADDED: dict[str, Callable[[], Any]] = {
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses as JSON objects, recursively; fields with ``row=False`` in their metadata are left out."""
+    """Dataclasses as JSON objects, recursively. Fields with ``row=False`` in their metadata are left out, the
+    keys of those with ``spread`` stand in their place.
+    """
     if isinstance(value, EnvironmentSpec):
         return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
-        return {key: to_plain(getattr(value, name)) for name, key in _keys(type(value))}
+        table: dict[str, Any] = {}
+        for name, key in _keys(type(value)):
+            plain = to_plain(getattr(value, name))
+            table |= {key: plain} if key else plain
+        return table
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -81,8 +87,9 @@ def _key(item: Field[Any]) -> str:
 
 @cache
 def _keys(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """Name and key of each field of a dataclass that is part of its JSON."""
-    return tuple((item.name, _key(item)) for item in fields(kind) if item.metadata.get("row", True))
+    """Name and key of each field of a dataclass that is part of its JSON; no key where it is spread."""
+    rows = [item for item in fields(kind) if item.metadata.get("row", True)]
+    return tuple((item.name, "" if "spread" in item.metadata else _key(item)) for item in rows)
 
 
 def _expect(kind: Any, value: Any, place: str) -> Any:

@@ -74,10 +74,13 @@ class Doctor:
         news, self._news = self._news, []
         return news
 
+    def findings(self) -> list[Finding]:
+        """The findings that hold, the worst first."""
+        return sorted(self.held.values(), key=lambda finding: (finding.rank, finding.t_s))
+
     def rows(self) -> list[dict[str, Any]]:
-        """The findings that hold, the worst first, as status and summary.json have them."""
-        held = sorted(self.held.values(), key=lambda finding: (finding.rank, finding.t_s))
-        return [to_plain(finding) for finding in held]
+        """The same as status and summary.json have them."""
+        return to_plain(self.findings())  # type: ignore[no-any-return]
 
 
 def findings_at_start(plan: Mapping[str, Any]) -> list[Finding]:

@@ -11,6 +11,7 @@ from spreeze_zmq.base.machine import usable_cores
 from spreeze_zmq.broker.record import RunRecord
 from spreeze_zmq.broker.returns import EVALUATIONS_KEPT
 from spreeze_zmq.plan import topology
+from spreeze_zmq.wire import KINDS
 
 #: What the status says of the balance; the record only hands it on.
 BALANCE = {"movable": True, "settled": False, "last_change": ""}
@@ -217,7 +218,7 @@ def test_a_restarted_broker_keeps_the_counts_and_rates_of_the_whole_run():
         run.take_report("critic_learner-0", 1, report("critic_learner", counters={"env_steps": steps}), now_s)
     again = record("run.stop.env_steps=2000")
     again.restore(json.loads(json.dumps(run.to_dict())), 11.0)
-    assert again.figures()["env_steps"] == 2000
+    assert again.learning.counts["env_steps"] == 2000
     assert again.stop_condition(11.0) == "env_steps 2000 >= 2000"
     counters = {"env_steps": 4000}
     again.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 20.0)
@@ -332,10 +333,10 @@ def test_a_new_life_of_the_critic_learner_counts_on_from_its_checkpoint():
     counters = {"env_steps": 900, "critic_updates": 70, "trained_transitions": 7200}
     run.take_report("critic_learner-0", 1, report("critic_learner", counters=counters), 1.0)
     run.lose("critic_learner-0", "is gone")
-    assert (run.figures()["env_steps"], run.stop_condition(1.0)) == (900, "")
+    assert (run.learning.counts["env_steps"], run.stop_condition(1.0)) == (900, "")
     counters = {"env_steps": 850, "critic_updates": 60, "trained_transitions": 6800}
     run.take_report("critic_learner-0", 2, report("critic_learner", counters=counters), 2.0)
-    assert run.figures()["env_steps"] == 850
+    assert run.learning.counts["env_steps"] == 850
     counters["env_steps"] = 1000
     run.take_report("critic_learner-0", 2, report("critic_learner", counters=counters), 3.0)
     assert run.stop_condition(3.0) == "env_steps 1000 >= 1000"
@@ -343,3 +344,30 @@ def test_a_new_life_of_the_critic_learner_counts_on_from_its_checkpoint():
     summary = run.summary("", 3.0, final=True)
     assert (summary["env_steps"], summary["critic_updates"]) == (1000, 60)
     assert summary["trained_transitions"] == 6800
+
+
+def test_the_keys_of_status_and_summary_stay():
+    """Programs of others, and later versions that read this run's folder, look for them by name."""
+    run = record()
+    counts = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
+    shared = ["learners", *counts, "sampled_transitions", "replay_ratio", "policy_lag", "publication"]
+    shared += ["devices", *(f"{name}_per_s" for name in counts)]
+    status = ["t_s", "state", *shared, "samples", "workers", "episodes", "evaluation", "stop", "processes"]
+    status += [
+        "gauges",
+        "experience",
+        "machine",
+        "findings",
+        "efficiency",
+        "balance",
+        "refusals",
+        "went_back",
+    ]
+    status += ["went_back", "num_failures", "failures"]
+    assert list(run.status("training", BALANCE, 1.0)) == status
+    assert KINDS["status"].fields.keys() <= set(status)
+    summary = ["exit_reason", "wall_s", "env", "algorithm", "seed", *shared, "sampled_transitions_per_s"]
+    summary += ["critic_flops_per_s", "actor_flops_per_s", "efficiency", "samples", "samples_by_channel"]
+    summary += ["workers", "moves", "went_back", "restarts", "resumed", "failures", "num_failures"]
+    summary += ["failure_kinds", "pinning", "auto", "evaluations", "best_return", "best", "episodes"]
+    assert {*run.summary("", 1.0, final=False)} == {*summary, "refusals", "findings"}

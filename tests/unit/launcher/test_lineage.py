@@ -249,11 +249,11 @@ def test_rates_and_findings_are_of_the_run_alone():
     for reported in (0, 1000, 1500):  # first before it is restored
         report = {"role": "critic_learner", "gauges": {}, "counters": {"env_steps": reported}}
         record.learning.take("critic_learner-0/1", report, 110.0)
-        assert record.figures()["env_steps"] == max(1000, reported)
+        assert record.learning.counts["env_steps"] == max(1000, reported)
     assert record.summary("", 150.0, final=False)["env_steps_per_s"] == 10.0
     restarted = RunRecord(plan_of())
     restarted.restore(json.loads(json.dumps(record.to_dict())), 150.0)
-    assert (restarted.before_s, restarted.figures()["env_steps"]) == (100.0, 1500)
+    assert (restarted.before_s, restarted.learning.counts["env_steps"]) == (100.0, 1500)
     assert not restarted.learners_are_ready
     doctor = Doctor({})
     doctor.take("evaluation", 1.0, {"mean_return": 5.0, "inherited": True})

@@ -1,6 +1,6 @@
 """The broker's record of refusals: what is displayed when, and which sender is stuck."""
 
-from spreeze_zmq.broker.refusals import MOST_ROWS, RefusalRecord
+from spreeze_zmq.broker.problems import MOST_ROWS, RefusalRecord
 
 
 def row(count, good=0, kind="rollout", word="wrong_dtype", sender="sampler-0"):

@@ -1,19 +1,28 @@
-"""The broker's record of refused messages: who sent what, which rule it broke, and how often."""
+"""What went wrong in a run as its broker records it: failures of processes by kind, the first ones with their
+tracebacks, and refused messages: who sent what, which rule it broke, and how often.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spreeze_zmq.base.endpoints import BAD_KEYS
 from spreeze_zmq.broker.rows import inner
 from spreeze_zmq.plan.roles import BROKER
 
+#: Most failures that are kept with their tracebacks.
+FAILURES_KEPT = 100
+#: Most kinds of failures that are kept; the one that has not come for the longest time leaves first.
+KINDS_KEPT = 50
+#: Most characters of a summary in a row.
+LONGEST = 400
+
+_NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
 #: Most rows that are kept, so that a peer that invents names cannot fill the memory.
 MOST_ROWS = 64
-#: Most rows in a status.
-SHOWN_ROWS = 8
 #: Kinds that a process exists to send. It is stuck if this many of one kind are refused over this time and
 #: none is accepted.
 VITAL = ("hello", "report", "rollout", "policy", "critic")
@@ -28,6 +37,66 @@ MISSING = {
     NO_HELLO: "it pushes rollouts, but no hello has come from it: send one when all is set up",
     NO_REPORT: f"no report has come for {SILENT_S:g} s, expected two a second, also while it waits",
 }
+
+
+@dataclass
+class WentBack:
+    """A learner that returned to a checkpoint, ``t_s`` seconds after the run's start, because its loss or
+    weights were not finite after ``updates``; ``why`` is the learner's message.
+    """
+
+    t_s: float
+    learner: str
+    env_steps: int
+    updates: int
+    checkpoint: str
+    why: str
+
+
+@dataclass
+class FailureRow:
+    """Failures of one role whose summaries differ in numbers only: their ``count``, the newest one's process,
+    summary and time. ``survived``: their processes report them of their environments, and go on.
+    """
+
+    kind: str
+    name: str
+    summary: str
+    count: int
+    t_s: float
+    survived: bool
+
+
+@dataclass
+class FailureRecord:
+    """Counts failures, and sorts them into kinds: those of one role whose summaries differ in numbers only.
+
+    Attributes:
+        first: the first failures: ``t_s``, ``name``, ``summary``, ``traceback``, ``survived``, and others.
+        count: of all failures.
+        kinds: the newest failure of each kind, the newest kind last.
+    """
+
+    first: list[dict[str, Any]] = field(default_factory=list)
+    count: int = 0
+    kinds: dict[str, FailureRow] = field(default_factory=dict)
+
+    def take(self, fields: Mapping[str, Any], now_s: float, *, survived: bool) -> None:
+        """Record a failure; ``survived`` if its process reports it of its environment and goes on."""
+        self.count += 1
+        if len(self.first) < FAILURES_KEPT:
+            self.first.append({"t_s": now_s, **fields, "survived": survived})
+        name, summary = fields["name"], fields["summary"][:LONGEST]
+        kind = f"{name.rpartition('-')[0]} {_NUMBER.sub('#', summary)}"
+        before = self.kinds.pop(kind, None)
+        count = before.count + 1 if before else 1
+        self.kinds[kind] = FailureRow(kind, name, summary, count, round(now_s, 3), survived)
+        if len(self.kinds) > KINDS_KEPT:
+            del self.kinds[next(iter(self.kinds))]
+
+    def rows(self, most: int = KINDS_KEPT) -> list[FailureRow]:
+        """The newest failures of the kinds that came last, at most ``most``, the newest last."""
+        return list(self.kinds.values())[-most:]
 
 
 @dataclass

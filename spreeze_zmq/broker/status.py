@@ -1,0 +1,218 @@
+"""What the broker says of a run, in status messages and in summary.json: a field is a key, and their order is
+that of the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spreeze_zmq.broker.account import Samples
+from spreeze_zmq.broker.doctor.vitals import Finding
+from spreeze_zmq.broker.experience import experience_row
+from spreeze_zmq.broker.figures import (
+    COUNTS,
+    Efficiency,
+    PolicyLag,
+    ProcessRecord,
+    ReplayRatio,
+    Workers,
+    worker_rows,
+)
+from spreeze_zmq.broker.problems import FailureRow, Refused, WentBack
+from spreeze_zmq.broker.returns import Episodes, EvaluationRow
+from spreeze_zmq.broker.rows import SPREAD
+from spreeze_zmq.plan.parts import StopPlan
+from spreeze_zmq.plan.roles import CRITIC_LEARNER, SAMPLER, experience_of
+
+if TYPE_CHECKING:
+    from spreeze_zmq.broker.record import RunRecord
+
+#: The counts that a status has with their present rates.
+SHOWN = ("env_steps", "critic_updates", "actor_updates", "trained_transitions")
+#: Most rows of each of its lists.
+SHOWN_ROWS = 8
+
+
+@dataclass
+class Shared:
+    """The figures that status and summary share.
+
+    Attributes:
+        counts: ``env_steps`` and the like, as a resumed run continues them.
+        sampled_transitions: received until the samplers were stopped; on-policy, those of rounds that were
+            trained on.
+        publication: by role, as of ``LearningFigures``.
+        devices: by process, likewise.
+    """
+
+    learners: Sequence[str]
+    counts: Mapping[str, int] = field(metadata=SPREAD)
+    sampled_transitions: int
+    replay_ratio: ReplayRatio
+    policy_lag: PolicyLag
+    publication: Mapping[str, Mapping[str, float]]
+    devices: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, record: RunRecord) -> Shared:
+        learning = record.learning
+        return cls(
+            learners=record.plan.learning.learners,
+            counts={name: int(learning.counts[name]) for name in SHOWN},
+            sampled_transitions=learning.sampled_transitions(),
+            replay_ratio=learning.replay_ratio(record.plan.balance.replay_ratio),
+            policy_lag=learning.policy_lag(record.instances(), record.plan.balance.max_policy_lag),
+            publication=learning.publication,
+            devices=learning.devices,
+        )
+
+
+@dataclass
+class Status:
+    """The status message, which people see and the launcher acts on.
+
+    Attributes:
+        rates: ``NAME_per_s`` of each count, now.
+        samples: of the critic-learner's channel.
+        evaluation: the ``last`` look and the ``best`` policy.
+        processes: the living ones, by name.
+        experience: what samplers see of their environment.
+        machine: the CPUs that other programs hold.
+        refusals: the worst, as ``failures`` and ``went_back`` are the newest.
+    """
+
+    t_s: float
+    state: str
+    figures: Shared = field(metadata=SPREAD)
+    rates: Mapping[str, float] = field(metadata=SPREAD)
+    samples: Samples
+    workers: Mapping[str, Workers]
+    episodes: Episodes
+    evaluation: Mapping[str, EvaluationRow | None]
+    stop: StopPlan
+    processes: Mapping[str, ProcessRecord]
+    gauges: Mapping[str, float]
+    experience: Mapping[str, float]
+    machine: Mapping[str, float]
+    findings: Sequence[Finding]
+    efficiency: Efficiency | None
+    balance: Mapping[str, Any]
+    refusals: Sequence[Refused]
+    went_back: Sequence[WentBack]
+    num_failures: int
+    failures: Sequence[FailureRow]
+
+    @classmethod
+    def of(cls, record: RunRecord, state: str, balance: Mapping[str, Any], now_s: float) -> Status:
+        """The status of a run now."""
+        rates = {name: record.learning.rates.rate(name, now_s) for name in COUNTS}
+        processes = {name: one for name, one in record.processes.items() if not one.gone}
+        for one in processes.values():
+            one.silent_s = now_s - one.heard_s
+        return cls(
+            t_s=now_s,
+            state=state,
+            figures=Shared.of(record),
+            rates={f"{name}_per_s": rates[name] for name in SHOWN},
+            samples=record.accounts[CRITIC_LEARNER].totals(),
+            workers=worker_rows(processes.values()),
+            episodes=record.episodes.row(),
+            evaluation=record.evaluations.rows(),
+            stop=record.plan.run.stop,
+            processes=processes,
+            gauges=record.learning.gauges,
+            experience=experience_row(one.gauges for one in processes.values() if one.role == SAMPLER),
+            machine=record.others.row(now_s),
+            findings=record.doctor.findings(),
+            efficiency=record.efficiency(rates["critic_flops"] + rates["actor_flops"]),
+            balance=balance,
+            refusals=record.refusals.rows(now_s, SHOWN_ROWS),
+            went_back=record.went_back[-SHOWN_ROWS:],
+            num_failures=record.failures.count,
+            failures=record.failures.rows(SHOWN_ROWS),
+        )
+
+
+@dataclass
+class Summary:
+    """The contents of summary.json.
+
+    Attributes:
+        exit_reason: empty while the run goes on.
+        rates: ``NAME_per_s`` of each count, over the whole run.
+        workers: role -> ``[time, count, reason]`` of each change of its number of processes.
+        moves: ``ROLE.OPTION`` -> ``[time, value, reason]`` of each change of the option.
+        resumed: the run that this one goes on from, its checkpoint and counts.
+        failures: the first ones, with their tracebacks.
+        auto: what was measured for options that are ``"auto"``.
+        evaluations: time, env steps, mean and deviation of the return of each look.
+        best: the fields of the newest evaluation of the best policy.
+        episodes: number of training episodes.
+    """
+
+    exit_reason: str
+    wall_s: float
+    env: str
+    algorithm: str
+    seed: int
+    figures: Shared = field(metadata=SPREAD)
+    rates: Mapping[str, float] = field(metadata=SPREAD)
+    efficiency: Efficiency | None
+    samples: Samples
+    samples_by_channel: Mapping[str, Samples]
+    workers: Mapping[str, list[list[Any]]]
+    moves: Mapping[str, list[list[Any]]]
+    went_back: Sequence[WentBack]
+    restarts: int
+    resumed: Mapping[str, Any] | None
+    failures: Sequence[Mapping[str, Any]]
+    num_failures: int
+    failure_kinds: Sequence[FailureRow]
+    pinning: Mapping[str, Any]
+    auto: Mapping[str, Any]
+    evaluations: Sequence[Sequence[float]]
+    best_return: float | None
+    best: Mapping[str, Any] | None
+    episodes: int
+    refusals: Sequence[Refused]
+    findings: Sequence[Finding]
+
+    @classmethod
+    def of(cls, record: RunRecord, exit_reason: str, now_s: float, *, final: bool) -> Summary:
+        """The summary of a run so far, or ``final``, once the learners have drained their channels."""
+        alive = record.instances(living=True) if final else None
+        totals = {role: account.totals(alive) for role, account in record.accounts.items()}
+        means = record.learning.mean_rates(now_s - record.before_s)
+        looks = record.evaluations.looks
+        return cls(
+            exit_reason=exit_reason,
+            wall_s=now_s,
+            env=record.plan.run.env,
+            algorithm=record.plan.run.algorithm,
+            seed=record.plan.run.seed,
+            figures=Shared.of(record),
+            rates=means,
+            efficiency=record.efficiency(means["critic_flops_per_s"] + means["actor_flops_per_s"]),
+            samples=totals[CRITIC_LEARNER],
+            samples_by_channel={experience_of(role): sums for role, sums in totals.items()},
+            workers=record.workers,
+            moves=record.moves,
+            went_back=record.went_back,
+            restarts=record.restarts,
+            resumed=record.resumed,
+            failures=record.failures.first,
+            num_failures=record.failures.count,
+            failure_kinds=record.failures.rows(),
+            pinning=record.plan.pinning,
+            auto=record.plan.measured,
+            evaluations=[
+                [round(e["t_s"], 3), e["env_steps"], e["mean_return"], e["std_return"]] for e in looks
+            ],
+            best_return=record.evaluations.best_return,
+            best=record.evaluations.best,
+            episodes=record.episodes.count,
+            refusals=record.refusals.rows(now_s),
+            findings=record.doctor.findings(),
+        )
