@@ -83,7 +83,7 @@ def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
     with stream(page, "feed") as feed:
         story = json.loads(feed.recv(DEADLINE_S))
         assert [entry["topic"] for entry in story] == ["run", "point", "status"]
-        assert story[0]["about"]["env"] == "Pendulum-v1"
+        assert story[0]["about"]["run"]["env"] == "Pendulum-v1"
         assert story[1]["about"]["return"] == -4.0
         assert story[2]["about"]["processes"]["sampler-0"]["ready"] is True
         about = {"name": "sampler-0", "how": "was killed by SIGKILL", "restarting": True}

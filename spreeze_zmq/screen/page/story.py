@@ -19,39 +19,21 @@ TOPICS = (
     *("hello", "exited", "failure", "refused", "evaluation", "episodes", "workers", "scale", "set"),
     *("finding", "end"),
 )
+#: What the page shows of run.json.
+SHOWN_TABLES = ("run", "run_dir", "learning", "components", "channels")
 
 Entry = dict[str, Any]
 
 
 def run_entry(plan: Plan, *, live: bool) -> Entry:
-    """The facts of a run that do not change while it runs."""
+    """The facts of a run that do not change while it runs: ``SHOWN_TABLES`` as run.json has them."""
+    tables = json.loads(plan.to_json())
+    about = {name: tables[name] for name in SHOWN_TABLES}
+    name = Path(plan.run_dir).name or plan.name
     return {
         "topic": "run",
         "t_s": 0.0,
-        "about": {
-            "live": live,
-            "name": Path(plan.run_dir).name or plan.name,
-            "folder": plan.run_dir,
-            "env": plan.run.env,
-            "algorithm": plan.run.algorithm,
-            "seed": plan.run.seed,
-            "mode": plan.balance.mode,
-            "batch_size": plan.learning.batch_size,
-            "learners": list(plan.learning.learners),
-            "components": {
-                role: {
-                    "count": [component.count.minimum, component.count.maximum],
-                    "launched": component.launched,
-                    "device": component.options.get("device"),
-                }
-                for role, component in plan.components.items()
-            },
-            "channels": {
-                name: {"binds": channel.binds, "connects": list(channel.connects), "pattern": channel.pattern}
-                for name, channel in plan.channels.items()
-            },
-            "limits": limits(plan),
-        },
+        "about": {**about, "live": live, "name": name, "limits": limits(plan)},
     }
 
 

@@ -68,7 +68,7 @@ export class Charts {
 
   counts(x) {
     const { components } = this.run.about;
-    const moves = (role) => role === "sampler" || components[role].count[1] > 1;
+    const moves = (role) => role === "sampler" || components[role].count.maximum > 1;
     const roles = Object.keys(components).filter(moves);
     const data = [x, ...roles.map((role) => this.run.points.map((point) => point.counts[role] ?? 0))];
     const stepped = uPlot.paths.stepped({ align: 1 });

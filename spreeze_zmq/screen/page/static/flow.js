@@ -19,8 +19,8 @@ export class Flow {
     this.arrows.setAttribute("aria-hidden", "true");
     this.cards = new Map();
     for (const [role, component] of Object.entries(components)) {
-      const device = component.device && component.device !== "cpu" ? ` · ${component.device}` : "";
-      const head = element("h3", {}, plain(role), element("small", { class: "muted" }, device));
+      const { device } = component.options;
+      const head = element("h3", {}, plain(role), element("small", { class: "muted" }, device && device !== "cpu" ? ` · ${device}` : ""));
       const card = element("div", { class: `role ${role}`, "data-role": role }, head, element("div", { class: "processes" }), element("p", { class: "muted small" }));
       this.cards.set(role, card);
     }

@@ -6,8 +6,8 @@ const at = (id) => document.getElementById(id);
 
 export function showHead(run) {
   const { about, status } = run;
-  at("env").textContent = about.env;
-  at("facts").textContent = `${about.algorithm.toUpperCase()} · seed ${about.seed} · ${about.name}`;
+  at("env").textContent = about.run.env;
+  at("facts").textContent = `${about.run.algorithm.toUpperCase()} · seed ${about.run.seed} · ${about.name}`;
   if (!status) return;
   const state = run.ended ? "over" : about.live ? status.state : "past run";
   at("state").textContent = state;
@@ -45,7 +45,7 @@ export function showFigures(run) {
     figure("transitions trained on", short(status.trained_transitions), `${short(status.trained_transitions_per_s)} /s`,
       limit ? { value: status.trained_transitions_per_s / limit.value, text: `of ${short(limit.value)} /s: ${limit.source}` }
         : capacity(run, "critic_learner", status.trained_transitions_per_s)),
-    figure("updates", `${short(status.critic_updates)}`, `${short(status.critic_updates_per_s)} critic${about.learners.length > 1 ? `, ${short(status.actor_updates_per_s)} actor` : ""} /s`,
+    figure("updates", `${short(status.critic_updates)}`, `${short(status.critic_updates_per_s)} critic${about.learning.learners.length > 1 ? `, ${short(status.actor_updates_per_s)} actor` : ""} /s`,
       status.efficiency?.share >= 0.01 && { value: status.efficiency.share, text: `of ${short(status.efficiency.limit_flops_per_s / 1e9)} GFLOP/s that the cores or GPUs multiply` }),
     figure("replay ratio", decimal(status.replay_ratio.measured), `of ${short(status.replay_ratio.target)} wanted`),
     figure("policy lag", `${short(status.policy_lag.p50)}`, `p99 ${short(status.policy_lag.p99)}, most ${short(status.policy_lag.max)}${status.policy_lag.bound == null ? "" : ` of ${status.policy_lag.bound}`}`),

@@ -54,7 +54,7 @@ function connect(delay_s) {
   socket.onclose = () => {
     document.body.dataset.connected = "no";
     if (run.ended) {
-      notice(`The run is over after ${clock(run.status?.t_s ?? 0)}: ${endedBy(run)}. To look again: spreeze view ${run.about.folder}`);
+      notice(`The run is over after ${clock(run.status?.t_s ?? 0)}: ${endedBy(run)}. To look again: spreeze view ${run.about.run_dir}`);
       return;
     }
     notice("The connection is lost; trying again");
@@ -63,7 +63,7 @@ function connect(delay_s) {
 }
 
 function begin() {
-  document.title = `${run.about.env} · spreeze`;
+  document.title = `${run.about.run.env} · spreeze`;
   flow.begin();
   charts.begin();
 }
