@@ -7,47 +7,31 @@ from spreeze_zmq.wire.consistency import check_critic, check_episodes, check_pol
 from spreeze_zmq.wire.fields import ArraySpec, FieldSpec, KindSpec
 
 
-def _fields(**types: str) -> dict[str, FieldSpec]:
-    """Fields by the names of their types; ``?`` after a type makes its field optional."""
-    return {name: FieldSpec(kind.removesuffix("?"), not kind.endswith("?")) for name, kind in types.items()}
+def _fields(text: str) -> dict[str, FieldSpec]:
+    """Fields from ``NAME: TYPE``, with commas between them; ``?`` after a type makes its field optional."""
+    pairs = (pair.split(": ") for pair in text.split(", "))
+    return {name: FieldSpec(kind.removesuffix("?"), not kind.endswith("?")) for name, kind in pairs}
 
 
 _PARAMETERS = ArraySpec(("float32",), 1, 1)
 _REPORT = _fields(
-    role="text",
-    name="text",
-    pid="count",
-    time_s="number",
-    uptime_s="number",
-    cpu_s="number",
-    rss_bytes="count",
-    clock_s="numbers",
-    counters="numbers",
-    gauges="numbers",
-    pushed="counts?",
-    taken="streams?",
-    policy_lag="numbers?",
-    publication="numbers?",
-    device="numbers?",
-    waiting_for="text?",
-    refused="maps?",
+    "role: text, name: text, pid: count, time_s: number, uptime_s: number, cpu_s: number, "
+    "rss_bytes: count, clock_s: numbers, counters: numbers, gauges: numbers, pushed: counts?, "
+    "taken: streams?, policy_lag: numbers?, publication: numbers?, device: numbers?, "
+    "waiting_for: text?, refused: maps?"
 )
 
 #: Every kind of message, by name. PROTOCOL.md says what each field means and in what unit.
 KINDS: dict[str, KindSpec] = {
     "rollout": KindSpec(
-        _fields(produced="count", policy_version="count", num_steps="count", num_envs="count"),
+        _fields("produced: count, policy_version: count, num_steps: count, num_envs: count"),
         {name: ArraySpec(form.dtypes, *form.ranks, required=False) for name, form in ARRAY_FIELDS.items()},
         cross_check=check_rollout,
     ),
     "policy": KindSpec(
         _fields(
-            version="count",
-            critic_updates="count",
-            actor_updates="count",
-            description="map",
-            extras="numbers",
-            collect_until="counts?",
+            "version: count, critic_updates: count, actor_updates: count, description: map, "
+            "extras: numbers, collect_until: counts?"
         ),
         {
             "parameters": _PARAMETERS,
@@ -62,19 +46,15 @@ KINDS: dict[str, KindSpec] = {
     ),
     "critic": KindSpec(
         _fields(
-            version="count",
-            critic_updates="count",
-            env_steps="count",
-            taken="counts?",
-            policy_version="count?",
+            "version: count, critic_updates: count, env_steps: count, taken: counts?, policy_version: count?"
         ),
         {"parameters": _PARAMETERS},
         retained=True,
         cross_check=check_critic,
     ),
-    "hello": KindSpec(_fields(role="text", name="text", pid="count", protocol="count", host="text")),
+    "hello": KindSpec(_fields("role: text, name: text, pid: count, protocol: count, host: text")),
     "report": KindSpec(_REPORT),
-    "bye": KindSpec({**_REPORT, **_fields(reason="text")}),
+    "bye": KindSpec({**_REPORT, **_fields("reason: text")}),
     "episodes": KindSpec(
         {},
         {"returns": ArraySpec(("float32",), 1, 1), "lengths": ArraySpec(("int32",), 1, 1)},
@@ -82,60 +62,34 @@ KINDS: dict[str, KindSpec] = {
     ),
     "evaluation": KindSpec(
         _fields(
-            version="count",
-            env_steps="count",
-            mean_return="number",
-            std_return="number",
-            interval_low="number?",
-            interval_high="number?",
-            min="number",
-            max="number",
-            mean_length="number",
-            min_length="count?",
-            max_length="count?",
-            num_episodes="count",
-            num_truncated="count?",
-            timed_out="flag?",
-            seed="count?",
-            info="numbers?",
-            wall_s="number",
-            confirmed="flag?",
-            best="flag",
-            rescored="count?",
-            final="flag?",
+            "version: count, env_steps: count, mean_return: number, std_return: number, "
+            "interval_low: number?, interval_high: number?, min: number, max: number, mean_length: number, "
+            "min_length: count?, max_length: count?, num_episodes: count, num_truncated: count?, "
+            "timed_out: flag?, seed: count?, info: numbers?, wall_s: number, confirmed: flag?, best: flag, "
+            "rescored: count?, final: flag?"
         )
     ),
     "failure": KindSpec(
-        _fields(name="text", summary="text", traceback="text", updates="count?", checkpoint="text?")
+        _fields("name: text, summary: text, traceback: text, updates: count?, checkpoint: text?")
     ),
-    "part": KindSpec(_fields(folder="text", part="map")),
-    "exited": KindSpec(_fields(name="text", how="text", restarting="flag")),
-    "workers": KindSpec(_fields(role="text", count="count", reason="text")),
-    "stop_request": KindSpec(_fields(reason="text")),
-    "stopping": KindSpec(_fields(roles="names")),
+    "part": KindSpec(_fields("folder: text, part: map")),
+    "exited": KindSpec(_fields("name: text, how: text, restarting: flag")),
+    "workers": KindSpec(_fields("role: text, count: count, reason: text")),
+    "stop_request": KindSpec(_fields("reason: text")),
+    "stopping": KindSpec(_fields("roles: names")),
     "status": KindSpec(
         _fields(
-            state="text?",
-            t_s="number?",
-            env_steps="count?",
-            episodes="map?",
-            processes="rows?",
-            refusals="maps?",
-            went_back="maps?",
-            findings="maps?",
-            num_failures="count?",
-            failures="maps?",
+            "state: text?, t_s: number?, env_steps: count?, episodes: map?, processes: rows?, "
+            "refusals: maps?, went_back: maps?, findings: maps?, num_failures: count?, failures: maps?"
         ),
         retained=True,
     ),
-    "entry": KindSpec(
-        _fields(topic="text", t_s="number", about="map"), retained=True, retained_by=("topic",)
-    ),
-    "stop": KindSpec(_fields(roles="names", reason="text"), retained=True),
-    "checkpoint": KindSpec(_fields(folder="text", env_steps="count?")),
-    "scale": KindSpec(_fields(role="text", count="count", reason="text")),
+    "entry": KindSpec(_fields("topic: text, t_s: number, about: map"), retained=True, retained_by=("topic",)),
+    "stop": KindSpec(_fields("roles: names, reason: text"), retained=True),
+    "checkpoint": KindSpec(_fields("folder: text, env_steps: count?")),
+    "scale": KindSpec(_fields("role: text, count: count, reason: text")),
     "set": KindSpec(
-        _fields(role="text", option="text", value="any", reason="text?"),
+        _fields("role: text, option: text, value: any, reason: text?"),
         retained=True,
         retained_by=("role", "option"),
     ),

@@ -127,7 +127,7 @@ def words_in(*rooms):
 def test_every_word_of_refusal_is_documented():
     """A stranger's decoder can refuse for the same reasons, and has a message that is refused for each."""
     wire_words = words_in("spreeze_zmq/wire")
-    rooms = [f"spreeze_zmq/{room}" for room in ("wire/channels", "learner", "broker", "algorithms")]
+    rooms = [f"spreeze_zmq/{room}" for room in ("wire/channels", "run", "learner", "broker", "algorithms")]
     components = [path.parent.relative_to(ROOT) for path in ROOT.glob("components/*/component.toml")]
     words = wire_words | words_in(*rooms, *components)
     intake = (ROOT / "spreeze_zmq" / "learner" / "intake.py").read_text()
