@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 
 import spreeze_zmq
-from spreeze_zmq.algorithms.algorithm import Algorithm, Loss, Networks
+from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, Loss, Networks
 from spreeze_zmq.base.errors import AlgorithmError, Diverged, SpreezeError
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.envs.spec import EnvironmentSpec
@@ -96,78 +96,66 @@ def declared(kind: type[Algorithm], options: Any, env: EnvironmentSpec) -> tuple
     if not isinstance(networks, Networks):
         problem = f"networks() returned {shown(networks)}, expected Networks(critic=..., policy=...)"
         raise AlgorithmError(kind, problem)
-    _check_modules(kind, {"critic": networks.critic, "policy": networks.policy, "targets": networks.targets})
-    if networks.acting not in {**networks.critic, **networks.policy}:
-        names = ", ".join(map(repr, (*networks.policy, *networks.critic)))
-        problem = f"networks() has no network {networks.acting!r} to act with, it has {names or 'none'}"
-        raise AlgorithmError(kind, f"{problem}; name the one that acts: Networks(..., acting=NAME)")
-    _check_trained(kind, networks)
-    _check_optimisers(kind, algorithm, networks)
+    for problem in _problems(kind, algorithm, networks):
+        raise AlgorithmError(kind, problem)
     return algorithm, networks
 
 
-def _check_optimisers(kind: type[Algorithm], algorithm: Algorithm, networks: Networks) -> None:
-    """Raise AlgorithmError if an optimiser of the algorithm's own holds parameters that the library trains:
-    their gradients are already used when it could step.
+def _problems(kind: type[Algorithm], algorithm: Algorithm, networks: Networks) -> Iterator[str]:
+    """What is wrong with the networks of an algorithm; each check relies on those before it."""
+    groups = {"critic": networks.critic, "policy": networks.policy, "targets": networks.targets}
+    yield from _problems_of_modules(kind, groups)
+    if networks.acting not in {**networks.critic, **networks.policy}:
+        names = ", ".join(map(repr, (*networks.policy, *networks.critic)))
+        problem = f"networks() has no network {networks.acting!r} to act with, it has {names or 'none'}"
+        yield f"{problem}; name the one that acts: Networks(..., acting=NAME)"
+    trained = PARTS if kind.has_policy_loss() else PARTS[:1]
+    if networks.policy and len(trained) == 1:
+        names = ", ".join(map(repr, networks.policy))
+        problem = f"networks() gives policy {names}, but without a policy_loss nobody trains that part"
+        yield f"{problem}; move it to critic=..., which critic_loss trains"
+    for part in trained:
+        if not any(each.numel() for module in groups[part].values() for each in module.parameters()):
+            yield f"networks() gives the {part} part nothing to train"
+    yield from _problems_of_optimisers(algorithm, {**networks.critic, **networks.policy, **networks.targets})
+
+
+def _problems_of_optimisers(algorithm: Algorithm, modules: Mapping[str, torch.nn.Module]) -> Iterator[str]:
+    """Optimisers of the algorithm's own that hold parameters that the library trains: their gradients are
+    already used when these could step.
     """
-    groups = {**networks.critic, **networks.policy, **networks.targets}
-    held = {id(parameter): name for name, module in groups.items() for parameter in module.parameters()}
+    held = {id(parameter): name for name, module in modules.items() for parameter in module.parameters()}
     for name, optimiser in vars(algorithm).items():
         if not isinstance(optimiser, torch.optim.Optimizer):
             continue
         for parameter in (each for group in optimiser.param_groups for each in group["params"]):
             if network := held.get(id(parameter)):
                 problem = f"self.{name} is an optimiser of {network!r}, which the library trains itself"
-                raise AlgorithmError(kind, f"{problem} (options.learning_rate): it would step on nothing")
+                yield f"{problem} (options.learning_rate): it would step on nothing"
 
 
-def _check_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise AlgorithmError unless all networks are modules with unused names."""
-    taken, owners = {"options", "env", "env_steps"}, dict[int, tuple[str, str]]()
-    for group, modules in groups.items():
-        for name, module in modules.items():
-            what = f"networks() gives {group} {name!r}"
-            if not isinstance(module, torch.nn.Module):
-                hint = "a torch.nn.Module; spreeze_zmq.nn.Number holds a single number"
-                raise AlgorithmError(kind, f"{what} as {shown(module)}, expected {hint}")
-            if name in taken or hasattr(kind, name):
-                raise AlgorithmError(kind, f"{what}, a name that is taken already; choose another one")
-            taken.add(name)
-            _check_owned(kind, what, group, module, owners)
-
-
-def _check_owned(
-    kind: type[Algorithm],
-    what: str,
-    group: str,
-    module: torch.nn.Module,
-    owners: dict[int, tuple[str, str]],
-) -> None:
-    """Raise AlgorithmError if a module shares parameters with one of another group, or is frozen in a group
-    that is trained. ``owners`` has the group and the words for each parameter so far, by identity.
+def _problems_of_modules(kind: type[Algorithm], groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Networks that are no modules or have no name of their own, that share parameters with one of another
+    group, or that are frozen in a group that is trained.
     """
-    for parameter in module.parameters():
-        other_group, other = owners.setdefault(id(parameter), (group, what.removeprefix("networks() gives ")))
-        if other_group != group:
-            hint = "copy.deepcopy(network) makes another one" if group == "targets" else "one group trains it"
-            raise AlgorithmError(kind, f"{what} with the parameters of {other}: {hint}")
-        if group != "targets" and not parameter.requires_grad:
-            hint = "targets=... holds networks that nothing trains"
-            raise AlgorithmError(kind, f"{what} with parameters that need no gradient; {hint}")
-
-
-def _check_trained(kind: type[Algorithm], networks: Networks) -> None:
-    """Raise AlgorithmError unless each loss has parameters to train and each network has a loss."""
-    parts = {"critic": networks.critic}
-    if kind.has_policy_loss():
-        parts["policy"] = networks.policy
-    elif networks.policy:
-        names = ", ".join(map(repr, networks.policy))
-        problem = f"networks() gives policy {names}, but without a policy_loss nobody trains that part"
-        raise AlgorithmError(kind, f"{problem}; move it to critic=..., which critic_loss trains")
-    for part, modules in parts.items():
-        if not any(parameter.numel() for module in modules.values() for parameter in module.parameters()):
-            raise AlgorithmError(kind, f"networks() gives the {part} part nothing to train")
+    taken, owners = {"options", "env", "env_steps"}, dict[int, tuple[str, str]]()
+    for group, name, module in ((group, *item) for group, named in groups.items() for item in named.items()):
+        what = f"networks() gives {group} {name!r}"
+        if not isinstance(module, torch.nn.Module):
+            hint = "a torch.nn.Module; spreeze_zmq.nn.Number holds a single number"
+            yield f"{what} as {shown(module)}, expected {hint}"
+        if name in taken or hasattr(kind, name):
+            yield f"{what}, a name that is taken already; choose another one"
+        taken.add(name)
+        for parameter in module.parameters():
+            other_group, other = owners.setdefault(id(parameter), (group, f"{group} {name!r}"))
+            if other_group != group:
+                copied = "copy.deepcopy(network) makes another one"
+                hint = copied if group == "targets" else "one group trains it"
+                yield f"{what} with the parameters of {other}: {hint}"
+            if group != "targets" and not parameter.requires_grad:
+                hint = "targets=... holds networks that nothing trains"
+                yield f"{what} with parameters that need no gradient; {hint}"
 
 
 def check_finite(loss: torch.Tensor, algorithm: Algorithm, part: str, update: int) -> None:

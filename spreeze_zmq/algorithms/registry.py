@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.algorithms.algorithm import PARTS, Algorithm, seen
@@ -72,7 +73,8 @@ def get(name: str) -> type[Algorithm]:
     kind = getattr(_import(module_name, name), class_name, None)
     if kind is None:
         raise InputError(f"{name}: the module {module_name} has no class {class_name}")
-    _check(name, kind)
+    if (problem := next(_problems(kind), None)) is not None:
+        raise InputError(f"{name}: {problem}")
     found: type[Algorithm] = kind
     return found
 
@@ -91,55 +93,51 @@ def _import(module_name: str, name: str) -> Any:
         raise InputError(f"{name}: {place_of(error)}: {type(error).__name__}: {error}") from error
 
 
-def _check(name: str, kind: Any) -> None:
-    """Raise InputError unless ``kind`` is a complete algorithm."""
+def _problems(kind: Any) -> Iterator[str]:
+    """Why ``kind`` is no complete algorithm. A check relies on those before it: only the first one counts."""
     if not (inspect.isclass(kind) and issubclass(kind, Algorithm)):
-        raise InputError(f"{name}: {kind!r} is no class that inherits spreeze_zmq.algorithms.Algorithm")
-    missing = sorted(kind.__abstractmethods__)
-    if missing:
-        raise InputError(
-            f"{name}: {', '.join(missing)} must be defined: see spreeze_zmq.algorithms.Algorithm"
-        )
+        yield f"{kind!r} is no class that inherits spreeze_zmq.algorithms.Algorithm"
+    if missing := ", ".join(sorted(kind.__abstractmethods__)):
+        yield f"{missing} must be defined: see spreeze_zmq.algorithms.Algorithm"
     if not set(kind.acts_in) <= set(ACTION_KINDS):
-        problem = f"acts_in = {kind.acts_in!r}, expected a tuple of {one_of(ACTION_KINDS)}"
-        raise InputError(f'{name}: {problem}, as in acts_in = ("discrete",)')
-    options = getattr(kind, "Options", None)
+        expected = f'{one_of(ACTION_KINDS)}, as in acts_in = ("discrete",)'
+        yield f"acts_in = {kind.acts_in!r}, expected a tuple of {expected}"
+    yield from _problems_of_options(getattr(kind, "Options", None))
+    if kind.on_policy() and kind.acts_by_itself():
+        problem = "an act() of its own gives no log probabilities, which rollouts for RolloutOptions need"
+        yield f"{problem}; act by a distribution() instead"
+    for part in PARTS:
+        for wanted in kind.fields_of(part):
+            if wanted not in ARRAY_FIELDS:
+                yield f"{part}_fields has {wanted!r}; {suggestion(wanted, ARRAY_FIELDS)}"
+            if wanted == "log_prob" and not kind.on_policy():
+                problem = f"{part}_fields asks for log_prob, which a replay does not keep"
+                yield f"{problem}; Options that inherit RolloutOptions do"
+    if lines := misspelt(kind):
+        own = " (a name that only another file reads: begin it with _)" if "did you mean" in lines[0] else ""
+        yield f"{'; '.join(lines)}{own}"
+
+
+def _problems_of_options(options: Any) -> Iterator[str]:
+    """Why ``options`` cannot be the ``Options`` of an algorithm; as :func:`_problems`."""
     if not (inspect.isclass(options) and issubclass(options, TrainingOptions)):
-        groups = "ReplayOptions or RolloutOptions"
-        raise InputError(f"{name}: its Options must be a frozen dataclass that inherits {groups}")
+        yield "its Options must be a frozen dataclass that inherits ReplayOptions or RolloutOptions"
     if not dataclasses.is_dataclass(options) or "__dataclass_fields__" not in vars(options):
-        raise InputError(f"{name}: write @dataclass(frozen=True) above class Options")
+        yield "write @dataclass(frozen=True) above class Options"
     for item in dataclasses.fields(options):
         if "option" not in item.metadata:
             example = f'{item.name}: float = option(0.5, "what it is")'
-            raise InputError(f"{name}: its option {item.name} needs a default and a line of help: {example}")
+            yield f"its option {item.name} needs a default and a line of help: {example}"
     try:
         declared = options_of(options)
     except InputError as error:
-        raise InputError(f"{name}: {error}") from None
+        yield str(error)
+        return
     shared = {each.name: each.type for base in (ReplayOptions, RolloutOptions) for each in options_of(base)}
     for each in declared:
         if (expected := shared.get(each.name, each.type)) != each.type:
             problem = f"its option {each.name} is of type {each.type}, but the library reads it as {expected}"
-            raise InputError(f"{name}: {problem}; give yours another name")
-    if kind.on_policy() and kind.acts_by_itself():
-        problem = "an act() of its own gives no log probabilities, which rollouts for RolloutOptions need"
-        raise InputError(f"{name}: {problem}; act by a distribution() instead")
-    for part in PARTS:
-        _check_fields(name, part, kind)
-    if lines := misspelt(kind):
-        own = " (a name that only another file reads: begin it with _)" if "did you mean" in lines[0] else ""
-        raise InputError(f"{name}: {'; '.join(lines)}{own}")
-
-
-def _check_fields(name: str, part: str, kind: type[Algorithm]) -> None:
-    """Raise InputError if a part needs rollout arrays that do not exist or that its learner cannot keep."""
-    for wanted in kind.fields_of(part):
-        if wanted not in ARRAY_FIELDS:
-            raise InputError(f"{name}: {part}_fields has {wanted!r}; {suggestion(wanted, ARRAY_FIELDS)}")
-        if wanted == "log_prob" and not kind.on_policy():
-            problem = f"{part}_fields asks for log_prob, which a replay does not keep"
-            raise InputError(f"{name}: {problem}; Options that inherit RolloutOptions do")
+            yield f"{problem}; give yours another name"
 
 
 def make(

@@ -62,16 +62,11 @@ class Score:
             name: [(one.info[name], len(one.returns)) for one in both if name in one.info]
             for name in [*self.info, *later.info]
         }
-        return Score(
-            np.concatenate([one.returns for one in both]),
-            np.concatenate([one.lengths for one in both]),
-            np.concatenate([one.cut for one in both]),
-            self.timed_out or later.timed_out,
-            {
-                name: sum(value * num for value, num in rows) / sum(num for _, num in rows)
-                for name, rows in infos.items()
-            },
-        )
+        info = {
+            name: sum(value * num for value, num in rows) / sum(num for _, num in rows)
+            for name, rows in infos.items()
+        }
+        return _joined(both, self.timed_out or later.timed_out, info)
 
     def fields(self) -> dict[str, Any]:
         """The part of an ``evaluation`` message that describes the episodes."""
@@ -90,6 +85,14 @@ class Score:
             "timed_out": self.timed_out,
             "info": dict(self.info),
         }
+
+
+def _joined(scores: Sequence[Score], timed_out: bool, info: Mapping[str, float]) -> Score:
+    """The score of all their episodes."""
+    returns, lengths, cut = (
+        np.concatenate([getattr(one, name) for one in scores]) for name in ("returns", "lengths", "cut")
+    )
+    return Score(returns, lengths, cut, timed_out, info)
 
 
 def t_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -134,13 +137,7 @@ def play(
             infos += last_infos
         if score.timed_out:
             break
-    return Score(
-        np.concatenate([one.returns for one in rounds]),
-        np.concatenate([one.lengths for one in rounds]),
-        np.concatenate([one.cut for one in rounds]),
-        rounds[-1].timed_out,
-        _means(infos),
-    )
+    return _joined(rounds, rounds[-1].timed_out, _means(infos))
 
 
 def _play_round(

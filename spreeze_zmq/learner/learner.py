@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
+
+import torch
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.base import kept_memory
@@ -13,19 +16,45 @@ from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.arithmetic import arithmetic_of
 from spreeze_zmq.learner.delayed import DelayExperience
 from spreeze_zmq.learner.experience import Counts, Experience
-from spreeze_zmq.learner.publication import Outlet, Record
+from spreeze_zmq.learner.publication import Cadence, Outlet, Record
 from spreeze_zmq.learner.replayed import RatioExperience
 from spreeze_zmq.learner.rounds import RoundExperience
-from spreeze_zmq.learner.setup import algorithm_of, cadence_of, check_memory, prepare_device
+from spreeze_zmq.learner.setup import algorithm_of, check_memory
 from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.nn.device import Work
+from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
 from spreeze_zmq.wire.channels import Subscriber
+
+log = logging.getLogger("spreeze")
 
 #: Between updates that are shorter than this the sockets are served once in this time, s.
 POLL_INTERVAL_S = 0.005
 #: Rollouts taken between two updates, at most.
 ROLLOUTS_AT_ONCE = 8
+
+
+def prepare_device(component: Component) -> str:
+    """Set torch up with the device and threads that the plan gives this learner; returns the device."""
+    threads = component.plan.components[component.role].threads
+    torch.set_num_threads(threads)
+    # Moments of weights whose gradient stays 0 decay into denormals, which make Adam eight times slower.
+    torch.set_flush_denormal(True)
+    device: str = component.options["device"]
+    log.info("device %s, %d threads", device, threads)
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
+    for line in sizing.lines(component.plan.measured):
+        log.info("%s", line)
+    return device
+
+
+def cadence_of(component: Component) -> Cadence:
+    """The cadence at which the plan has this learner publish."""
+    own, every = component.options, component.plan.balance.publish_every_updates
+    # This thread computes updates on a CPU and waits for those on a GPU.
+    work_clock = time.thread_time if own["device"] == "cpu" else time.monotonic
+    return Cadence(own["publish_interval_s"], every, own["publish_cost"], work_clock=work_clock)
 
 
 class Learner:

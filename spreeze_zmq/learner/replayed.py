@@ -66,11 +66,11 @@ class ReplayExperience(Experience):
 
     def state(self) -> dict[str, Any]:
         """The state of the drawing; the replay is saved only with ``save_replay``."""
-        return {"replay": self.replay.random_state()}
+        return {"replay": self.replay.ring.random_state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
-        self.replay.set_random_state(state["replay"])
+        self.replay.ring.set_random_state(state["replay"])
 
 
 class RatioExperience(ReplayExperience):

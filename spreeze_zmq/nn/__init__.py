@@ -4,6 +4,7 @@ The names are imported at the first use of one, since sampling and reading a top
 ``torch`` here, for the files of algorithms.
 """
 
+# ruff: noqa: F403, F405
 from __future__ import annotations
 
 import importlib
@@ -12,30 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from spreeze_zmq.nn.atoms import divergence, end_masses, expectation, project
-    from spreeze_zmq.nn.fused import Adam, PeriodicCopy, laid_flat, normal_log_prob, polyak, squashed_normal
-    from spreeze_zmq.nn.layers import (
-        Append,
-        Conv,
-        Dueling,
-        Number,
-        Recurrent,
-        random_shift,
-        remembered,
-        unroll,
-    )
-    from spreeze_zmq.nn.native_calls import into_grad
-    from spreeze_zmq.nn.native_choice import allow_tf32, choose, dtypes_of, has_bf16, leave_to_torch
-    from spreeze_zmq.nn.networks import (
-        ACTIVATIONS,
-        NATURE,
-        SMALL,
-        Ensemble,
-        cnn,
-        describe,
-        ensemble,
-        mlp,
-    )
+    from spreeze_zmq.nn.atoms import *
+    from spreeze_zmq.nn.fused import *
+    from spreeze_zmq.nn.layers import *
+    from spreeze_zmq.nn.native_calls import *
+    from spreeze_zmq.nn.native_choice import *
+    from spreeze_zmq.nn.networks import *
 
 __all__ = [
     "ACTIVATIONS",
@@ -88,14 +71,13 @@ class LazyModule:
         return value
 
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # so that mypy knows every name's type
     torch = LazyModule("torch")
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for module in _MODULES:
-        found = vars(importlib.import_module(f"{__name__}.{module}"))
-        globals().update({each: found[each] for each in __all__ if each in found})
-    return globals()[name]
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for module in _MODULES:
+            found = vars(importlib.import_module(f"{__name__}.{module}"))
+            globals().update({each: found[each] for each in __all__ if each in found})
+        return globals()[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spreeze_zmq.replay.prioritized import replay_of, transition_replay
+from spreeze_zmq.replay.prioritized import replay_of
 from spreeze_zmq.replay.replays import Batch, ObservationReplay, Replay
 from spreeze_zmq.replay.ring import MEMORY_SHARE, free_bytes
 from spreeze_zmq.replay.rounds import Minibatches, RewardScale, Round, RoundStore
@@ -18,5 +18,4 @@ __all__ = [
     "RoundStore",
     "free_bytes",
     "replay_of",
-    "transition_replay",
 ]

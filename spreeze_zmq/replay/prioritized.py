@@ -161,14 +161,9 @@ def replay_of(
     device: torch.device | str,
     seed: int,
 ) -> Replay | ObservationReplay:
-    """The replay of a learner that asks for these rollout arrays: observations, or whole transitions."""
-    if "action" in fields:
-        return transition_replay(env, options, device, seed)
-    return ObservationReplay(env, options, device, seed)
-
-
-def transition_replay(
-    env: EnvironmentSpec, options: ReplaySettings, device: torch.device | str, seed: int
-) -> Replay:
-    """The replay of whole transitions, prioritized if the options ask for it."""
+    """The replay of a learner that asks for these rollout arrays: observations, or whole transitions, which
+    are prioritized if the options ask for it.
+    """
+    if "action" not in fields:
+        return ObservationReplay(env, options, device, seed)
     return (PrioritizedReplay if options.prioritized else Replay)(env, options, device, seed)

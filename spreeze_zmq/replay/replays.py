@@ -76,14 +76,6 @@ class _RingReplay:
     def __len__(self) -> int:
         return len(self.ring)
 
-    def random_state(self) -> torch.Tensor:
-        """The state of the sampling's generator, uint8."""
-        return self.ring.random_state()
-
-    def set_random_state(self, state: torch.Tensor) -> None:
-        """Set the sampling's generator to a state of ``random_state()``."""
-        self.ring.set_random_state(state)
-
     def keep_in(self, descriptor: int) -> None:
         """Hold the transitions in memory that outlives this process (``kept_memory``), and recover those that
         an earlier process left there. A replay on a GPU stays where it is.

@@ -10,8 +10,8 @@ import torch
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.learner.intake import Turns
+from spreeze_zmq.learner.learner import prepare_device
 from spreeze_zmq.learner.publication import Cadence, Record
-from spreeze_zmq.learner.setup import prepare_device
 from spreeze_zmq.wire import Message
 
 

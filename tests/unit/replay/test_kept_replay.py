@@ -12,7 +12,8 @@ import torch
 
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.replay import ObservationReplay, Replay, transition_replay
+from spreeze_zmq.replay import ObservationReplay, Replay
+from spreeze_zmq.replay.prioritized import PrioritizedReplay
 from tests.unit.replay.made import options, spec
 
 CAPACITY = 3_000
@@ -26,7 +27,7 @@ IMAGES = spec((64, 64), obs_dtype="uint8", action_shape=(), action_kind="discret
 
 def made(environment=ENVIRONMENT, **others):
     """An empty replay of two dtypes: discrete actions are integers."""
-    kind = transition_replay if "prioritized" in others else Replay
+    kind = PrioritizedReplay if "prioritized" in others else Replay
     return kind(environment, options(CAPACITY, gamma=1.0, **others), "cpu", 0)
 
 
@@ -141,7 +142,7 @@ def test_what_is_back_is_what_was_there(memory):
         one.add(rollout(number))
     two = made()
     two.keep_in(memory)
-    two.set_random_state(one.random_state())
+    two.ring.set_random_state(one.ring.random_state())
     for _ in range(3):
         batches = one.sample(64), two.sample(64)
         for name in ("obs", "action", "reward", "discount", "next_obs"):
