@@ -116,7 +116,6 @@ class TanhNormal(_Box):
         self.log_std_min, self.log_std_max = log_std_min, log_std_max
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Distribution`."""
         limits = {"log_std_min": self.log_std_min, "log_std_max": self.log_std_max}
         return {"kind": "tanh_normal", "log_std": "tanh", **limits}
 
@@ -157,7 +156,6 @@ class Normal(_Box):
         self.log_std_min, self.log_std_max = log_std_min, log_std_max
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Distribution`."""
         return {"kind": "normal", "log_std_min": self.log_std_min, "log_std_max": self.log_std_max}
 
     def sample(self, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,7 +193,6 @@ class Deterministic(_Box):
         self.noise_min, self.noise_max = noise_min, noise_max
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Distribution`."""
         return {"kind": "deterministic", "noise_min": self.noise_min, "noise_max": self.noise_max}
 
     def mode(self, output: Tensor) -> Tensor:
@@ -212,7 +209,6 @@ class Categorical(Distribution):
         self.num_outputs = sum(self.sizes)
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Distribution`."""
         return {"kind": "categorical", "sizes": list(self.sizes)}
 
     def sample(self, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -270,7 +266,6 @@ class EpsilonGreedy(Distribution):
         self.v_min, self.v_max = v_min, v_max
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Distribution`."""
         exploration = {"epsilon": self.epsilon, "spread": self.spread}
         atoms = {"atoms": self.atoms, "v_min": self.v_min, "v_max": self.v_max}
         return {"kind": "epsilon_greedy", "num_actions": self.num_actions, **exploration, **atoms}

@@ -301,7 +301,6 @@ class AutogradHalf:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state_dict()``."""
         self._networks.load_state_dict(state)
         self._rows.load_state_dict(state["observations"])
         self._statistics.load_state_dict(state["statistics"])

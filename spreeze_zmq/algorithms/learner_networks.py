@@ -191,7 +191,6 @@ class LearnerNetworks:
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state_dict()``."""
         for name, networks in self._groups():
             networks.flat.copy_(state[name])
         self.own.gradient.zero_()

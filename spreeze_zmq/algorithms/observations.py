@@ -69,7 +69,6 @@ class RunningStatistics:
         return {name: torch.tensor(array) for name, array in arrays.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state_dict()``."""
         self.mean, self.squares = state["mean"].numpy().copy(), state["squares"].numpy().copy()
         self.count = float(state["count"])
 
@@ -156,7 +155,6 @@ class ObservationRows:
         return {"mean": self._mean.clone(), "std": self._std.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state_dict()``."""
         for name, target in (("mean", self._mean), ("std", self._std)):
             target.copy_(state[name])
             self._arrays[f"observation_{name}"] = np.array(target.cpu().numpy())

@@ -91,7 +91,6 @@ class PPO(Algorithm):
 
     @classmethod
     def memory_size(cls, options: Any) -> int:
-        """See :meth:`Algorithm.memory_size`."""
         return int(options.memory_size)
 
     def __init__(self, options: Options, env: EnvironmentSpec) -> None:

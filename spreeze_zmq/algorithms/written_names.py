@@ -52,7 +52,6 @@ def misspelt(kind: type[Algorithm]) -> list[str]:
 
 
 def is_library(kind: type) -> bool:
-    """Whether a class is one of this library."""
     return kind.__module__.partition(".")[0] == _LIBRARY
 
 

@@ -64,7 +64,7 @@ def _obey(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         plan, arguments.origin = _resumed(plan, Path(arguments.resume))
     lines = advice(plan, look.observations())
     if arguments.check:
-        from spreeze_zmq.learner.rehearsal import rehearse  # with torch, which a launcher does not need
+        from spreeze_zmq.learner.setup import rehearse  # with torch, which a launcher does not need
 
         lines += rehearse(plan)
         lines += tuple(finding_line(row) for row in Doctor(json.loads(plan.to_json())).rows())

@@ -46,7 +46,6 @@ class Contestant:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes that count."""
         return len(self.returns)
 
     @property
@@ -61,7 +60,6 @@ class Contestant:
 
     @property
     def next_seed(self) -> int:
-        """The seed of its next episode."""
         return self.seed + self.num_episodes
 
     @property

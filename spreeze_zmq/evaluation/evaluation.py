@@ -47,7 +47,6 @@ class Score:
 
     @property
     def mean_return(self) -> float:
-        """The mean undiscounted return."""
         return float(self.returns.mean())
 
     @property

@@ -38,7 +38,6 @@ class Counts:
     trained_version: int = 0
 
     def state(self) -> dict[str, int]:
-        """For a checkpoint."""
         return asdict(self)
 
     def restore(self, saved: Mapping[str, int]) -> None:

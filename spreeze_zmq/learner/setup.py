@@ -1,21 +1,24 @@
-"""A run's algorithm with its options, and the memory that its replays take."""
+"""What a run knows of its algorithm before any process starts: the options, the memory of its replays, and
+whether an update of an algorithm of the user's own succeeds.
+"""
 
 from __future__ import annotations
 
-import logging
+import inspect
+import traceback
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from spreeze_zmq import algorithms
 from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.learner.arithmetic import flops_per_transition
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import experience_of
+from spreeze_zmq.plan.roles import PART_OF, experience_of
 from spreeze_zmq.replay import MEMORY_SHARE, free_bytes, replay_of
-
-log = logging.getLogger("spreeze")
 
 #: Transitions of the small replay by which the size of one transition is measured.
 SAMPLE = 1 << 10
@@ -59,3 +62,65 @@ def check_memory(plan: Plan) -> dict[str, int]:
             f"{free / 1e9:.1f} GB are free: lower algorithm.replay_capacity to at most {capacity:,}"
         )
     return sizes
+
+
+def rehearse(plan: Plan) -> tuple[str, ...]:
+    """Take one update of each part on random numbers, with what prepares and what follows it; nothing for a
+    shipped algorithm.
+
+    Returns:
+        A line for each operation that pairs every row of a batch with every other.
+
+    Raises:
+        AlgorithmError: its code raises, or gives what a learner refuses; names file and line.
+    """
+    if ":" not in plan.run.algorithm:
+        return ()
+    kind, options = algorithm_of(plan)
+    options = replace(options, precision="fp32")
+    files = {inspect.getsourcefile(base) for base in kind.__mro__ if base is not object}
+    pairs = PairedRows(files)
+    for role in plan.learning.learners:
+        half = algorithms.make(PART_OF[role], kind, options, plan.environment, "cpu", 1)
+        half.leave_to_torch()
+        with pairs:
+            flops_per_transition(half, plan.environment)
+    return tuple(
+        f"{place}: rows of shape [{rows}, 1] and [{rows}] give [{rows}, {rows}], each beside every other; "
+        "if that is not meant, squeeze(1) the first"
+        for place, rows in pairs.found.items()
+    )
+
+
+class PairedRows(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside, notes operations that broadcast ``[B, 1]`` and ``[B]`` to ``[B, B]``.
+
+    Args:
+        files: in which the operations are looked for.
+
+    Attributes:
+        found: ``file:line`` -> ``B``.
+    """
+
+    def __init__(self, files: set[str | None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._files = files
+        self.found: dict[str, int] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled inside; true would import torch's compiler, which takes seconds.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and look at its shapes."""
+        output = func(*args, **(kwargs or {}))
+        if isinstance(output, torch.Tensor) and output.dim() == 2 and 1 < output.shape[0] == output.shape[1]:
+            shapes = [tuple(each.shape) for each in args if isinstance(each, torch.Tensor)]
+            rows = output.shape[0]
+            if {(rows, 1), (rows,)} <= set(shapes):
+                own = (frame for frame in traceback.extract_stack() if frame.filename in self._files)
+                last = next(reversed(list(own)), None)
+                if last is not None:
+                    self.found.setdefault(f"{last.filename}:{last.lineno}", rows)
+        return output

@@ -114,7 +114,6 @@ class Adam:
         return {name: tensor.clone() for name, tensor in self.moments.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state_dict()``."""
         for name, tensor in self.moments.items():
             tensor.copy_(state[name])
 

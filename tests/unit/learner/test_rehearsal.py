@@ -3,7 +3,7 @@
 import pytest
 
 from spreeze_zmq.base.errors import AlgorithmError
-from spreeze_zmq.learner.rehearsal import rehearse
+from spreeze_zmq.learner.setup import rehearse
 from spreeze_zmq.plan import topology
 
 MINE = """
