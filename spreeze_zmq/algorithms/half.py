@@ -33,7 +33,7 @@ from spreeze_zmq.base.errors import AlgorithmError
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn.device import captured
 from spreeze_zmq.nn.native import recording
-from spreeze_zmq.replay import Batch
+from spreeze_zmq.replay import Batch, Round
 
 log = logging.getLogger("spreeze")
 
@@ -105,7 +105,9 @@ class AutogradHalf:
 
     # --- an update
 
-    def update(self, batch: Any, measured: bool = True) -> Mapping[str, torch.Tensor]:
+    def update(
+        self, batch: Batch | Mapping[str, torch.Tensor] | torch.Tensor, measured: bool = True
+    ) -> Mapping[str, torch.Tensor]:
         """Take one gradient step and return the loss and its metrics, 0-d, by name.
 
         Args:
@@ -198,7 +200,7 @@ class AutogradHalf:
         return self._priorities
 
     @torch.no_grad()
-    def prepare(self, rollouts: Any) -> dict[str, torch.Tensor]:
+    def prepare(self, rollouts: Round) -> dict[str, torch.Tensor]:
         """The transitions of a round of rollouts, for :meth:`update`.
 
         Args:
@@ -218,6 +220,7 @@ class AutogradHalf:
         kept = {"obs": rollouts.obs[:-1], "action": rollouts.action, "log_prob": rollouts.log_prob}
         fields = {**kept, **targets}
         if self._memory_size:
+            assert rollouts.memory is not None
             return {**fields, "memory": rollouts.memory[None], "begins": rollouts.begins[:-1]}
         return {name: value.flatten(0, 1) for name, value in fields.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.plan.plan import PAGE
 from spreeze_zmq.policy import Policy, played, without_noise
+
+if TYPE_CHECKING:
+    from spreeze_zmq.envs.batched import BatchedEnv
 
 #: Steps a second of an environment that does not define its rate.
 DEFAULT_STEPS_PER_S = 30.0
@@ -34,7 +37,7 @@ class Stage:
         obs: the newest observation, set by the caller of ``step``.
     """
 
-    env: Any
+    env: BatchedEnv
     step_s: float = 1.0 / DEFAULT_STEPS_PER_S
     draw: Callable[[], NDArray[np.uint8]] | None = None
     model: Any = None

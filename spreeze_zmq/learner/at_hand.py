@@ -7,10 +7,11 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 
 from spreeze_zmq.base.rollout import ARRAY_FIELDS, FIXED_ENTRIES, Rollout
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.replay import Round, RoundStore, replay_of
+from spreeze_zmq.replay import Batch, ObservationReplay, Replay, Round, RoundStore, replay_of
 
 NUM_ENVS = 16
 
@@ -60,7 +61,7 @@ def random_replay(
     device: str,
     num_steps: int = 16,
     num_envs: int = NUM_ENVS,
-) -> Any:
+) -> Replay | ObservationReplay:
     """A full replay of one :func:`random_rollout`, for a learner whose rollouts have these ``fields``."""
     stack = options.frame_stack
     small = dataclasses.replace(options, replay_capacity=(num_steps + stack) * num_envs, learning_starts=1)
@@ -71,7 +72,7 @@ def random_replay(
 
 def random_batch_of(
     fields: tuple[str, ...], spec: EnvironmentSpec, options: Any, batch_size: int, device: str
-) -> Any:
+) -> Batch | torch.Tensor:
     """A random batch of such a replay: observations or a ``Batch``."""
     num_steps = math.ceil(batch_size / NUM_ENVS)
     return random_replay(fields, spec, options, device, num_steps).sample(batch_size)

@@ -27,7 +27,7 @@ from spreeze_zmq.plan.knee import climb, doublings, knee
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import CRITIC_LEARNER, PART_OF
 from spreeze_zmq.plan.sizing import BATCH_SIZE
-from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, free_bytes
+from spreeze_zmq.replay import MEMORY_SHARE, Minibatches, ObservationReplay, Replay, free_bytes
 
 #: The first batch size: smaller ones never train more.
 SMALLEST = 64
@@ -60,7 +60,7 @@ class Trial:
         device: str = plan.components[CRITIC_LEARNER].options.get("device", "cpu")
         self.device, self.clock = torch.device(device), time.perf_counter
         self.half = algorithms.make(part, algorithm, options, env, device, 1)
-        self.replay: Any = None
+        self.replay: Replay | ObservationReplay | None = None
         if algorithm.on_policy():
             self._batches = self._of_rounds(env, algorithm.memory_size(options))
         else:
@@ -99,7 +99,7 @@ class Trial:
         began_s = self.clock()
         for _ in range(updates):
             self.half.update(next(self._batches) if self.replay is None else self.replay.sample(batch_size))
-            if self.replay is not None and self.replay.prioritized:
+            if isinstance(self.replay, Replay) and self.replay.prioritized:
                 self.replay.prioritize(self.half.priorities())
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

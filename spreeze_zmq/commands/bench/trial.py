@@ -140,7 +140,8 @@ def precision_of(kind: type[Algorithm], options: Any, device: str) -> str:
 
 def random_batch(spec: EnvironmentSpec, batch_size: int) -> Batch:
     """Random transitions, each counted for one step."""
-    batch: Batch = random_batch_of(TRANSITION_FIELDS, spec, ReplayOptions(), batch_size, "cpu")
+    batch = random_batch_of(TRANSITION_FIELDS, spec, ReplayOptions(), batch_size, "cpu")
+    assert isinstance(batch, Batch)
     return batch
 
 
