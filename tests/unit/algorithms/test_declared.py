@@ -10,6 +10,7 @@ from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import distributions
 from spreeze_zmq.algorithms.declared import Fields, blaming
 from spreeze_zmq.base.errors import AlgorithmError, InputError, InvalidEnvironment, WireError
+from spreeze_zmq.nn import native_choice
 
 MINE = """
 from dataclasses import dataclass
@@ -375,6 +376,7 @@ def test_a_batch_has_replace():
 def test_a_loss_gets_float32_whoever_computes_the_layers(native, monkeypatch):
     """Torch's layers round to bf16 inside, as the native ones do, and give float32."""
     monkeypatch.setenv("SPREEZE_NATIVE", native)
+    monkeypatch.setattr(native_choice, "cpu_flags", lambda: {"avx512_bf16"})  # torch emulates it elsewhere
     kind = algorithms.get("sac")
     half = algorithms.make("critic", kind, kind.Options(precision="bf16"), pendulum(), "cpu", 1)
     with half._autocast():
