@@ -22,8 +22,8 @@ _NUMERIC = ("clock_s", "counters", "policy_lag", "publication", "device")
 #: Kind of report -> the roles, or the launcher, that alone send it.
 _TELLERS = {
     **{
-        kind: tuple(role.name for role in ROLES.values() if kind in role.tells)
-        for kind in sorted({kind for role in ROLES.values() for kind in role.tells})
+        kind: tuple(role.name for role in ROLES.values() if kind in role.reports)
+        for kind in sorted({kind for role in ROLES.values() for kind in role.reports})
     },
     **dict.fromkeys(("exited", "workers", "stopping"), (LAUNCHER,)),
 }

@@ -43,18 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print a table of clauses; returns 0 if none is broken, else 1."""
-    from spreeze_zmq import peers as conform  # slow to import
+    from spreeze_zmq import peers  # slow to import
 
-    if arguments.role not in conform.ROLES:
-        raise InputError(f"{arguments.role}: expected one of {', '.join(conform.ROLES)}")
+    if arguments.role not in peers.ROLES:
+        raise InputError(f"{arguments.role}: expected one of {', '.join(peers.ROLES)}")
     only = frozenset(filter(None, arguments.only.split(",")))
-    unknown = only - {clause.number for clause in conform.clauses_of(arguments.role)}
+    unknown = only - {clause.number for clause in peers.clauses_of(arguments.role)}
     if unknown:
         raise InputError(f"--only {','.join(sorted(unknown))}: no clause of this number is checked")
     plan = topology.load(arguments.topology, [*shape(arguments), *arguments.set])
     began_s = time.monotonic()
     how = (arguments.tier, only, arguments.patience)
-    results = list(conform.run(arguments.role, arguments.program, plan, *how))
+    results = list(peers.run(arguments.role, arguments.program, plan, *how))
     rows = [(r.clause.number, r.clause.tier, MARKS[r.verdict], r.clause.expected, r.seen) for r in results]
     table.show(("clause", "tier", "", "expected", "seen"), rows, wrapping=2)
     counts = Counter(result.verdict for result in results)

@@ -14,6 +14,8 @@ from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.replay import Batch, ObservationReplay, Replay, Round, RoundStore, replay_of
 
 NUM_ENVS = 16
+#: Transitions of the random round of an on-policy algorithm, at least.
+ROUND = 512
 
 
 def random_rollout(
@@ -76,6 +78,12 @@ def random_batch_of(
     """A random batch of such a replay: observations or a ``Batch``."""
     num_steps = math.ceil(batch_size / NUM_ENVS)
     return random_replay(fields, spec, options, device, num_steps).sample(batch_size)
+
+
+def round_size(batch_size: int) -> int:
+    """Transitions of a random round that whole batches and whole steps of its environments make up."""
+    multiple = math.lcm(NUM_ENVS, batch_size)
+    return multiple * math.ceil(ROUND / multiple)
 
 
 def random_round(

@@ -20,7 +20,7 @@ from spreeze_zmq.algorithms import Algorithm
 from spreeze_zmq.algorithms.algorithm import seen
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.learner.at_hand import NUM_ENVS, random_replay, random_round
+from spreeze_zmq.learner.at_hand import random_replay, random_round, round_size
 from spreeze_zmq.learner.setup import algorithm_of, replay_bytes
 from spreeze_zmq.nn.device import WARM_UP_CALLS
 from spreeze_zmq.plan.knee import climb, doublings, knee
@@ -42,8 +42,6 @@ CUDA_BUDGET_S = 10.0
 CUDA_WARM_UP = WARM_UP_CALLS + 2
 #: Upper bounds of the random replay, in transitions and bytes, and the steps of its rollouts.
 ROWS, ROWS_BYTES, STEPS = 16_384, 1 << 26, 16
-#: Transitions of the random round of an on-policy algorithm, at least.
-ROUND = 512
 
 
 class Trial:
@@ -74,8 +72,7 @@ class Trial:
     def _of_rounds(self, env: EnvironmentSpec, memory_size: int) -> Iterator[Any]:
         """The batches of a random round, whose epochs are repeated without end."""
         options, device = self.options, str(self.device)
-        multiple = math.lcm(NUM_ENVS, options.batch_size)
-        size = multiple * math.ceil(ROUND / multiple)
+        size = round_size(options.batch_size)
         made = random_round(env, size, device, options.frame_stack, memory_size)
         generator = torch.Generator(device).manual_seed(1)
         while True:

@@ -23,7 +23,7 @@ class Role:
         trains: the part of the algorithm that it trains; empty for none.
         single: why a run has exactly one process of it; empty where it may have several.
         defaults: of the options that every component has, where it has others.
-        tells: the kinds of report that come from this role alone.
+        reports: the kinds of report that come from this role alone.
         is_observer: a run goes on without it, even if it cannot start.
         keeps_off: where learners have cores of their own, it stays off them.
         orphaned: the signal that its process gets when the launcher dies.
@@ -34,7 +34,7 @@ class Role:
     trains: str = ""
     single: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    tells: tuple[str, ...] = ()
+    reports: tuple[str, ...] = ()
     is_observer: bool = False
     keeps_off: bool = False
     orphaned: signal.Signals = signal.SIGKILL
@@ -50,14 +50,14 @@ ROLES: Mapping[str, Role] = {
             trains="critic",
             single="one trains the critics; a larger algorithm.batch_size trains on more at once",
             defaults={"count": 1},
-            tells=("part",),
+            reports=("part",),
         ),
         Role(
             ACTOR_LEARNER,
             stopped=1,
             trains="policy",
             single="one trains the policy; a larger algorithm.batch_size trains on more at once",
-            tells=("part",),
+            reports=("part",),
         ),
         # The broker is idle, measures the whole machine's load, and writes the run's record at the end.
         Role(BROKER, stopped=3, single="one broker keeps the books of a run", orphaned=signal.SIGTERM),
@@ -67,10 +67,10 @@ ROLES: Mapping[str, Role] = {
             stopped=2,
             single="one evaluator names the best policy",
             defaults={"nice": 5, "stop_grace_s": 15.0},
-            tells=("evaluation",),
+            reports=("evaluation",),
             keeps_off=True,
         ),
-        Role(SAMPLER, stopped=0, tells=("episodes",), keeps_off=True),
+        Role(SAMPLER, stopped=0, reports=("episodes",), keeps_off=True),
         Role(
             VISUALIZER,
             stopped=2,
@@ -124,7 +124,8 @@ def channels_of(learners: Sequence[str]) -> dict[str, ChannelPlan]:
     others = tuple(learner for learner in learners if learner != publisher)
     readers = (*others, EVALUATOR, SAMPLER, VISUALIZER)
     everybody = tuple(role for role in roles_of(learners) if role != BROKER)
-    by_components = ("hello", "report", "bye", "episodes", "evaluation", "failure", "part")
+    of_some = {kind for role in ROLES.values() for kind in role.reports}
+    by_components = ("hello", "report", "bye", *sorted({"failure", *of_some}))
     by_the_launcher = ("exited", "workers", "stop_request", "stopping")
     by_the_broker = ("status", "stop", "checkpoint", "scale", "set")
     channels = {

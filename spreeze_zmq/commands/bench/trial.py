@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,14 +16,11 @@ from spreeze_zmq.algorithms.algorithm import PARTS, TRANSITION_FIELDS
 from spreeze_zmq.commands.bench.figures import Rate, Way, typical
 from spreeze_zmq.envs import EnvironmentSpec
 from spreeze_zmq.learner import flops_per_transition
-from spreeze_zmq.learner.at_hand import NUM_ENVS, random_batch_of, random_round
+from spreeze_zmq.learner.at_hand import random_batch_of, random_round, round_size
 from spreeze_zmq.nn.device import WARM_UP_CALLS, Work
 from spreeze_zmq.replay import Batch, Minibatches, Round
 
 Step = Callable[[], object]
-
-#: Smallest number of transitions in a round of an on-policy algorithm.
-ROUND = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +92,8 @@ def make_steps(
         for half in halves.values():
             half.leave_to_torch()
     if kind.on_policy():
-        size = math.lcm(NUM_ENVS, options.batch_size)
-        data = random_round(spec, size * math.ceil(ROUND / size), device, 1, kind.memory_size(options))
+        size = round_size(options.batch_size)
+        data = random_round(spec, size, device, 1, kind.memory_size(options))
         trained = options.epochs * data.reward.numel()
         return {part: _round_step(half, data, options) for part, half in halves.items()}, trained
     steps: dict[str, Step] = {}
