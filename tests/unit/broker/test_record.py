@@ -353,16 +353,7 @@ def test_the_keys_of_status_and_summary_stay():
     shared = ["learners", *counts, "sampled_transitions", "replay_ratio", "policy_lag", "publication"]
     shared += ["devices", *(f"{name}_per_s" for name in counts)]
     status = ["t_s", "state", *shared, "samples", "workers", "episodes", "evaluation", "stop", "processes"]
-    status += [
-        "gauges",
-        "experience",
-        "machine",
-        "findings",
-        "efficiency",
-        "balance",
-        "refusals",
-        "went_back",
-    ]
+    status += ["gauges", "experience", "machine", "findings", "efficiency", "balance", "refusals"]
     status += ["went_back", "num_failures", "failures"]
     assert list(run.status("training", BALANCE, 1.0)) == status
     assert KINDS["status"].fields.keys() <= set(status)
