@@ -18,7 +18,7 @@ from spreeze_zmq.algorithms.distributions import EpsilonGreedy, expected_values
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder
 from spreeze_zmq.algorithms.options import ReplayOptions, check_below
 from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.base.schema import option
+from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
 
@@ -87,7 +87,7 @@ class DQN(ActionValueAlgorithm):
     class Options(ActionValueOptions, ReplayOptions):
         """Options of DQN."""
 
-        learning_rate: float = option(5e-4, "Adam's step size", minimum=0.0, follows="sqrt")
+        learning_rate: float = with_default(ReplayOptions, "learning_rate", 5e-4)
         double: bool = option(True, "choose the next action by the trained network (1509.06461)")
         dueling: bool = option(
             False, "sum a state value and an advantage of each action (1511.06581)", fixed=True

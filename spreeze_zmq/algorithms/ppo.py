@@ -18,7 +18,7 @@ from spreeze_zmq.algorithms.distributions import Categorical, Normal
 from spreeze_zmq.algorithms.encoders import EncoderOptions, check_encoder, encoder, takes_images
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.base.errors import InvalidEnvironment
-from spreeze_zmq.base.schema import option
+from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
 
@@ -40,15 +40,9 @@ class PPO(Algorithm):
     class Options(EncoderOptions, RolloutOptions):
         """Options of PPO."""
 
-        max_gradient_norm: float = option(
-            0.5, "longer gradients are scaled down to this; 0 for never", minimum=0.0
-        )
-        hidden_sizes: tuple[int, ...] = option(
-            (64, 64), "width of each hidden layer of an mlp", minimum=1, fixed=True
-        )
-        activation: str = option(
-            "tanh", "of the hidden layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
-        )
+        max_gradient_norm: float = with_default(RolloutOptions, "max_gradient_norm", 0.5)
+        hidden_sizes: tuple[int, ...] = with_default(EncoderOptions, "hidden_sizes", (64, 64))
+        activation: str = with_default(EncoderOptions, "activation", "tanh")
         initial_log_std: float = option(
             -0.5,
             "of a fresh policy, in actions of [-1, 1] if there are bounds",

@@ -15,7 +15,7 @@ from spreeze_zmq.algorithms.dqn import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.options import RolloutOptions
 from spreeze_zmq.algorithms.ppo import rollout_returns
-from spreeze_zmq.base.schema import option
+from spreeze_zmq.base.schema import option, with_default
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,12 +28,10 @@ class PQN(ActionValueAlgorithm):
     class Options(ActionValueOptions, RolloutOptions):
         """Options of PQN."""
 
-        learning_rate: float = option(5e-4, "Adam's step size", minimum=0.0, follows="sqrt")
-        max_gradient_norm: float = option(
-            10.0, "longer gradients are scaled down to this; 0 for never", minimum=0.0
-        )
-        epochs: int = option(2, "times that each transition is trained on", minimum=1)
-        layer_norm: bool = option(True, "normalise each hidden layer", fixed=True)
+        learning_rate: float = with_default(RolloutOptions, "learning_rate", 5e-4)
+        max_gradient_norm: float = with_default(RolloutOptions, "max_gradient_norm", 10.0)
+        epochs: int = with_default(RolloutOptions, "epochs", 2)
+        layer_norm: bool = with_default(ActionValueOptions, "layer_norm", True)
         q_lambda: float = option(
             0.65, "weight of longer returns; 0 is one-step Q-learning", minimum=0.0, maximum=1.0
         )

@@ -21,7 +21,7 @@ from spreeze_zmq.algorithms.twin_critics import (
     policy_network,
 )
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.schema import option
+from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.envs.spec import EnvironmentSpec
 from spreeze_zmq.nn import torch
 
@@ -36,14 +36,8 @@ class TD3(Algorithm):
     class Options(TwinCriticOptions):
         """Options of TD3."""
 
-        tau: float = option(
-            0.005,
-            "how far the target networks move towards the trained ones in an update",
-            minimum=0.0,
-            maximum=1.0,
-            follows="average",
-        )
-        policy_delay: int = option(2, "critic updates for each policy update", minimum=1)
+        tau: float = with_default(TwinCriticOptions, "tau", 0.005)
+        policy_delay: int = with_default(TwinCriticOptions, "policy_delay", 2)
         target_noise: float = option(
             0.2, "deviation of the noise that smooths the target policy, in actions of [-1, 1]", minimum=0.0
         )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq import nn
 from spreeze_zmq.algorithms.algorithm import Loss
+from spreeze_zmq.algorithms.encoders import EncoderOptions
 from spreeze_zmq.algorithms.options import ReplayOptions, check_below
-from spreeze_zmq.base.schema import option
+from spreeze_zmq.base.schema import option, with_default
 from spreeze_zmq.nn import torch
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ class TwinCriticOptions(ReplayOptions):
     actor_hidden_sizes: tuple[int, ...] = option(
         (), "of the policy, if not hidden_sizes", minimum=1, fixed=True
     )
-    activation: str = option(
-        "relu", "of the hidden layers", choices=("relu", "elu", "silu", "tanh"), fixed=True
-    )
+    activation: str = with_default(EncoderOptions, "activation", "relu")
     layer_norm: bool = option(
         False, "normalise the hidden layers of the critics (2302.02948: bounds extrapolation)", fixed=True
     )

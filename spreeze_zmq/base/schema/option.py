@@ -122,6 +122,11 @@ def option(
     return dataclasses.field(**made, metadata={"option": declared})
 
 
+def with_default(kind: Any, name: str, default: Any) -> Any:
+    """The option ``name`` that a dataclass inherits from ``kind``, with another default."""
+    return dataclasses.field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
+
+
 def options_of(kind: Any) -> tuple[Option, ...]:
     """The options of a dataclass: its fields that are declared by :func:`option`, in their order.
 

@@ -1,12 +1,12 @@
 """One declaration of an option: what follows from a dataclass's field, and what is refused of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pytest
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.schema import Unfit, check, option, options_of
+from spreeze_zmq.base.schema import Unfit, check, option, options_of, with_default
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,19 @@ def test_name_type_and_default_follow_from_the_field():
     assert [found.name for found in OPTIONS["within"].options] == ["depth"]
     assert [name for name, found in OPTIONS.items() if found.required] == ["needed"]
     assert OPTIONS["kind"].choices == ("a", "b")
+
+
+def test_an_inherited_option_can_have_another_default():
+    """And is otherwise the same."""
+
+    @dataclass(frozen=True)
+    class Wider(Table):
+        sizes: tuple[int, ...] = with_default(Table, "sizes", (8,))
+
+    found = {each.name: each for each in options_of(Wider)}
+    assert found == {**OPTIONS, "sizes": replace(OPTIONS["sizes"], default=[8])}
+    with pytest.raises(KeyError, match="size"):
+        with_default(Table, "size", (8,))
 
 
 @pytest.mark.parametrize(
