@@ -14,7 +14,7 @@ from spreeze_zmq.algorithms.distributions import EpsilonGreedy
 from spreeze_zmq.algorithms.dqn import ActionValueAlgorithm, ActionValueOptions
 from spreeze_zmq.algorithms.encoders import encoder
 from spreeze_zmq.algorithms.options import RolloutOptions
-from spreeze_zmq.algorithms.ppo import rollout_returns
+from spreeze_zmq.algorithms.returns import rollout_returns
 from spreeze_zmq.base.schema import option, with_default
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from spreeze_zmq.algorithms.ppo import vtrace
+from spreeze_zmq.algorithms.returns import vtrace
 
 
 def columns(*rows):
