@@ -101,11 +101,9 @@ class Broker:
         return time.monotonic() - self.began_s
 
     def say(self, kind: str, **fields: Any) -> None:
-        """Publish a control message."""
         self.control.publish(Message(kind, fields))
 
     def note(self, topic: str, about: Mapping[str, Any]) -> None:
-        """Write one line of the journal and publish it for observers."""
         self.notes.note(topic, about, self.now_s)
 
     # --- messages
@@ -127,32 +125,26 @@ class Broker:
             self.reports.refuse(error, message.sender, message.kind)
 
     def on_hello(self, message: Message) -> None:
-        """A process is set up."""
         self.record.take_hello(message.sender, message.incarnation, message.fields, self.now_s)
 
     def on_report(self, message: Message) -> None:
-        """A process reports its figures."""
         self.record.take_report(message.sender, message.incarnation, message.fields, self.now_s)
         self.show_refusals(self.record.take_refused(message.sender, message.fields, self.now_s))
         self.balancer.take(message.sender, message.incarnation, message.fields, self.now_s)
 
     def on_bye(self, message: Message) -> None:
-        """A process leaves by itself."""
         self.record.take_bye(message.sender, message.incarnation, message.fields, self.now_s)
         self.balancer.lose(message.sender, self.now_s)
 
     def on_episodes(self, message: Message) -> None:
-        """Training episodes have ended."""
         self.record.episodes.take(message.arrays["returns"], message.arrays["lengths"])
         self.notes.episodes_ended(message.arrays["returns"])
 
     def on_evaluation(self, message: Message) -> None:
-        """A policy has been evaluated."""
         self.record.evaluations.take(message.fields, self.now_s)
         self.notes.tensorboard.evaluation(message.fields)
 
     def on_failure(self, message: Message) -> None:
-        """Something failed."""
         went_back = self.record.take_failure(message.sender, message.fields, self.now_s)
         if went_back is not None:
             self.notes.tensorboard.went_back(vars(went_back))
@@ -170,7 +162,6 @@ class Broker:
         self.balancer.disturb(self.now_s)
 
     def on_stop_request(self, message: Message) -> None:
-        """A peer asks for the end of the run."""
         self.end(message.fields["reason"])
 
     def on_stopping(self, message: Message) -> None:
@@ -257,11 +248,9 @@ class Broker:
             self.stop_by_s += LAST_CHECKPOINT_S
 
     def status(self) -> dict[str, Any]:
-        """The run as it stands."""
         return self.record.status(self.state, self.balancer.status(), self.now_s)
 
     def show(self) -> None:
-        """Publish the status."""
         self.show_refusals(self.record.silent(self.now_s))
         status = self.status()
         self.say("status", **status)

@@ -83,7 +83,6 @@ class Evaluator:
         self.videos.reached(status.get("env_steps", 0))
 
     def receive(self) -> None:
-        """Receive the newest policy, if one has come."""
         self.newest = self.policies.newest() or self.newest
 
     @property
@@ -93,7 +92,6 @@ class Evaluator:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the evaluator began."""
         return time.monotonic() - self.began_s
 
     def newest_policy(self) -> Policy:
@@ -206,7 +204,6 @@ class Evaluator:
         return missing <= 0 or self.play(one, missing, until_s)
 
     def at_goal(self, one: Contestant) -> bool:
-        """Whether a policy's score would end the run."""
         return self.goal is not None and not one.timed_out and one.mean_return >= self.goal
 
     def confirms_goal(self, one: Contestant) -> bool:
@@ -239,7 +236,6 @@ class Evaluator:
         self.component.report("evaluation", {**self.best.fields(best=True), "rescored": num_more})
 
     def save(self) -> None:
-        """Write the best policy's file."""
         assert self.best is not None
         self.best.save(self.component.folder.best_policy, self.arena.spec, self.arena.step_cap)
 

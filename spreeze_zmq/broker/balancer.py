@@ -65,7 +65,6 @@ class Balancer:
         self._since_s = now_s + SETTLE_S
 
     def set_batch_size(self, batch_size: int) -> None:
-        """Note the learners' new batch size."""
         if self.batch_size is not None:
             self.batch_size.present = batch_size
 

@@ -83,6 +83,5 @@ class Notes:
         self.note("episodes", about, t_s)
 
     def close(self) -> None:
-        """Close the files."""
         self.journal.close()
         self.tensorboard.close()

@@ -181,7 +181,6 @@ class RunRecord:
         return int(history[-1][1]) if history else 0
 
     def take_move(self, role: str, option: str, value: int, reason: str, now_s: float) -> None:
-        """Record a new value of a role's option."""
         self.moves.setdefault(f"{role}.{option}", []).append([round(now_s, 3), value, reason])
 
     def moved(self, role: str, option: str) -> int | None:

@@ -84,7 +84,6 @@ class Evaluations:
     all: list[dict[str, Any]] = kept(list, "evaluations")
 
     def take(self, fields: Mapping[str, Any], now_s: float) -> None:
-        """Record an evaluation."""
         self.all.append({"t_s": now_s, **fields})
         if len(self.all) > EVALUATIONS_KEPT:
             best, older = self.best, self.all[: EVALUATIONS_KEPT // 2]

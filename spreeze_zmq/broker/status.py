@@ -57,6 +57,7 @@ class Shared:
 
     @classmethod
     def of(cls, record: RunRecord) -> Shared:
+        """Those of a run now."""
         learning = record.learning
         return cls(
             learners=record.plan.learning.learners,

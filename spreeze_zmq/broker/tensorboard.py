@@ -93,7 +93,6 @@ class TensorBoard:
             records.flush()
 
     def close(self) -> None:
-        """Close the file."""
         if self._records is not None:
             self._records.close()
 

@@ -96,7 +96,6 @@ class Window:
 
     @property
     def produced_per_s(self) -> float:
-        """Transitions/s of all samplers together."""
         return total(self.samplers, "produced_per_s")
 
     @property

@@ -36,7 +36,6 @@ class Part:
     crc32: int
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
         return asdict(self)
 
     @classmethod

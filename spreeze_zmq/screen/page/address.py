@@ -51,7 +51,6 @@ def new_token() -> str:
 
 
 def url(listener: socket.socket, token: str) -> str:
-    """The address of a page."""
     return f"http://{HOST}:{listener.getsockname()[1]}/{token}/"
 
 

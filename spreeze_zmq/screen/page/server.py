@@ -79,7 +79,6 @@ class Server:
         return len(self._visitors)
 
     def start(self) -> None:
-        """Start to serve, in a thread."""
         self._thread.start()
         self._started.wait()
 

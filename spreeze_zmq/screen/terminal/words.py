@@ -202,11 +202,9 @@ class Group:
         return role if len(self.names) == 1 else f"{len(self.names)} {role}s"
 
     def mean(self, name: str) -> float:
-        """Mean of a figure over the processes that have reported."""
         return self.sum(name) / max(1, len(self.figures))
 
     def sum(self, name: str) -> float:
-        """Sum of a figure over the processes that have reported."""
         return sum(float(row[name]) for row in self.figures)
 
 

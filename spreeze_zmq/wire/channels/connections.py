@@ -32,7 +32,6 @@ _EVENTS = (
 
 
 def make_keys() -> Keys:
-    """A new pair of keys."""
     public, secret = zmq.curve_keypair()
     return Keys(public.decode(), secret.decode())
 
@@ -110,7 +109,6 @@ class Handshakes:
             self._refuse(WireError("bad_keys", self._why))
 
     def close(self) -> None:
-        """Stop watching."""
         self.serve()
         self._socket.disable_monitor()
 
@@ -133,7 +131,6 @@ class KernelBuffer:
             self._apply(int(recv_monitor_message(self._monitor)["value"]))
 
     def close(self) -> None:
-        """Stop watching."""
         self._socket.disable_monitor()
 
     def _apply(self, descriptor: int) -> None:

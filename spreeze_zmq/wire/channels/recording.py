@@ -89,7 +89,6 @@ class RecordingWriter:
         self._write([head, struct.pack(f"<{len(sizes)}I", *sizes), *frames])
 
     def close(self) -> None:
-        """Close the file."""
         self._left = 0.0
         os.close(self._descriptor)
 
