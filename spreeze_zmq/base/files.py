@@ -10,12 +10,18 @@ import contextlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 #: Prefix of half-written files.
 TEMPORARY = ".writing-"
+
+
+def file_name(text: str) -> str:
+    """A text as the name of a file or folder: others than letters, digits, dots, - and _ become _."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from spreeze_zmq.base import charset
@@ -27,6 +28,16 @@ def add_set(parser: argparse.ArgumentParser) -> None:
         metavar="A.B=C",
         help="override a key, as in run.seed=2; may be repeated (spreeze options lists the keys)",
     )
+
+
+def add_json_list(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``, for commands that print what another program may read instead."""
+    parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")
+
+
+def add_json_file(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json FILE``, for commands that measure."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures to FILE as well")
 
 
 def for_readers(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:

@@ -103,7 +103,7 @@ def _about_pixels(plan: Plan) -> str:
 
 def _about_scale(plan: Plan, observations: NDArray[Any] | None) -> str:
     scaled = plan.algorithm["normalize_observations"] or plan.environment.obs_dtype == "uint8"
-    if scaled or observations is None or plan.tried.get("lost_digits"):  # of which a finding tells
+    if scaled or observations is None or plan.tried.get("lost_digits"):  # a finding says so
         return ""
     rows = np.abs(observations.reshape(len(observations), -1).astype(np.float64)).mean(0)
     place = int(rows.argmax())

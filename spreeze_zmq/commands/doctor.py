@@ -11,6 +11,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.broker.doctor import findings_of
+from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.run.history import read_run
 from spreeze_zmq.screen.terminal.words import finding_line
@@ -18,7 +19,7 @@ from spreeze_zmq.screen.terminal.words import finding_line
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's folder; it may still be live")
-    parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")
+    add_json_list(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:

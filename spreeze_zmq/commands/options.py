@@ -9,6 +9,7 @@ from pathlib import Path
 from spreeze_zmq.base.schema import Option, show
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.commands import table
+from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.topology.reference import Table
 
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="only the keys of this algorithm (sac, my_module:MyAlgorithm) or table (run, balance, sampler)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")
+    add_json_list(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.commands import table
+from spreeze_zmq.commands.arguments import add_json_list
 from spreeze_zmq.run.history import PastRun, find_runs, parent_of
 from spreeze_zmq.screen.terminal.words import clock, ended_by
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", metavar="DIR", nargs="?", default="runs", help="where runs are (default: %(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON list, for another program")
+    add_json_list(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:

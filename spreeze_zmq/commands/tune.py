@@ -10,13 +10,12 @@ import argparse
 import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.files import read_journal, write_json
-from spreeze_zmq.commands.arguments import add_set
+from spreeze_zmq.commands.arguments import add_json_file, add_set
 from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan import sizing, topology, tuning
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="measure at most this long; it ends as soon as the count has settled (default: %(default)g)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures to FILE as well")
+    add_json_file(parser)
 
 
 class Watch(View):

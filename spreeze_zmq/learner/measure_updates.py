@@ -1,6 +1,6 @@
 """Measures the transitions/s of the critic half at growing batch sizes and numbers of threads.
 
-A program that ``autoscale.sizing`` starts: it reads a plan as JSON from its input and writes the curves as
+A program that ``plan.sizing`` starts: it reads a plan as JSON from its input and writes the curves as
 JSON to its output. The half and its replay are real and are thrown away; the transitions are random.
 """
 

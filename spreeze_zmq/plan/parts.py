@@ -53,7 +53,7 @@ class RunPlan:
 class BalancePlan:
     """The ratio of consumption to production of samples, and the bounds on both sides.
 
-    Only topologies contain ``"auto"``: ``topology.dial`` has the values of each mode.
+    Only topologies contain ``"auto"``: ``plan.topology.dial`` has the values of each mode.
 
     Attributes:
         max_policy_lag: ``None`` is no limit.

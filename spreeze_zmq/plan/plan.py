@@ -33,14 +33,14 @@ class Plan:
         components: by role, in the order in which they start.
         channels: by name.
         to_measure: keys whose values are to be measured on this machine; empty in run.json.
-        measured: the measured values and their reasons; see ``autoscale.sizing``.
+        measured: the measured values and their reasons; see ``plan.sizing``.
         tried: what was odd about the environment when it was tried out, see ``envs.facts``.
         timing: what one environment took, as ``envs.Timing.to_plain`` has it; empty for a described one.
         pinning: ``cpus`` of each pinned process or role, and the ``reason``; empty until launched.
         recording: role or process to record -> largest size of its recording in 10^6 bytes.
         command: arguments of ``spreeze-launch`` that made this plan, which ``--resume`` repeats; empty if
             another program made it.
-        ancestors: ids of the runs that this one goes on from, the oldest first; see ``run.lineage``.
+        ancestors: ids of the runs that this one goes on from, the oldest first; see ``launcher.lineage``.
         run_dir: the run's folder, absolute; empty until placed.
         socket_dir: the folder of ipc endpoints, absolute; empty until placed.
     """

@@ -23,6 +23,7 @@ from spreeze_zmq.base.files import write_json
 from spreeze_zmq.base.machine import properties
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.base.trust import make_importable
+from spreeze_zmq.commands.arguments import add_json_file
 from spreeze_zmq.commands.bench.figures import Job, Section, number
 from spreeze_zmq.plan.topology.resolve import device_problem, num_cuda_devices, resolve_device, torch_has_cuda
 
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DEVICE",
         help="of learner and replay: cpu, cuda or cuda:1 (default: %(default)s)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures to FILE as well")
+    add_json_file(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import ComponentFailed, InputError
+from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.evaluation.evaluation import Score
 from spreeze_zmq.evaluation.saved import SavedPolicy, own_modules
@@ -92,9 +93,7 @@ def train(
         tables["run"]["env"] = name
     words += [word for setting in settings(tables) for word in ("--set", setting)]
     stem = str(run.get("name") or name or Path(str(topology)).stem)
-    place = RunFolder.place(
-        re.sub(r"[^A-Za-z0-9._-]", "_", stem.rpartition(":")[2]), str(run_dir) if run_dir else None
-    )
+    place = RunFolder.place(file_name(stem.rpartition(":")[2]), str(run_dir) if run_dir else None)
     folder = RunFolder(place)
     end = launch([*words, "--run-dir", str(place)], import_paths(), show=progress)
     if end.code == InputError.exit_code:
@@ -206,8 +205,8 @@ class Run:
 
     Attributes:
         folder: the run's.
-        trust: modules that the policy file may name beside those of a run that this user made; loading and
-            playing it runs their code.
+        trust: modules that the policy file may name beside the modules of a run that this user made; loading
+            and playing it runs their code.
     """
 
     folder: Path

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import Mistake, TopologyError
+from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.base.schema import suggestion
 from spreeze_zmq.plan.topology.tables import Key, Mistakes, Places, dotted
@@ -82,7 +83,7 @@ def read_source(source: str | os.PathLike[str] | Mapping[str, Any], overrides: I
         run = values.get("run")
         env = run.get("env") if isinstance(run, Mapping) else None
         shown = env if isinstance(env, str) and env else "topology"
-        path = Path(re.sub(r"[^A-Za-z0-9._-]", "_", shown.rpartition(":")[2]) + ".toml")
+        path = Path(file_name(shown.rpartition(":")[2]) + ".toml")
     else:
         shown = os.fspath(source)
         path = _find(shown)

@@ -11,6 +11,7 @@ from typing import Any
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.algorithms import Algorithm, ReplayOptions, RolloutOptions, TrainingOptions
 from spreeze_zmq.base.errors import InputError, InvalidEnvironment, InvalidRandomization, TopologyError
+from spreeze_zmq.base.files import file_name
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.schema import Unfit, check, did_you_mean, one_of, options_of, show, suggestion
 from spreeze_zmq.base.trust import make_importable
@@ -121,7 +122,7 @@ def _tables(read: Source) -> dict[str, Any]:
 
 
 def _chosen(name: str, table: Any, environment: EnvironmentSpec | None, mistakes: Mistakes) -> str:
-    """The algorithm's name; for "auto" that of the one that suits the environment's spaces, "" if none does.
+    """The algorithm's name; "auto" becomes the one that suits the environment's spaces, "" if none does.
 
     If the environment has a mistake, "auto" is an algorithm that has all keys of ``table``, so that the
     mistakes of its values are found too.
@@ -212,7 +213,7 @@ def _run_name(name: str | None, read: Source) -> str:
     if name is not None and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name) is None:
         hint = "use letters, digits, dots, - and _"
         read.mistakes.add(("run", "name"), f"{show(name)} cannot name a folder", hint)
-    return name or re.sub(r"[^A-Za-z0-9._-]", "_", read.path.stem)
+    return name or file_name(read.path.stem)
 
 
 def _look(

@@ -26,7 +26,7 @@ class Places:
     Attributes:
         file: the file's name in messages.
         lines: line number, from 1, of each key and table.
-        overridden: keys set on the command line; their place, and that of all keys below, is ``--set``.
+        overridden: keys set on the command line; ``--set`` is their place and the place of all keys below.
     """
 
     file: str = ""
