@@ -1,8 +1,7 @@
 """Declares options: the values that each accepts, its default and its meaning."""
 
-from spreeze_zmq.base.schema.near import did_you_mean, near_ones, nearest, one_of, suggestion
 from spreeze_zmq.base.schema.option import TYPES, Option, Unfit, option, options_of, show, with_default
-from spreeze_zmq.base.schema.values import check
+from spreeze_zmq.base.schema.values import check, did_you_mean, near_ones, nearest, one_of, suggestion
 
 __all__ = [
     "TYPES",
