@@ -11,6 +11,7 @@ from spreeze_zmq.base.errors import ChannelError, WireError
 from spreeze_zmq.broker.account import Receipts
 from spreeze_zmq.component import Component, component, life, weights
 from spreeze_zmq.learner import lag, vault
+from spreeze_zmq.learner.rounds import RoundExperience
 from spreeze_zmq.wire import channels
 from spreeze_zmq.wire.channels import sockets
 
@@ -102,6 +103,18 @@ def c6():
             return message if message and message.incarnation == first[0] else None
 
         return take
+
+
+def rounds():
+    """Waits until critics come of rollouts that another life of the critic-learner has lost."""
+
+    @patch(RoundExperience, "meet")
+    def of_one_life(right):
+        def meet(self, message):
+            self._critics_from = message.incarnation
+            right(self, message)
+
+        return meet
 
 
 def m2():
@@ -212,7 +225,7 @@ MISTAKES = {
     for name, mistake in list(globals().items())
     if name[1:].isdecimal() and name[0] in "lcmht"
 }
-MISTAKES["H3"] = h2
+MISTAKES |= {"H3": h2, "C6-rounds": rounds}
 
 if __name__ == "__main__":
     role, mistakes = sys.argv[1:3]

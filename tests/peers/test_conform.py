@@ -21,11 +21,6 @@ CLAUSE = re.compile(
 )
 
 #: What a broken sampler does not do is not waited for longer.
-BY_ROUNDS = (
-    ("critic_learner", "cartpole"),
-    ("actor_learner", "cartpole"),
-    ("critic_learner", "cartpole_pqn"),
-)
 PATIENCE_S = 5.0
 #: The starts of broken samplers: mistakes that do not hide each other, and the clause that chooses the acts.
 STARTS = {
