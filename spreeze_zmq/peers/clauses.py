@@ -1,15 +1,20 @@
-"""What a clause is and how it is judged. Each module of checks ends with the table of its clauses."""
+"""What a clause is, how it is judged, and the checks of several roles. Each module of checks ends with
+a table of its clauses.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.peers.peers import NotSeen, Peers, Stalled
 
+#: Longest time between two reports; PROTOCOL.md asks for half a second.
+REPORT_S = 1.6
 KEPT, BROKEN, NOT_SEEN = "kept", "broken", "not seen"
 
 
@@ -83,3 +88,37 @@ def expect(condition: object, seen: str) -> str:
     if not condition:
         raise Broken(seen)
     return seen
+
+
+# --- checks of several roles
+
+
+def exits_with_0(peers: Peers) -> str:
+    """L5 and L6: the process that was asked to stop exits with code 0."""
+    code, took_s, life = peers.note("exit")
+    expect(code == 0, life.ending())
+    return f"exit code 0 after {took_s:.1f} s"
+
+
+def another_incarnation(peers: Peers) -> str:
+    """L9: the life after a SIGKILL takes the name, with another incarnation."""
+    first, second = peers.note("lives")
+    return expect(first != second, f"the incarnations are {first} and {second}")
+
+
+def no_gap(peers: Peers, start: str, stop: str) -> str:
+    """H2 and H3: no gap above ``REPORT_S`` between the reports from one mark to another."""
+    peers.reached(stop)
+    times = [heard.at_s for heard in peers.times(start, stop, "report")]
+    expect(len(times) >= 2, f"{len(times)} reports")
+    longest_s = max(after - before for before, after in pairwise(times))
+    return expect(longest_s <= REPORT_S, f"{len(times)} reports, at most {longest_s:.1f} s apart")
+
+
+def names_its_peer(peers: Peers, start: str, stop: str, names: Iterable[str]) -> str:
+    """H6: a report between two marks says that it waits for one of these roles."""
+    words = [message.fields.get("waiting_for", "") for message in peers.between(start, stop, "report")]
+    if not words:
+        raise NotSeen("no report came, see H3")
+    named = [text for text in words if any(name in text for name in names)]
+    return expect(named, f"waiting_for is {(named or words)[-1]!r}")

@@ -25,7 +25,7 @@ def evaluate(peers: Peers) -> None:
     started, spec = begin(peers, 0), peers.plan.environment
     policy = policies.rich_policy(spec, policies.heads(spec)[0])
     fields = {**policy.fields, "version": VERSION, "extras": {"env_steps": ENV_STEPS}}
-    policy = peers.notes["policy"] = peers.publishers[POLICY].send(policy._replace(fields=fields))
+    peers.notes["policy"] = peers.publish(POLICY, "policy", policy.arrays, **fields)
     peers.until("E1", "an evaluation", lambda: peers.between(None, None, "evaluation"), 20.0)
     end(peers, started, "L5")
     if peers.folder.best_policy.exists():

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 from spreeze_zmq.peers import garbage
-from spreeze_zmq.peers.clauses import Clause, expect
-from spreeze_zmq.peers.peers import NotSeen, Peers, Stalled
-from spreeze_zmq.peers.program import Life
+from spreeze_zmq.peers.clauses import Clause, exits_with_0, expect, no_gap
+from spreeze_zmq.peers.peers import Life, NotSeen, Peers, Stalled
 from spreeze_zmq.plan.roles import CONTROL, REPORT
 from spreeze_zmq.wire import Message
 
 #: Index of the process in the act ``birth``.
 INDEX = 3
-#: Longest time between two reports; PROTOCOL.md asks for half a second.
-REPORT_S = 1.6
 
 
 # --- steps of every act
@@ -112,7 +108,7 @@ def address_others(peers: Peers, life: Life) -> None:
     """Publish what does not concern it: a stop of other roles, and a status."""
     peers.publish(CONTROL, "stop", roles=["nobody_of_this_role"], reason="of somebody else")
     peers.publish(CONTROL, "status")
-    peers.publishers[CONTROL].latest.clear()
+    peers.ends[CONTROL].latest.clear()
     if leaves(peers, life):
         raise Stalled("L7", f"a stop of other roles was followed by this: {life.ending()}")
     peers.mark("passed over")
@@ -121,12 +117,12 @@ def address_others(peers: Peers, life: Life) -> None:
 def send_garbage(peers: Peers, life: Life) -> None:
     """Publish invalid messages on control; in the tier ``should`` also such as would stop it if obeyed."""
     for frames in [*garbage.refused(()).values(), *garbage.mutations(garbage.STOP, 100)]:
-        peers.publishers[CONTROL].send_frames(frames)
+        peers.ends[CONTROL].forward(frames)
     if leaves(peers, life):
         raise Stalled("M4", f"garbage on control was followed by this: {life.ending()}")
     peers.mark("garbage")
     for word, frames in garbage.refused(("*",)).items() if peers.tier == "should" else ():
-        peers.publishers[CONTROL].send_frames(frames)
+        peers.ends[CONTROL].forward(frames)
         if leaves(peers, life, 0.03):
             raise Stalled("M6", f"it obeyed a stop that must be refused, for {word} or the word before")
     if leaves(peers, life):
@@ -137,40 +133,6 @@ def send_garbage(peers: Peers, life: Life) -> None:
 def leaves(peers: Peers, life: Life, seconds: float = 0.6) -> bool:
     """Whether it ends, or says bye, within some seconds."""
     return bool(peers.wait(seconds, lambda: life.ended or peers.between(None, None, "bye")))
-
-
-# --- checks of several acts
-
-
-def exits_with_0(peers: Peers) -> str:
-    """L5 and L6: the process that was asked to stop exits with code 0."""
-    code, took_s, life = peers.note("exit")
-    expect(code == 0, life.ending())
-    return f"exit code 0 after {took_s:.1f} s"
-
-
-def another_incarnation(peers: Peers) -> str:
-    """L9: the life after a SIGKILL takes the name, with another incarnation."""
-    first, second = peers.note("lives")
-    return expect(first != second, f"the incarnations are {first} and {second}")
-
-
-def no_gap(peers: Peers, start: str, stop: str) -> str:
-    """H2 and H3: no gap above ``REPORT_S`` between the reports from one mark to another."""
-    peers.reached(stop)
-    times = [heard.at_s for heard in peers.times(start, stop, "report")]
-    expect(len(times) >= 2, f"{len(times)} reports")
-    longest_s = max(after - before for before, after in pairwise(times))
-    return expect(longest_s <= REPORT_S, f"{len(times)} reports, at most {longest_s:.1f} s apart")
-
-
-def names_its_peer(peers: Peers, start: str, stop: str, names: Iterable[str]) -> str:
-    """H6: a report between two marks says that it waits for one of these roles."""
-    words = [message.fields.get("waiting_for", "") for message in peers.between(start, stop, "report")]
-    if not words:
-        raise NotSeen("no report came, see H3")
-    named = [text for text in words if any(name in text for name in names)]
-    return expect(named, f"waiting_for is {(named or words)[-1]!r}")
 
 
 # --- checks of the act "birth"

@@ -10,9 +10,8 @@ import numpy as np
 
 from spreeze_zmq.peers import garbage
 from spreeze_zmq.peers.every_role import begin, begin_again, end
-from spreeze_zmq.peers.peers import Peers, Stalled
+from spreeze_zmq.peers.peers import Life, Peers, Stalled
 from spreeze_zmq.peers.players import AT_ONCE, ENVS, STEPS, STREAM, OtherLearner, Sampler, newest_policy
-from spreeze_zmq.peers.program import Life
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CONTROL, CRITIC_LEARNER
 
 #: Rollouts offered to a learner that may take none yet.
@@ -26,7 +25,7 @@ def learn(peers: Peers) -> None:
     peers.open()
     first = begin(peers, 0)
     sampler, other = Sampler(peers), OtherLearner(peers)
-    if peers.role == CRITIC_LEARNER and other.publisher is not None:
+    if peers.role == CRITIC_LEARNER and other.plays:
         peers.meanwhile = lambda: sampler.push(OFFERED - sampler.num_pushed)
         peers.wait(1.0)
         peers.notes["untaken"] = sampler.num_pushed
@@ -157,8 +156,8 @@ def send_garbage(peers: Peers, sampler: Sampler, other: OtherLearner) -> None:
         push_one(peers, sampler, garbage.frames_of(sampler.next(**bad)))
     for frames in [*garbage.refused(()).values(), *garbage.mutations(garbage.ROLLOUT, 40)]:
         peers.until("M4", "a place for garbage", functools.partial(sampler.end.forward, frames))
-        if other.publisher is not None:
-            other.publisher.send_frames(frames)
+        if other.plays:
+            peers.ends[other.channel].forward(frames)
     push_one(peers, sampler, garbage.frames_of(sampler.next()))
     is_taken(peers, sampler, "M4", "after garbage")
     peers.mark("fuzzed")

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 
 from spreeze_zmq.base.errors import SpreezeError
-from spreeze_zmq.peers.clauses import Broken, Clause, expect
-from spreeze_zmq.peers.every_role import another_incarnation, exits_with_0, names_its_peer, no_gap
+from spreeze_zmq.peers.clauses import (
+    Broken,
+    Clause,
+    another_incarnation,
+    exits_with_0,
+    expect,
+    names_its_peer,
+    no_gap,
+)
 from spreeze_zmq.peers.learner_acts import FOLDER
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.players import ENVS, STEPS, STREAM, UPDATES, Sampler
@@ -49,7 +56,7 @@ def _follows_the_critics(peers: Peers) -> str:
 
 
 def _stops_its_samplers(peers: Peers) -> str:
-    if POLICY not in peers.publishers:
+    if not peers.plays(POLICY):
         raise NotSeen("a learner that waits for no other takes rollouts at once")
     about, rollout = peers.plan.channels[experience_of(peers.role)], Sampler(peers).next()
     num_bytes = sum(array.nbytes for array in rollout.arrays.values())

@@ -1,20 +1,26 @@
-"""Plays every peer of one real process: holds the other ends of its channels and records what it sends."""
+"""The peers of one real process: the other ends of its channels, and what they hear of it."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import signal
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.peers.program import Life
+import psutil
+
+from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.plan.parts import ComponentPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import OTHER_END
 from spreeze_zmq.run.folder import RunFolder, write_plan
-from spreeze_zmq.wire import KINDS, Message, channels, decode, encode
+from spreeze_zmq.wire import Message, channels, decode
 
 #: Longest wait of one poll of the sockets.
 SLICE_S = 0.02
@@ -44,76 +50,186 @@ class Heard:
     message: Message
 
 
-class PlayedPublisher:
-    """Publishes on one channel, invalid messages too, and repeats the latest of each kind for late joiners.
+class Life:
+    """One start of the program, as the launcher starts it.
 
     Attributes:
-        incarnation, sequence: of the next message.
-        latest: by kind, the message that a late joiner gets.
+        name: ``ROLE-INDEX``.
+        began_s: monotonic time of the start.
+        usage: ``rss`` in bytes and ``cpu_s`` in seconds at the last :meth:`measure`; empty before, and if it
+            had ended.
+
+    Raises:
+        InputError: the command cannot be run.
     """
 
-    def __init__(self, end: channels.Publisher) -> None:
-        self.end, self.incarnation, self.sequence = end, INCARNATION, 0
-        self.latest: dict[str, Message] = {}
+    def __init__(self, name: str, command: Sequence[str], log: Path, lock: Path) -> None:
+        self.name, self.log, self.lock, self.usage = name, log, lock, dict[str, float]()
+        with log.open("wb") as out:
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            try:
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                    env=environment,
+                )
+            except OSError as error:
+                raise InputError(
+                    f"{command[0]} cannot be started: {error.strerror}; expected after --: an executable "
+                    "file, or a program with its arguments such as python my_sampler"
+                ) from error
+        self.began_s = time.monotonic()
 
-    def send(self, message: Message) -> Message:
-        """Send with the next sequence number; returns the message as sent."""
-        sent = message._replace(sender=NAME, incarnation=self.incarnation, sequence=self.sequence)
-        self.send_frames(encode(sent))
-        self.sequence += 1
-        if KINDS[sent.kind].retained:
-            self.latest[sent.kind] = sent
-        return sent
+    @property
+    def ended(self) -> bool:
+        """Whether the process has exited."""
+        return self.process.poll() is not None
 
-    def send_frames(self, frames: Sequence[Any]) -> None:
-        """Send these frames as they are."""
-        self.end.socket.send_multipart(frames)
+    def words(self) -> list[str]:
+        """The lines of its log."""
+        return self.log.read_text(errors="replace").strip().splitlines()
 
-    def answer_subscriptions(self) -> None:
-        """Repeat the latest messages if somebody has subscribed since the last call."""
-        asked = False
-        while self.end.socket.poll(0):
-            asked |= self.end.socket.recv()[:1] == b"\1"
-        for message in sorted(self.latest.values(), key=lambda m: m.sequence) if asked else ():
-            self.send_frames(encode(message._replace(repeat=True)))
+    def ending(self) -> str:
+        """How it ended, with the last lines of its log."""
+        words = " / ".join(self.words()[-3:]) or "empty"
+        return f"it ended with exit code {self.process.poll()}; its log: {words}"
+
+    def lock_state(self) -> tuple[bool, str]:
+        """Whether its lock file is locked, and the text in that file."""
+        text = self.lock.read_text().strip() if self.lock.exists() else "there is no such file"
+        try:
+            with self.lock.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True, text
+        except OSError:
+            pass
+        return False, text
+
+    def measure(self) -> None:
+        """Measure its memory and CPU time."""
+        try:
+            process = psutil.Process(self.process.pid)
+            self.usage = {"rss": process.memory_info().rss, "cpu_s": sum(process.cpu_times()[:4])}
+        except psutil.Error:  # it has just ended
+            pass
+
+    def kill(self) -> None:
+        """Kill it and its children."""
+        if not self.ended:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
 
-class Peers:
-    """A run in which one process is real.
+class Ends:
+    """The other end of each channel of one process.
 
     Attributes:
         plan: the run's, as the process reads it.
         role: the process's.
+        ends: channel -> its other end.
+        meanwhile: called before each poll of the sockets.
+    """
+
+    def __init__(self, plan: Plan, role: str) -> None:
+        self.plan, self.role = plan, role
+        self.ends: dict[str, Any] = {}
+        self.meanwhile: Callable[[], Any] = lambda: None
+
+    def open(self, sender: str = NAME, incarnation: int = INCARNATION) -> None:
+        """Open the other end of each channel that the role uses, all of one sender."""
+        for name, end in self.plan.components[self.role].channels.items():
+            self.ends[name] = self.opened(name, OTHER_END[end], sender, incarnation)
+
+    def opened(self, name: str, end: str, sender: str, incarnation: int) -> Any:
+        """An end of a channel."""
+        return channels.open_channel(self.plan.channels[name], end, sender, incarnation)
+
+    def pump(
+        self, timeout_s: float = SLICE_S, writable: Collection[Any] = (), also: Sequence[int] = ()
+    ) -> set[Any]:
+        """Receive all that has arrived, and answer subscriptions; waits up to ``timeout_s`` for something.
+
+        Args:
+            timeout_s: longest wait.
+            writable: ends on which it waits for room to send.
+            also: descriptors on which it waits for something to read.
+
+        Returns:
+            The ends and descriptors that are ready.
+        """
+        self.meanwhile()
+        ends = self.ends.items()
+        hearing = {n: e for n, e in ends if isinstance(e, channels.Puller | channels.Subscriber)}
+        hearing = {name: end for name, end in hearing.items() if self.hears(name)}
+        publishers = [end for _, end in ends if isinstance(end, channels.Publisher)]
+        ready = channels.poll([*hearing.values(), *publishers, *also], writable, timeout_s=timeout_s)
+        for name in hearing:
+            self.take(name)
+        return ready
+
+    def hears(self, name: str) -> bool:
+        """Whether to receive from a channel now."""
+        return True
+
+    def take(self, name: str) -> None:
+        """Receive what has arrived on a channel."""
+        raise NotImplementedError
+
+    def wait(self, seconds: float, enough: Callable[[], Any] = lambda: False) -> Any:
+        """Receive for ``seconds``, or until ``enough()`` is true; returns its last value."""
+        until_s = time.monotonic() + seconds
+        while not (value := enough()) and (left_s := until_s - time.monotonic()) > 0:
+            self.pump(min(left_s, SLICE_S))
+        return value
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for end in self.ends.values():
+            end.close()
+        channels.terminate()
+
+
+class Peers(Ends):
+    """A run in which one process is real.
+
+    Attributes:
         tier: which clauses are checked.
         patience_s: how long an act waits for each thing that must happen.
-        ends: channel -> its other end; ``publishers`` has those that publish.
+        published: every message that was published, as it was sent.
         heard: every valid message that arrived, in order.
         refusals: for each invalid message, its channel and what is wrong with it.
         marks: name -> position in ``heard``.
         notes: what an act stores for the checks that follow it.
         holding: channels from which nothing is received at present.
         lives: the starts of the program.
-        meanwhile: called before each poll of the sockets.
     """
 
     def __init__(
         self, plan: Plan, role: str, command: Sequence[str], folder: Path, tier: str, patience_s: float
     ) -> None:
-        self.plan, self.sockets = write_plan(plan, RunFolder.create(plan.name, str(folder)))
-        self.role, self.command, self.tier, self.patience_s = role, command, tier, patience_s
-        self.about, self.folder = self.plan.components[role], RunFolder(folder.resolve())
+        plan, self.sockets = write_plan(plan, RunFolder.create(plan.name, str(folder)))
+        super().__init__(plan, role)
+        self.command, self.tier, self.patience_s = command, tier, patience_s
+        self.folder = RunFolder(folder.resolve())
         about = json.loads(self.folder.run_file.read_text())
         about["key_of_a_newer_launcher"] = about["run"]["key_of_a_newer_launcher"] = {"pass": "over"}
         self.folder.run_file.write_text(json.dumps(about))
-        self.ends: dict[str, Any] = {}
-        self.publishers: dict[str, PlayedPublisher] = {}
+        self.published: list[Message] = []
         self.heard: list[Heard] = []
         self.refusals: list[str] = []
         self.marks: dict[str, int] = {}
         self.notes: dict[str, Any] = {}
         self.holding: set[str] = set()
         self.lives: list[Life] = []
-        self.meanwhile: Callable[[], Any] = lambda: None
+
+    @property
+    def about(self) -> ComponentPlan:
+        """The role's part of the plan."""
+        return self.plan.components[self.role]
 
     def start(self, index: int) -> Life:
         """Start the program as the launcher does."""
@@ -125,32 +241,35 @@ class Peers:
 
     # --- the channels
 
-    def open(self) -> None:
-        """Open the other end of each channel that the role uses."""
-        for name, end in self.about.channels.items():
-            other = channels.open_channel(self.plan.channels[name], OTHER_END[end], NAME, INCARNATION)
-            self.ends[name] = other
-            if isinstance(other, channels.Publisher):
-                self.publishers[name] = PlayedPublisher(other)
+    def plays(self, channel: str) -> bool:
+        """Whether the messages of a channel come from here, to all who subscribe."""
+        return isinstance(self.ends.get(channel), channels.Publisher)
 
-    def publish(self, channel: str, kind: str, **fields: Any) -> Message:
-        """Publish a message without arrays; returns it as sent."""
-        return self.publishers[channel].send(Message(kind, fields, {}))
+    def publish(
+        self, channel: str, kind: str, arrays: Mapping[str, Any] | None = None, /, **fields: Any
+    ) -> Message:
+        """Publish a message; returns it as sent."""
+        end = self.ends[channel]
+        message = Message(kind, fields, arrays or {}, end.sender, end.incarnation, end.published)
+        end.publish(message)
+        self.published.append(message)
+        return message
 
-    def pump(self) -> None:
-        """Answer subscriptions and receive all that has arrived; waits up to ``SLICE_S`` for something."""
-        self.meanwhile()
-        for publisher in self.publishers.values():
-            publisher.answer_subscriptions()
-        hears = channels.Puller | channels.Subscriber
-        names = {
-            e: name for name, e in self.ends.items() if isinstance(e, hears) and name not in self.holding
-        }
-        for end in channels.poll(names, timeout_s=SLICE_S):
-            for _ in range(100):
-                if not end.socket.poll(0):
-                    break
-                self.hear(names[end], end.socket.recv_multipart())
+    def restart(self, channel: str, incarnation: int) -> None:
+        """Begin another life of a publisher, which counts its messages from 0 again."""
+        self.ends[channel].incarnation, self.ends[channel].published = incarnation, 0
+
+    def hears(self, name: str) -> bool:
+        """Whether to receive from a channel now."""
+        return name not in self.holding
+
+    def take(self, name: str) -> None:
+        """Receive what has arrived on a channel, valid or not."""
+        socket = self.ends[name].socket
+        for _ in range(100):
+            if not socket.poll(0):
+                break
+            self.hear(name, socket.recv_multipart())
 
     def hear(self, channel: str, frames: Sequence[bytes]) -> None:
         """Record one message, or why it is invalid."""
@@ -161,13 +280,6 @@ class Peers:
             self.heard.append(Heard(time.monotonic(), channel, message))
         except WireError as error:
             self.refusals.append(f"on {channel}: {error}")
-
-    def wait(self, seconds: float, enough: Callable[[], Any] = lambda: False) -> Any:
-        """Receive for ``seconds``, or until ``enough()`` is true; returns its last value."""
-        until_s = time.monotonic() + seconds
-        while not (value := enough()) and time.monotonic() < until_s:
-            self.pump()
-        return value
 
     def until(
         self, clause: str, what: str, condition: Callable[[], Any], timeout_s: float | None = None
@@ -234,7 +346,5 @@ class Peers:
         """Kill every process, close the sockets and remove their folder."""
         for life in self.lives:
             life.kill()
-        for end in self.ends.values():
-            end.close()
-        channels.terminate()
+        super().close()
         self.sockets.remove()

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -14,10 +14,11 @@ from typing import Any, Literal
 from spreeze_zmq.base.errors import PeerTimeout, WireError
 from spreeze_zmq.component.process import begin_recording
 from spreeze_zmq.peers.outputs import Outputs
+from spreeze_zmq.peers.peers import Ends
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, OTHER_END, REPORT, SAMPLER, experience_of
-from spreeze_zmq.wire import Message, channels, decode
-from spreeze_zmq.wire.channels import Entry, Publisher, Recording
+from spreeze_zmq.plan.roles import BROKER, CONTROL, LEARNERS, REPORT, SAMPLER, experience_of
+from spreeze_zmq.wire import Message, decode
+from spreeze_zmq.wire.channels import Entry, Publisher, Puller, Recording, open_channel
 
 Pace = Literal["recorded", "full", "step"]
 #: A longer wait is announced.
@@ -31,7 +32,7 @@ def in_fixed_order(plan: Plan, role: str) -> bool:
     return plan.balance.in_order and role in (*LEARNERS, SAMPLER)
 
 
-class Playback:
+class Playback(Ends):
     """The peers of one process.
 
     Where the order is fixed (:func:`in_fixed_order`), each message is fed only after the process has sent
@@ -62,8 +63,8 @@ class Playback:
         timeout_s: float,
     ) -> None:
         about = recording.about
-        self.recording, self.plan, self.pace, self.outputs = recording, plan, pace, outputs
-        self.name, self.role = about["name"], about["role"]
+        super().__init__(plan, about["role"])
+        self.recording, self.pace, self.outputs, self.name = recording, pace, outputs, about["name"]
         self.timeout_s, self.fixed = timeout_s, in_fixed_order(plan, self.role)
         #: Queues behave as in the run: full ones drop messages or block rollouts.
         self.queues_as_recorded = pace == "recorded" and not self.fixed
@@ -73,18 +74,14 @@ class Playback:
         self._last_sent: dict[tuple[str, str], int] = {}
         index, incarnation = about["index"], about["incarnation"]
         self.kept = begin_recording(plan, self.role, index, incarnation, math.inf, mirrored=True)
-        self.ends: dict[str, Any] = {}
-        for name, end in plan.components[self.role].channels.items():
-            self.ends[name] = self._opened(name, OTHER_END[end], incarnation)
-        self.receivers = {name: end.pull for name, end in self.ends.items() if hasattr(end, "pull")}
-        self.receivers |= {name: end.receive for name, end in self.ends.items() if hasattr(end, "receive")}
-        self.publishers = [end for end in self.ends.values() if isinstance(end, Publisher)]
+        self.open("replay-0", incarnation)
 
-    def _opened(self, name: str, end: str, incarnation: int) -> Any:
+    def opened(self, name: str, end: str, sender: str, incarnation: int) -> Any:
+        """An end of a channel, which is recorded."""
         channel = self.plan.channels[name]
         if end == "sub":
             channel = replace(channel, high_water_mark=QUEUED)
-        opened = channels.open_channel(channel, end, "replay-0", incarnation)
+        opened = open_channel(channel, end, sender, incarnation)
         if isinstance(opened, Publisher) and not self.queues_as_recorded:
             opened.lose_nothing()
         opened.record = partial(self.kept.add, name)
@@ -127,9 +124,7 @@ class Playback:
     def close(self) -> None:
         """Receive the last messages of the process, and close the channels."""
         self.pump(0.1)
-        for end in self.ends.values():
-            end.close()
-        channels.terminate()
+        super().close()
         self.kept.close()
 
     # --- one message
@@ -155,8 +150,7 @@ class Playback:
 
     def _wait_turn(self, due_s: float, entry: Entry) -> None:
         if self.pace == "recorded":
-            while not self.over and (left_s := due_s - time.monotonic()) > 0:
-                self.pump(min(left_s, 0.5))
+            self.wait(due_s - time.monotonic(), lambda: self.over)
         elif self.pace == "step":
             self._step(entry)
 
@@ -181,28 +175,12 @@ class Playback:
             if self.over:
                 return False
         self.num_fed += 1
-        self.pump()
+        self.pump(0.0)
         return True
 
     # --- the sockets
 
-    def pump(
-        self, timeout_s: float = 0.0, writable: Collection[Any] = (), also: Sequence[int] = ()
-    ) -> set[Any]:
-        """Wait on all sockets and descriptors, and receive what the process has sent; returns those that are
-        ready.
-        """
-        wanted = {name: receive for name, receive in self.receivers.items() if self._wants(name)}
-        readable = [*(self.ends[name] for name in wanted), *self.publishers, *also]
-        ready = channels.poll(readable, writable, timeout_s=timeout_s)
-        for name, receive in wanted.items():
-            while self._wants(name) and (message := receive()) is not None:
-                self.outputs.take(name, message)
-                self.num_heard += name == REPORT
-                self.left = self.left or message.kind == "bye"
-        return ready
-
-    def _wants(self, name: str) -> bool:
+    def hears(self, name: str) -> bool:
         """Whether to receive another message. Not more rollouts are received than up to this point of the
         recording, so that a sampler is blocked as it was then.
         """
@@ -211,21 +189,32 @@ class Playback:
         rollouts = self.outputs.by_kind.get((name, "rollout"))
         return rollouts is not None and rollouts.sent < rollouts.recorded
 
+    def take(self, name: str) -> None:
+        """Receive and compare what has arrived on a channel."""
+        end = self.ends[name]
+        receive = end.pull if isinstance(end, Puller) else end.receive
+        while self.hears(name) and (message := receive()) is not None:
+            self.outputs.take(name, message)
+            self.num_heard += name == REPORT
+            self.left = self.left or message.kind == "bye"
+
     def _until(self, done: Callable[[], bool], owed: str) -> None:
         """Wait until ``done``, or the end; ``owed`` is what the process must do, in words.
 
         Raises:
             PeerTimeout: it is not done within ``timeout_s``.
         """
-        began_s, announced = time.monotonic(), False
-        while not done() and not self.over:
-            self.pump(0.2)
-            waited_s = time.monotonic() - began_s
-            if waited_s > PATIENCE_S and not announced:
-                announced = True
-                print(f"waiting for {self.name} to {owed}", flush=True)
-            if waited_s > self.timeout_s:
-                raise PeerTimeout("replay", self.name, f"to {owed}", waited_s)
+        began_s = time.monotonic()
+
+        def enough() -> bool:
+            return self.over or done()
+
+        if self.wait(min(PATIENCE_S, self.timeout_s), enough):
+            return
+        if self.timeout_s > PATIENCE_S:
+            print(f"waiting for {self.name} to {owed}", flush=True)
+        if not self.wait(self.timeout_s - PATIENCE_S, enough):
+            raise PeerTimeout("replay", self.name, f"to {owed}", time.monotonic() - began_s)
 
 
 def _summary(entry: Entry) -> str:

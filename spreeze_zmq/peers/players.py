@@ -17,24 +17,26 @@ UPDATES = 100
 class Sampler:
     """Plays a sampler: pushes random rollouts while the learner takes them, for on-policy learners under the
     newest policy.
+
+    Attributes:
+        version: that of the policy of its next rollouts, for learners that are not on-policy.
     """
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: Peers, steps: int = STEPS, envs: int = ENVS) -> None:
         from spreeze_zmq.learner.at_hand import random_rollout  # imports torch
 
         name, _, incarnation = STREAM.partition("/")
         self.peers, self.end = peers, peers.ends[experience_of(peers.role)]
         self.name, self.incarnation = name, int(incarnation)
-        rollout = random_rollout(peers.plan.environment, STEPS, ENVS)
+        rollout = random_rollout(peers.plan.environment, steps, envs)
         self.rollout = rollout_message(rollout, peers.plan.channels[experience_of(peers.role)].fields)
-        self.num_pushed = self.num_in_turn = 0
+        self.num_pushed = self.num_in_turn = self.version = 0
 
     def next(self, **arrays: Any) -> Message:
         """The next rollout of its stream, with some arrays replaced."""
-        produced = (self.num_pushed + 1) * STEPS * ENVS
-        fields = {**self.rollout.fields, "produced": produced}
-        if self.peers.plan.learning.on_policy:
-            fields["policy_version"] = newest_policy(self.peers)
+        on_policy, fields = self.peers.plan.learning.on_policy, dict(self.rollout.fields)
+        fields["produced"] = (self.num_pushed + 1) * fields["num_steps"] * fields["num_envs"]
+        fields["policy_version"] = newest_policy(self.peers) if on_policy else self.version
         changed = {**self.rollout.arrays, **arrays}
         return Message("rollout", fields, changed, self.name, self.incarnation, self.num_pushed)
 
@@ -43,7 +45,7 @@ class Sampler:
         if not frames:
             most = min(most, self.allowed)
         # without a short wait the sender's queue seems full while its messages are on their way
-        while most and channels.poll([], [self.end], timeout_s=0.002):
+        while most > 0 and channels.poll([], [self.end], timeout_s=0.002):
             if not self.end.forward(frames or encode(self.next())):
                 return
             self.num_pushed, most = self.num_pushed + 1, most - 1
@@ -55,7 +57,7 @@ class Sampler:
         policy and ``max_policy_lag`` more.
         """
         lag = self.peers.plan.balance.max_policy_lag
-        if not self.peers.plan.learning.on_policy or POLICY in self.peers.publishers or lag is None:
+        if not self.peers.plan.learning.on_policy or self.peers.plays(POLICY) or lag is None:
             return AT_ONCE
         policies = len(self.peers.between("begun", None, "policy"))
         return max(0, policies + lag - self.num_in_turn)
@@ -73,30 +75,31 @@ class OtherLearner:
         from spreeze_zmq import algorithms  # imports torch
         from spreeze_zmq.learner.setup import algorithm_of
 
-        self.peers, channel = peers, POLICY if peers.role == CRITIC_LEARNER else CRITIC
-        self.publisher, self.version, self.followed = peers.publishers.get(channel), 0, -1
-        if self.publisher is not None:
+        self.peers, self.channel = peers, POLICY if peers.role == CRITIC_LEARNER else CRITIC
+        self.plays, self.version, self.followed = peers.plays(self.channel), 0, -1
+        if self.plays:
             algorithm, options = algorithm_of(peers.plan)
             part = next(part for role, part in PART_OF.items() if role != peers.role)
             self.half: Any = algorithms.make(part, algorithm, options, peers.plan.environment, "cpu", 1)
             self.is_actor = peers.role == CRITIC_LEARNER
 
-    def publish(self, env_steps: int = 0, *, follows: bool = True) -> None:
-        """Publish the next version, after ``UPDATES`` more critic updates. Critics of an on-policy run
-        ``follows`` the newest policy's rollouts, or none.
+    def publish(self, env_steps: int = 0, *, follows: bool = True, **more: Any) -> None:
+        """Publish the next version, after ``UPDATES`` more critic updates, with ``more`` fields. Critics of an
+        on-policy run ``follows`` the newest policy's rollouts, or none.
         """
-        if self.publisher is None:
+        if not self.plays:
             return
         weights = self.half.weights.detach().cpu().numpy().copy()
-        counts = {"version": self.version, "critic_updates": (1 + self.version) * UPDATES}
+        updates = (1 + self.version) * UPDATES
+        counts: dict[str, Any] = {"version": self.version, "critic_updates": updates, **more}
         if self.is_actor:
             extras = {"env_steps": env_steps}
-            about = {"actor_updates": 0, "description": self.half.description(), "extras": extras}
-            self.publisher.send(Message("policy", {**counts, **about}, self.half.policy_arrays(weights)))
+            counts |= {"actor_updates": 0, "description": self.half.description(), "extras": extras}
+            self.peers.publish(POLICY, "policy", self.half.policy_arrays(weights), **counts)
         else:
             self.followed = newest_policy(self.peers) if follows else 0
-            fields = {**counts, "env_steps": env_steps, "policy_version": self.followed}
-            self.publisher.send(Message("critic", fields, {"parameters": weights}))
+            counts |= {"env_steps": env_steps, "policy_version": self.followed}
+            self.peers.publish(CRITIC, "critic", {"parameters": weights}, **counts)
         self.version += 1
 
     def follow(self) -> None:
@@ -107,13 +110,15 @@ class OtherLearner:
 
     def restart(self) -> None:
         """Begin another incarnation, whose versions and counts start from 0."""
-        if self.publisher is not None:
-            self.publisher.incarnation, self.publisher.sequence, self.version = 77, 0, 0
+        if self.plays:
+            self.peers.restart(self.channel, 77)
+            self.version = 0
 
 
 def newest_policy(peers: Peers) -> int:
     """The version of the latest policy, by the program or by the played learner; 0 before the first."""
-    messages = peers.between("begun", None, "policy")
-    if POLICY in peers.publishers and (played := peers.publishers[POLICY].latest.get("policy")):
-        messages = [played]
+    if peers.plays(POLICY):
+        messages = [message for message in peers.published if message.kind == "policy"]
+    else:
+        messages = peers.between("begun", None, "policy")
     return int(messages[-1].fields["version"]) if messages else 0

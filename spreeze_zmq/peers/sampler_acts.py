@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from spreeze_zmq.peers import garbage, policies
 from spreeze_zmq.peers.every_role import begin, begin_again, end
-from spreeze_zmq.peers.peers import Peers, Stalled
-from spreeze_zmq.peers.program import Life
+from spreeze_zmq.peers.peers import Life, Peers, Stalled
 from spreeze_zmq.plan.roles import POLICY, experience_of
 from spreeze_zmq.wire import Message
 
@@ -44,7 +43,7 @@ def publish_policy(
     """Publish a policy that may be used ``until`` these positions, the ``collect_until`` of PROTOCOL.md."""
     limit = {} if until is None else {"collect_until": dict(until)}
     fields = {**policy.fields, "version": version, **limit}
-    return peers.publishers[POLICY].send(policy._replace(fields=fields))
+    return peers.publish(POLICY, "policy", policy.arrays, **fields)
 
 
 def come_to(peers: Peers, clause: str, what: str, position: int, mark: str) -> int:
@@ -105,23 +104,23 @@ def other_publishers(peers: Peers, older: Message, exact: Message, at: int, size
     """An old policy is repeated, the publisher restarts, is newer, and sends invalid messages; returns the
     sampler's position.
     """
-    far, publisher = {**older.fields, "collect_until": {"*": at + 1000 * size}}, peers.publishers[POLICY]
-    publisher.send_frames(garbage.frames_of(older._replace(fields=far, repeat=True)))
+    far, publisher = {**older.fields, "collect_until": {"*": at + 1000 * size}}, peers.ends[POLICY]
+    publisher.forward(garbage.frames_of(older._replace(fields=far, repeat=True)))
     peers.wait(STILL_S)
     peers.mark("repeated")
-    publisher.incarnation, publisher.sequence = 77, 0
+    peers.restart(POLICY, 77)
     at = max(at, produced(peers)) + 2 * size
     last = publish_policy(peers, 1, exact, {"*": at})
     come_to(peers, "C6", "under an older version of a restarted publisher", at, "restarted")
     at += 2 * size
     fields = {**exact.fields, "version": 4, "collect_until": {"*": at}, "mood": "calm"}
     arrays = {**exact.arrays, "moods": exact.arrays["parameters"]}
-    newer = last._replace(fields=fields, arrays=arrays, sequence=publisher.sequence)
-    publisher.send_frames(garbage.with_key(newer))
-    publisher.sequence += 1
+    newer = last._replace(fields=fields, arrays=arrays, sequence=publisher.published)
+    publisher.forward(garbage.with_key(newer))
+    publisher.published += 1
     come_to(peers, "M5", "under a policy with a key, a field and an array more", at, "newer")
     for frames in [*garbage.refused(()).values(), *garbage.mutations(last, 60)]:
-        publisher.send_frames(frames)
+        publisher.forward(frames)
         peers.wait(0.01)  # a subscriber's queue is short, and messages that find it full are lost
     publish_policy(peers, 5, exact, {"*": at + 2 * size})
     return come_to(peers, "M4", "under a policy that came after garbage", at + 2 * size, "fuzzed")
@@ -197,7 +196,7 @@ def other_heads(peers: Peers) -> None:
     makes = (policies.rich_policy, policies.constant_policy)
     for version, (head, make) in enumerate(((h, m) for h in policies.heads(spec) for m in makes), 1):
         if started is None or started.ended:
-            peers.publishers[POLICY].latest.clear()
+            peers.ends[POLICY].latest.clear()
             started = begin(peers, 7)
         at = produced(peers) + DRAWS
         played[head, make] = version, publish_policy(peers, version, make(spec, head), {"*": at})

@@ -7,8 +7,14 @@ from itertools import pairwise
 import numpy as np
 
 from spreeze_zmq.peers import physics
-from spreeze_zmq.peers.clauses import Clause, expect
-from spreeze_zmq.peers.every_role import another_incarnation, exits_with_0, names_its_peer, no_gap
+from spreeze_zmq.peers.clauses import (
+    Clause,
+    another_incarnation,
+    exits_with_0,
+    expect,
+    names_its_peer,
+    no_gap,
+)
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.physics import FIRST, LAST, OBSERVATION, REWARD, STEPS, TERMINATED, few_wrong
 from spreeze_zmq.peers.sampler_acts import rollouts, transitions

@@ -15,9 +15,9 @@ from spreeze_zmq.wire import Message, channels
 
 def end(peers, name):
     """A process's end of the report channel, opened once."""
-    if name not in peers.open:
-        peers.open[name] = channels.open_channel(peers.plan.channels["report"], "push", name, 1)
-    return peers.open[name]
+    if name not in peers.ends:
+        peers.ends[name] = channels.open_channel(peers.plan.channels["report"], "push", name, 1)
+    return peers.ends[name]
 
 
 class Voice:
@@ -54,19 +54,21 @@ class Voice:
         end(self.peers, self.name).try_push(Message("report", fields))
 
 
-def run(peers, voices, until, deadline_s=60.0):
-    """Speak twice a second and obey ``scale`` as the launcher does, until a message satisfies ``until``."""
-    control, until_s, spoken_s = peers.peer("control", "broker"), time.monotonic() + deadline_s, 0.0
-    while time.monotonic() < until_s:
+def run(peers, voices, kind, enough=lambda fields: True):
+    """Speak twice a second until a message of a kind is ``enough``; returns its fields."""
+    spoken_s = 0.0
+
+    def speak():
+        nonlocal spoken_s
         if time.monotonic() >= spoken_s:
             spoken_s = time.monotonic() + 0.5
             for voice in voices:
                 voice.speak()
-        time.sleep(0.02)
-        while (message := control.receive()) is not None:
-            if until(message):
-                return message
-    raise AssertionError(f"not heard in {deadline_s} s; logs:\n{peers.logs()}")
+
+    peers.meanwhile = speak
+    while not enough(fields := peers.next(kind).fields):
+        pass
+    return fields
 
 
 def say(peers, kind, **fields):
@@ -74,9 +76,16 @@ def say(peers, kind, **fields):
     end(peers, "launcher").try_push(Message(kind, fields))
 
 
+def terminated(peers):
+    """SIGTERM ends the broker."""
+    peers.lives[0].process.terminate()
+    assert peers.lives[0].process.wait(10) == 0
+
+
 def begin(peers, num_samplers, per_s):
     """Start a broker; returns the processes of a run whose environments sleep and whose learners starve."""
-    peers.start("broker")
+    peers.play("broker")
+    peers.start()
     say(peers, "workers", role="sampler", count=num_samplers, reason="as the topology says")
     samplers = [
         Voice(peers, "sampler", index, per_s / num_samplers, cpu=0.05, busy=1.0)
@@ -92,17 +101,16 @@ def begin(peers, num_samplers, per_s):
 def test_starving_learners_get_more_samplers(peers):
     """The broker sends count and reason, journals every number, and remembers the result for the next run."""
     voices = begin(peers, 1, 1000)
-    scale = run(peers, voices, lambda message: message.kind == "scale")
-    assert scale.fields["role"] == "sampler"
-    assert scale.fields["count"] == 6  # 1.05 x 5,000 / 1,000
-    assert scale.fields["reason"].startswith("samplers 1 -> 6: critic_learner starved 80 %")
-    say(peers, "workers", **scale.fields)
+    scale = run(peers, voices, "scale")
+    assert scale["role"] == "sampler"
+    assert scale["count"] == 6  # 1.05 x 5,000 / 1,000
+    assert scale["reason"].startswith("samplers 1 -> 6: critic_learner starved 80 %")
+    say(peers, "workers", **scale)
     for _ in range(2):
-        run(peers, voices, lambda message: message.kind == "status")
-    peers.processes[0].terminate()
-    assert peers.processes[0].wait(10) == 0
+        run(peers, voices, "status")
+    terminated(peers)
     summary = json.loads(peers.folder.summary.read_text())
-    assert summary["workers"]["sampler"][-1][1:] == [scale.fields["count"], scale.fields["reason"]]
+    assert summary["workers"]["sampler"][-1][1:] == [scale["count"], scale["reason"]]
     balance = [line for line in read_journal(peers.folder.metrics) if line["kind"] == "balance"]
     decided = [line["decision"] for line in balance if line["decision"].get("trial")]
     assert decided[-1]["produced_per_s"] == pytest.approx(1000, rel=0.1)
@@ -115,11 +123,10 @@ def test_starving_learners_get_more_samplers(peers):
 def test_samplers_that_gain_nothing_leave_again(peers):
     """The broker asks for six; together they produce no more than one did, and it asks for one."""
     voices = begin(peers, 1, 1000)
-    more = run(peers, voices, lambda message: message.kind == "scale")
-    say(peers, "workers", **more.fields)
+    say(peers, "workers", **run(peers, voices, "scale"))
     learners = [voice for voice in voices if voice.role != "sampler"]
     six = [Voice(peers, "sampler", index, 1000 / 6, cpu=0.05, busy=1.0) for index in range(6)]
-    back = run(peers, six + learners, lambda message: message.kind == "scale").fields
+    back = run(peers, six + learners, "scale")
     assert back["count"] == 1
     assert back["reason"].startswith("samplers 6 -> 1: 6 trained 3")
     assert ", 1 trained 3" in back["reason"]
@@ -131,15 +138,14 @@ def test_samplers_that_gain_nothing_leave_again(peers):
 def test_starving_learners_get_smaller_batches_where_no_sampler_may_be_added(peers):
     """Both learners receive it, the summary has time, size and reason, and the journal what was tried."""
     voices = begin(peers, 1, 1000)
-    told = run(peers, voices, lambda message: message.kind == "set").fields
+    told = run(peers, voices, "set")
     assert (told["role"], told["option"]) == ("critic_learner", "batch_size")
     assert told["value"] < 256
     assert told["reason"].startswith(f"batch size 256 -> {told['value']}: critic_learner starved 80 %")
-    other = run(peers, voices, lambda message: message.kind == "set").fields
+    other = run(peers, voices, "set")
     assert (other["role"], other["value"]) == ("actor_learner", told["value"])
-    run(peers, voices, lambda message: message.kind == "status")
-    peers.processes[0].terminate()
-    assert peers.processes[0].wait(10) == 0
+    run(peers, voices, "status")
+    terminated(peers)
     moves = json.loads(peers.folder.summary.read_text())["moves"]["critic_learner.batch_size"]
     assert [move[1:] for move in moves] == [[told["value"], told["reason"]]]
     decided = [line["decision"] for line in read_journal(peers.folder.metrics) if line["kind"] == "balance"]
@@ -151,9 +157,8 @@ def test_what_settled_is_kept_for_the_next_run(peers, tmp_path, monkeypatch):
     """Two samplers are the most that the topology allows."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     voices = begin(peers, 2, 1000)
-    run(peers, voices, lambda message: message.kind == "status" and message.fields["balance"]["settled"])
-    peers.processes[0].terminate()
-    assert peers.processes[0].wait(10) == 0
+    run(peers, voices, "status", lambda fields: fields["balance"]["settled"])
+    terminated(peers)
     found = tuning.recall(peers.plan)
     assert found.samplers == 2
     assert found.env_steps_per_s == pytest.approx(1000, rel=0.1)
@@ -161,8 +166,8 @@ def test_what_settled_is_kept_for_the_next_run(peers, tmp_path, monkeypatch):
 
 def test_an_observer_is_told_what_the_journal_holds(peers):
     """A subscriber gets every topic of the feed, and a late one the last entry of each."""
-    peers.start("broker")
-    feed = peers.peer("feed", "broker")
+    peers.play("broker")
+    peers.start()
     hello = {"role": "sampler", "name": "sampler-0", "pid": 1, "protocol": 1, "host": "here"}
     score = {"version": 1, "env_steps": 10, "mean_return": -2e3, "std_return": 1.0, "min": -3e3, "max": 3.0}
     score |= {"mean_length": 5.0, "num_episodes": 2, "wall_s": 0.1, "best": True}
@@ -178,11 +183,13 @@ def test_an_observer_is_told_what_the_journal_holds(peers):
         end(peers, senders.get(kind, "sampler-0")).try_push(Message(kind, fields))
     ended = {"returns": np.array([-1.0, -3.0], np.float32), "lengths": np.array([200, 200], np.int32)}
     end(peers, "sampler-0").try_push(Message("episodes", {}, ended))
-    entries, until_s = {}, time.monotonic() + 30
-    while set(entries) != {*says, "episodes", "status"} and time.monotonic() < until_s:
-        time.sleep(0.02)
-        while (message := feed.receive()) is not None:
-            entries[message.fields["topic"]] = message.fields
+
+    def entries_of(messages):
+        return {message.fields["topic"]: message.fields for message in messages}
+
+    topics = {*says, "episodes", "status"}
+    peers.until("", "entries", lambda: set(entries_of(peers.rest("entry"))) == topics)
+    entries = entries_of(peers.rest("entry"))
     for kind in ("hello", "workers", "evaluation", "exited"):
         assert entries[kind]["about"] == says[kind]
     assert entries["failure"]["about"]["traceback"] == "x" * 8000
@@ -192,14 +199,15 @@ def test_an_observer_is_told_what_the_journal_holds(peers):
     journal = [line for line in lines if line["kind"] in says and line.get("name") != "broker-0"]
     told = [{**entries[kind]["about"], "t_s": entries[kind]["t_s"], "kind": kind} for kind in says]
     assert sorted(journal, key=str) == sorted(told, key=str)
-    late = channels.open_channel(peers.plan.channels["feed"], "sub", "late", 2)
+    late, found = peers.opened("feed", "sub", "late", 2), set()
+
+    def all_found():
+        while (message := late.receive()) is not None:
+            found.add(message.fields["topic"])
+        return found == topics
+
     try:
-        topics = set()
-        while topics != set(entries) and time.monotonic() < until_s:
-            time.sleep(0.02)
-            while (message := late.receive()) is not None:
-                topics.add(message.fields["topic"])
-        assert topics == set(entries)
+        peers.until("", "the last entry of each topic", all_found)
     finally:
         late.close()
 
@@ -211,9 +219,10 @@ def test_the_runs_clock_is_nobodys_wall_clock(peers, skew_s):
     """
     stamp = time.time() + skew_s
     os.utime(peers.folder.run_file, (stamp, stamp))
-    broker = peers.start("broker")
+    peers.play("broker")
+    broker = peers.start()
     say(peers, "workers", role="sampler", count=2, reason="as the topology says")
-    said = peers.wait("control", "broker", "status")
+    said = peers.next("status")
     began_s = time.monotonic() - said.fields["t_s"]
     assert 0 < said.fields["t_s"] < 30
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -221,10 +230,10 @@ def test_the_runs_clock_is_nobodys_wall_clock(peers, skew_s):
         os.utime(peers.folder.run_file, (stamp, stamp + skew_s))
         broker.send_signal(number)
         broker.wait(30)
-        broker, before = peers.start("broker"), said.incarnation
+        broker, before = peers.start(), said.incarnation
         while said.incarnation == before:
-            said = peers.wait("control", "broker", "status")
+            said = peers.next("status")
         assert said.fields["t_s"] == pytest.approx(time.monotonic() - began_s, abs=1.0)
-        assert "stop" not in {message.kind for message in peers.seen}
+        assert not peers.rest("stop")
     time.sleep(1.5)
     assert json.loads(peers.folder.summary.read_text())["workers"]["sampler"][0][1] == 2

@@ -7,9 +7,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from spreeze_zmq import algorithms
+from spreeze_zmq.peers import policies
 from spreeze_zmq.policy import Policy
-from spreeze_zmq.wire import Message
 
 HERE = "tests.component.test_evaluator"
 OWN = ["components.evaluator.episodes=3", "components.evaluator.confirm_episodes=6"]
@@ -65,41 +64,31 @@ SLOW = [*ENDLESS, "run.env_kwargs.step_s=0.1", "components.evaluator.stop_grace_
 
 
 def publish(peers, version, seed):
-    """Publish a policy of the run's algorithm, initialised from ``seed``."""
-    algorithm = algorithms.get("sac")
-    half = algorithms.make(
-        "policy", algorithm, algorithm.Options(hidden_sizes=(16,)), peers.plan.environment, "cpu", seed
-    )
-    fields = {
-        "version": version,
-        "critic_updates": version,
-        "actor_updates": version,
-        "description": half.description(),
-        "extras": {"env_steps": 100 * version},
-    }
-    peers.peer("policy", "evaluator").publish(Message("policy", fields, half.policy_arrays()))
+    """Publish a random policy."""
+    spec = peers.plan.environment
+    policy = policies.random_policy(spec, policies.heads(spec)[0], seed)
+    fields = {**policy.fields, "version": version, "extras": {"env_steps": 100 * version}}
+    peers.publish("policy", "policy", policy.arrays, **fields)
 
 
 def begin(peers):
-    """Start the evaluator, with this test's ends of report and control open."""
-    for channel in ("report", "control"):
-        peers.peer(channel, "evaluator")
-    return peers.start("evaluator")
+    """Start the evaluator, with this test's ends of its channels open."""
+    if not peers.ends:
+        peers.play("evaluator")
+    return peers.start()
 
 
 def evaluation(peers):
     """The fields of the next evaluation."""
-    return peers.wait("report", "evaluator", "evaluation").fields
+    return peers.next("evaluation").fields
 
 
 def end(peers, process):
     """Stop the evaluator; returns the evaluations that it still makes."""
-    stop = Message("stop", {"roles": ["evaluator"], "reason": "enough"})
-    peers.peer("control", "evaluator").publish(stop)
-    before = len(peers.seen)
-    assert peers.wait("report", "evaluator", "bye").fields["reason"] == "enough"
+    peers.publish("control", "stop", roles=["evaluator"], reason="enough")
+    assert peers.next("bye").fields["reason"] == "enough"
     assert process.wait(30) == 0
-    return [message.fields for message in peers.seen[before:] if message.kind == "evaluation"]
+    return [message.fields for message in peers.rest("evaluation")]
 
 
 def kept(peers):
@@ -241,8 +230,8 @@ def test_a_slow_environment_is_played_in_workers_and_its_policy_is_saved_in_time
     """
     process = begin(peers)
     publish(peers, 1, seed=1)
-    peers.wait("report", "evaluator", "hello")
-    reports = [peers.wait("report", "evaluator", "report").fields for _ in range(4)]
+    peers.next("hello")
+    reports = [peers.report() for _ in range(4)]
     assert reports[-1]["uptime_s"] - reports[0]["uptime_s"] < 5
     evaluations = end(peers, process)
     assert "plays in 3 workers" in peers.logs()
@@ -290,7 +279,7 @@ def test_an_evaluator_that_is_started_again_takes_up_the_best_policy_and_its_epi
     for metadata in (best.metadata, older_metadata):  # a race of the life before may have scored it anew
         best.save(peers.folder.best_policy, metadata)
         process = begin(peers)
-        peers.wait("report", "evaluator", "hello")
+        peers.next("hello")
         publish(peers, 2, seed=2)
         taken_up = evaluation(peers)
         assert (taken_up["version"], taken_up["rescored"], taken_up["best"]) == (1, 0, True)

@@ -8,10 +8,10 @@ import torch
 
 from spreeze_zmq import algorithms, envs
 from spreeze_zmq.replay import Replay, RoundStore
-from spreeze_zmq.wire import Message, rollout_from
+from spreeze_zmq.wire import rollout_from
 from tests.unit.replay.made import options, spec
 
-CRITIC, ACTOR = "experience.critic_learner", "experience.actor_learner"
+CRITIC = "experience.critic_learner"
 STACK = 3
 
 
@@ -45,12 +45,10 @@ def test_learners_rebuild_the_stacks_that_the_sampler_acted_on(peers, ppo):
     """Over rollouts in which episodes end: the log probabilities that came are those of the actions under the
     learner's own network and stacks, on-policy and off-policy.
     """
-    for channel in (CRITIC, ACTOR, "report", "control"):
-        peers.peer(channel, "sampler")
+    peers.play("sampler")
     fields = {"version": 1, "critic_updates": 0, "actor_updates": 0, "extras": {}}
-    fields["description"] = ppo.description()
-    peers.peer("policy", "sampler").publish(Message("policy", fields, ppo.policy_arrays()))
-    peers.start("sampler")
+    peers.publish("policy", "policy", ppo.policy_arrays(), description=ppo.description(), **fields)
+    peers.start()
     store, algorithm = RoundStore(1, "cpu", stack=STACK), ppo.algorithm
     replay = Replay(spec((36, 36, 3), "uint8", (), "discrete"), options(1_000, stack=STACK))
 
@@ -59,7 +57,7 @@ def test_learners_rebuild_the_stacks_that_the_sampler_acted_on(peers, ppo):
 
     ended = 0
     for _ in range(6):
-        rollout = rollout_from(peers.wait(CRITIC, "sampler", meanwhile=lambda: peers.peer(ACTOR, "").pull()))
+        rollout = rollout_from(peers.next("rollout", CRITIC))
         assert rollout.history.shape == (2, 4, 36, 36, 3)
         ended += len(rollout.final_index)
         store.add(rollout)

@@ -13,28 +13,12 @@ from PIL import Image
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from spreeze_zmq import algorithms
 from spreeze_zmq.base.files import Journal
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.record import RunRecord
-from spreeze_zmq.wire import Message
+from spreeze_zmq.peers import policies
 
 DEADLINE_S = 30.0
-
-
-def publish_policy(peers):
-    """A policy of the run's algorithm, as its learner makes it."""
-    algorithm = algorithms.get("sac")
-    options = algorithm.Options(hidden_sizes=(16,))
-    half = algorithms.make("policy", algorithm, options, peers.plan.environment, "cpu", 1)
-    fields = {
-        "version": 7,
-        "critic_updates": 7,
-        "actor_updates": 7,
-        "description": half.description(),
-        "extras": {"env_steps": 512},
-    }
-    peers.peer("policy", "visualizer").publish(Message("policy", fields, half.policy_arrays()))
 
 
 def status_of(peers, t_s):
@@ -49,10 +33,9 @@ def status_of(peers, t_s):
 def page(peers):
     """The address of a page that is served: the journal holds one second of a run."""
     Journal(peers.folder.metrics).write("status", 1.0, status_of(peers, 1.0))
-    for channel in ("report", "control", "feed", "policy"):
-        peers.peer(channel, "visualizer")
-    process = peers.start("visualizer")
-    peers.wait("report", "visualizer", "hello")
+    peers.play("visualizer")
+    process = peers.start()
+    peers.next("hello")
     yield peers.folder.page_address.read_text().strip()
     process.terminate()
     assert process.wait(10) == 0
@@ -72,12 +55,6 @@ def stream(address, name, **options):
     return connect(address.replace("http", "ws", 1) + name, open_timeout=DEADLINE_S, **options)
 
 
-def serve(peers):
-    """Answer the subscriptions of late joiners."""
-    for channel in ("feed", "policy", "control"):
-        peers.peer(channel, "visualizer").serve()
-
-
 def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
     """The plan, the journal's points, the last status; then what the broker publishes."""
     with stream(page, "feed") as feed:
@@ -89,8 +66,7 @@ def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
         about = {"name": "sampler-0", "how": "was killed by SIGKILL", "restarting": True}
         entries = [("exited", about), ("status", status_of(peers, 2.0))]
         for topic, fields in entries:
-            body = {"topic": topic, "t_s": 2.0, "about": fields}
-            peers.peer("feed", "visualizer").publish(Message("entry", body))
+            peers.publish("feed", "entry", topic=topic, t_s=2.0, about=fields)
         (exited,) = json.loads(feed.recv(DEADLINE_S))
         assert exited["about"] == about
         (status,) = json.loads(feed.recv(DEADLINE_S))
@@ -100,11 +76,14 @@ def test_a_browser_is_told_the_story_so_far_and_then_each_entry(peers, page):
 
 def test_the_agent_plays_by_the_newest_policy(peers, page):
     """Pictures that change, and beside them whose actions are seen."""
-    publish_policy(peers)
+    spec = peers.plan.environment
+    policy = policies.random_policy(spec, policies.heads(spec)[0], seed=1)
+    fields = {**policy.fields, "version": 7, "extras": {"env_steps": 512}}
+    peers.publish("policy", "policy", policy.arrays, **fields)
     said, pictures, until_s = {}, [], time.monotonic() + DEADLINE_S
     with stream(page, "agent") as agent:
         while (len(pictures) < 5 or "version" not in said) and time.monotonic() < until_s:
-            serve(peers)
+            peers.pump(0.0)
             try:
                 message = agent.recv(0.2)
             except TimeoutError:  # its subscription may come later than the first answer
@@ -123,7 +102,7 @@ def test_the_agent_plays_by_the_newest_policy(peers, page):
 
 def test_nothing_heavy_is_loaded_before_somebody_looks(peers, page):
     """Neither torch nor MuJoCo nor a game's window is in its memory, and the policy channel is not joined."""
-    maps = open(f"/proc/{peers.processes[0].pid}/maps").read()  # noqa: SIM115
+    maps = open(f"/proc/{peers.lives[0].process.pid}/maps").read()  # noqa: SIM115
     for library in ("libtorch", "libmujoco", "pygame"):
         assert library not in maps, library
 

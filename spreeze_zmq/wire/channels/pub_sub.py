@@ -25,13 +25,15 @@ class Publisher(Channel):
 
     Attributes:
         subscriptions: number of subscriptions so far, repeated ones included.
+        published: number of messages published, which is the sequence of the next.
+        latest: :func:`retained_key` -> sequence and frames of the message that late subscribers get.
     """
 
     _type = zmq.XPUB
 
     def __init__(self, endpoint: str, **options: object) -> None:
-        self.subscriptions = self._published = 0
-        self._latest: dict[tuple[Any, ...], tuple[int, list[Buffer]]] = {}
+        self.subscriptions = self.published = 0
+        self.latest: dict[tuple[Any, ...], tuple[int, list[Buffer]]] = {}
         super().__init__(endpoint, **options)  # type: ignore[arg-type]
 
     def _set_options(self, high_water_mark: int, socket_buffer_bytes: int, linger_s: float) -> None:
@@ -44,12 +46,12 @@ class Publisher(Channel):
         Raises:
             WireError: the message is malformed or of a kind that the channel does not carry.
         """
-        frames = self._encode(message, self._published)
+        frames = self._encode(message, self.published)
         self._send(frames)
         if (key := retained_key(message)) is not None:
             owned = [frame if len(frame) >= ZERO_COPY_BYTES else bytes(frame) for frame in frames]
-            self._latest[key] = self._published, owned
-        self._published += 1
+            self.latest[key] = self.published, owned
+        self.published += 1
 
     def lose_nothing(self) -> None:
         """Make sending fail at a full queue instead of dropping the message."""
@@ -65,7 +67,7 @@ class Publisher(Channel):
         except zmq.Again:
             pass
         if self.subscriptions > before:
-            for _, frames in sorted(self._latest.values(), key=lambda kept: kept[0]):
+            for _, frames in sorted(self.latest.values(), key=lambda kept: kept[0]):
                 self._send(encode(decode(frames)._replace(repeat=True)))
 
 

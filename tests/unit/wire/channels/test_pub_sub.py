@@ -178,7 +178,7 @@ def test_gaps_in_the_sequence_are_counted(bench):
     publisher.publish(weights(0))
     bench.arrived(subscriber)
     assert versions(subscriber) == [0]
-    publisher._published += 3
+    publisher.published += 3
     publisher.publish(weights(4))
     bench.arrived(subscriber)
     assert versions(subscriber) == [4]
@@ -226,7 +226,7 @@ def test_a_restarted_publisher_is_news(bench):
         publisher.publish(weights(version))
     time.sleep(0.05)
     assert versions(subscriber) == [0, 1, 2]
-    publisher.incarnation, publisher._published = 2, 0
+    publisher.incarnation, publisher.published = 2, 0
     publisher.publish(weights(0))
     bench.arrived(subscriber)
     assert versions(subscriber) == [0]
