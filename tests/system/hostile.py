@@ -12,7 +12,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 import msgpack
@@ -20,6 +21,8 @@ import numpy as np
 import psutil
 import zmq
 
+from spreeze_zmq import envs
+from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.wire import Message, encode
 from tests.system.conftest import Run
 
@@ -39,32 +42,31 @@ SENDERS = {
 }
 
 
+@cache
+def plain_rollout(width):
+    """A random rollout of 16 steps in 4 pendulums, whose observations are of this width."""
+    return random_rollout(replace(envs.probe("Pendulum-v1"), obs_shape=(width,)), 16, 4)
+
+
 def rollout(rng, number, fields):
     """A rollout of Pendulum with something false in it, on a stream of its own."""
-    steps, envs, width = 16, 4, 3
     what = number % 6
-    arrays = {
-        "obs": np.zeros((steps + 1, envs, width + (what == 0)), np.float32),
-        "action": np.zeros((steps, envs, 1), np.float32),
-        "reward": np.zeros((steps, envs), np.float32),
-        "terminated": np.zeros((steps, envs), np.bool_),
-        "truncated": np.zeros((steps, envs), np.bool_),
-        "final_obs": np.zeros((0, width + (what == 0)), np.float32),
-        "final_index": np.zeros((0, 2), np.int32),
-    }
-    about = {"produced": steps * envs, "policy_version": 0, "num_steps": steps, "num_envs": envs}
+    plain = plain_rollout(4 if what == 0 else 3)
+    arrays = {name: array.copy() for name, array in plain.arrays(fields).items()}
+    produced, version = plain.num_transitions, 0
     if what in (1, 2):
-        name = "obs" if what == 1 else "action"
-        arrays[name].flat[rng.randrange(arrays[name].size)] = rng.choice(ODD)
+        array = arrays.get("obs" if what == 1 else "action", arrays["obs"])
+        array.flat[rng.randrange(array.size)] = rng.choice(ODD)
     elif what == 3:
-        about["policy_version"] = rng.randrange(10**6, 2**53)
+        version = rng.randrange(10**6, 2**53)
     elif what == 4:
-        about["produced"] = rng.choice((1, steps * envs + 1, 2**53 - 1))
+        produced = rng.choice((1, produced + 1, 2**53 - 1))
     elif what == 5:
         arrays["obs"][:, :, 0] = rng.choice(ODD)
-    sender = f"sampler-{80 + number % 9}"
-    arrays = {name: arrays[name] for name in arrays if name in fields}
-    return Message("rollout", about, arrays, sender, rng.randrange(1, 2**53), number % 3)
+    about = {"produced": produced, "policy_version": version, "num_steps": 16, "num_envs": 4}
+    return Message(
+        "rollout", about, arrays, f"sampler-{80 + number % 9}", rng.randrange(1, 2**53), number % 3
+    )
 
 
 def false_report(rng, number):
