@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 
 from spreeze_zmq.base.errors import SpreezeError
-from spreeze_zmq.peers.clauses import (
-    Broken,
-    Clause,
-    another_incarnation,
-    exits_with_0,
-    expect,
-    names_its_peer,
-    no_gap,
-)
+from spreeze_zmq.peers import clauses
+from spreeze_zmq.peers.clauses import Broken, Clause, expect
 from spreeze_zmq.peers.learner_acts import FOLDER
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.players import ENVS, STEPS, STREAM, UPDATES, Sampler
@@ -122,15 +115,15 @@ def _refuses_what_is_broken(peers: Peers) -> str:
 
 
 BOTH = (
-    Clause("L6", "learn", exits_with_0),
-    Clause("L9", "learn", another_incarnation),
+    Clause("L6", "learn", clauses.exits_with_0),
+    Clause("L9", "learn", clauses.another_incarnation),
     Clause("M4", "learn", "fuzzed"),
     Clause("M5", "learn", "newer"),
     Clause("T3", "learn", _accounts_for_all),
     Clause("T4", "learn", _writes_its_part),
     Clause("T5", "learn", _refuses_what_is_broken),
-    Clause("H3", "learn", lambda peers: no_gap(peers, "training", "waited")),
-    Clause("H6", "learn", lambda peers: names_its_peer(peers, "rested", "waited", ROLES)),
+    Clause("H3", "learn", lambda peers: clauses.no_gap(peers, "training", "waited")),
+    Clause("H6", "learn", lambda peers: clauses.names_its_peer(peers, "rested", "waited", ROLES)),
 )
 CLAUSES = {
     CRITIC_LEARNER: (

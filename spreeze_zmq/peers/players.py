@@ -84,8 +84,8 @@ class OtherLearner:
             self.is_actor = peers.role == CRITIC_LEARNER
 
     def publish(self, env_steps: int = 0, *, follows: bool = True, **more: Any) -> None:
-        """Publish the next version, after ``UPDATES`` more critic updates, with ``more`` fields. Critics of an
-        on-policy run ``follows`` the newest policy's rollouts, or none.
+        """Publish the next version, after ``UPDATES`` more critic updates, with ``more`` fields. On-policy
+        critics are of the newest policy's rollouts, or of none where ``follows`` is false.
         """
         if not self.plays:
             return

@@ -6,15 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from spreeze_zmq.peers import physics
-from spreeze_zmq.peers.clauses import (
-    Clause,
-    another_incarnation,
-    exits_with_0,
-    expect,
-    names_its_peer,
-    no_gap,
-)
+from spreeze_zmq.peers import clauses, physics
+from spreeze_zmq.peers.clauses import Clause, expect
 from spreeze_zmq.peers.peers import NotSeen, Peers
 from spreeze_zmq.peers.physics import FIRST, LAST, OBSERVATION, REWARD, STEPS, TERMINATED, few_wrong
 from spreeze_zmq.peers.sampler_acts import rollouts, transitions
@@ -184,7 +177,7 @@ def _reports_what_it_pushed(peers: Peers) -> str:
 def _names_whom_it_waits_for(peers: Peers) -> str:
     if len(set(peers.note("pushed")[-3:])) > 1:
         raise NotSeen("it pushes on, see C3")
-    return names_its_peer(peers, "held", "blocked", learners(peers))
+    return clauses.names_its_peer(peers, "held", "blocked", learners(peers))
 
 
 def _reports_episodes(peers: Peers) -> str:
@@ -203,9 +196,9 @@ def _reports_episodes(peers: Peers) -> str:
 
 
 CLAUSES = (
-    Clause("L5", "main", exits_with_0),
-    Clause("L6", "order", exits_with_0),
-    Clause("L9", "order", another_incarnation),
+    Clause("L5", "main", clauses.exits_with_0),
+    Clause("L6", "order", clauses.exits_with_0),
+    Clause("L9", "order", clauses.another_incarnation),
     Clause("L10", "input", lambda peers: _exits_with_2(peers, "format")),
     Clause("C2", "main", _passes_repeats_over),
     Clause("C3", "main", _pushes_no_more),
@@ -236,7 +229,7 @@ CLAUSES = (
     Clause("A7", "main", _counts_as_starved),
     Clause("A8", "main", "moved"),
     Clause("A9", "order", _each_in_its_turn),
-    Clause("H3", "main", lambda peers: no_gap(peers, "held", "blocked")),
+    Clause("H3", "main", lambda peers: clauses.no_gap(peers, "held", "blocked")),
     Clause("H5", "order", _reports_what_it_pushed),
     Clause("H6", "main", _names_whom_it_waits_for),
     Clause("H9", "main", _reports_episodes),
