@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from spreeze_zmq.peers import policies
+from spreeze_zmq import algorithms
 from spreeze_zmq.policy import Policy
 
 HERE = "tests.component.test_evaluator"
@@ -64,11 +64,13 @@ SLOW = [*ENDLESS, "run.env_kwargs.step_s=0.1", "components.evaluator.stop_grace_
 
 
 def publish(peers, version, seed):
-    """Publish a random policy."""
-    spec = peers.plan.environment
-    policy = policies.random_policy(spec, policies.heads(spec)[0], seed)
-    fields = {**policy.fields, "version": version, "extras": {"env_steps": 100 * version}}
-    peers.publish("policy", "policy", policy.arrays, **fields)
+    """Publish a policy of the run's algorithm, initialised from ``seed``."""
+    sac = algorithms.get("sac")
+    options = sac.Options(hidden_sizes=(16,))
+    half = algorithms.make("policy", sac, options, peers.plan.environment, "cpu", seed)
+    fields = {"version": version, "critic_updates": version, "actor_updates": version}
+    fields |= {"description": half.description(), "extras": {"env_steps": 100 * version}}
+    peers.publish("policy", "policy", half.policy_arrays(), **fields)
 
 
 def begin(peers):
@@ -85,10 +87,12 @@ def evaluation(peers):
 
 def end(peers, process):
     """Stop the evaluator; returns the evaluations that it still makes."""
+    before = peers.read["report"]
     peers.publish("control", "stop", roles=["evaluator"], reason="enough")
     assert peers.next("bye").fields["reason"] == "enough"
     assert process.wait(30) == 0
-    return [message.fields for message in peers.rest("evaluation")]
+    made = [heard.message for heard in peers.heard[before:]]
+    return [message.fields for message in made if message.kind == "evaluation"]
 
 
 def kept(peers):
