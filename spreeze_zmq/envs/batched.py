@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import gymnasium
 import numpy as np
 from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -17,6 +18,9 @@ from spreeze_zmq.base.rollout import within_limits
 from spreeze_zmq.envs.door import Given, WrongReturn, odd_rows
 from spreeze_zmq.envs.failures import Failures, seed_after_failure
 from spreeze_zmq.envs.infos import overlay, seeds_of, select, without_reserved
+
+if TYPE_CHECKING:
+    from spreeze_zmq.envs.task import Task
 
 #: Observations ``[N, *obs]``, rewards, terminated and truncated ``[N]``, info.
 Step = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
@@ -54,6 +58,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         episode_limit: the same, or the limit that a wrapper within the environments applies.
         failures: counts failures; by default the first one is raised.
         first_row: number of the first environment within a larger batch of ``num_rows``.
+        envs: the environments that are objects of this process; empty for other engines.
+        task: the native task that is stepped, if one is.
         close_fault: what was raised in ``close()``, in one line; empty for nothing.
         on_tick: called a few times a second while the batch waits for worker processes; without workers,
             after each environment that is made, reset or stepped in Python.
@@ -63,6 +69,8 @@ class BatchedEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     backend = ""
     backend_reason = ""
     close_fault = ""
+    envs: Sequence[gymnasium.Env[Any, Any]] = ()
+    task: Task | None = None
 
     def __init__(
         self,

@@ -130,7 +130,7 @@ def lost_digits(obs: NDArray[Any]) -> str:
 
 def _wrappers(batch: BatchedEnv) -> Iterator[str]:
     """Gymnasium's own wrappers around the environment, the outermost first."""
-    for env in getattr(batch, "envs", ())[:1]:
+    for env in batch.envs[:1]:
         while hasattr(env, "env"):
             if type(env).__module__.startswith("gymnasium.wrappers"):
                 yield type(env).__name__

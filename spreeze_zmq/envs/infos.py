@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spreeze_zmq.envs.failures import printable
 
 #: Names in a step's info that belong to the batch; an environment's own of these are in ``final_info`` alone.
-RESERVED = frozenset(
+_OF_BATCH = frozenset(
     ("final_obs", "_final_obs", "final_info", "_final_info", "episode", "_episode", "failed", "env_id")
 )
 #: Most numbers of one environment's info that are used, the longest name of one, and the deepest Dict.
@@ -121,9 +121,9 @@ def of_row(values: Any, row: int) -> Any:
 
 def without_reserved(info: dict[Any, Any]) -> dict[Any, Any]:
     """The info of environments without names that the batch's own info has."""
-    if RESERVED.isdisjoint(info):
+    if _OF_BATCH.isdisjoint(info):
         return info
-    return {name: value for name, value in info.items() if name not in RESERVED}
+    return {name: value for name, value in info.items() if name not in _OF_BATCH}
 
 
 def scalars(info: Mapping[Any, Any], row: int) -> dict[str, float]:

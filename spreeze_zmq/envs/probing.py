@@ -108,7 +108,7 @@ class _Visit:
         self._over = False
         self._pipe, theirs = os.pipe()
         try:
-            self._process = _started(job, theirs)
+            self._process = _process_for(job, theirs)
         finally:
             os.close(theirs)
         self._buffer = bytearray()
@@ -222,7 +222,7 @@ class _Visit:
         return [name for _, _, name in others] if self._over else []
 
 
-def _started(job: Mapping[str, Any], pipe: int) -> Process:
+def _process_for(job: Mapping[str, Any], pipe: int) -> Process:
     """The process that looks at the environment, and writes to ``pipe``.
 
     Raises:

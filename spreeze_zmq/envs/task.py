@@ -99,6 +99,8 @@ class NativeBatch(BatchedEnv):
         step_info: whether ``step`` returns the task's info; ``"final"`` only in steps that end an episode.
     """
 
+    task: Task
+
     def __init__(
         self,
         env_id: str,

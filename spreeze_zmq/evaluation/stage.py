@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from spreeze_zmq import envs
 from spreeze_zmq.base.frames import has_channels_last
 from spreeze_zmq.envs import EnvironmentSpec
-from spreeze_zmq.envs.engines import engine_of
 from spreeze_zmq.plan.plan import PAGE
 from spreeze_zmq.policy import Policy, played, without_noise
 
@@ -58,9 +57,9 @@ def open_stage(spec: EnvironmentSpec, number: int = PAGE) -> Stage:
     """
     env = envs.make(spec.id, 1, step_info=False, first_index=number, **spec.kwargs)
     if env.backend == "mujoco":
-        task: Any = env.task  # type: ignore[attr-defined]
+        task: Any = env.task
         return Stage(env, float(task.dt), model=task.model, qpos=lambda: task.qpos[0].copy())
-    own: Any = env.envs[0].unwrapped if engine_of(env.backend).one_by_one else None  # type: ignore[attr-defined]
+    own: Any = env.envs[0].unwrapped if env.envs else None
     if hasattr(own, "model") and hasattr(getattr(own, "data", None), "qpos"):
         step_s = float(getattr(own, "dt", 1.0 / DEFAULT_STEPS_PER_S))
         return Stage(env, step_s, model=own.model, qpos=lambda: own.data.qpos.copy())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,14 +61,14 @@ def bare_physics(
 
     source = find(env_id)
     if source.is_own_task:
-        task: Any = env.task  # type: ignore[attr-defined]
+        task: Any = env.task
         step = cycled(task.advance, actions)
         return partial(repeated, step, num_envs), "the task's advance alone"
     step = one_gymnasium(source.make_one({}), [batch[0] for batch in actions])
     return partial(repeated, step, 1), "env.step of one Gymnasium environment"
 
 
-def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]], nthread: int = 1) -> Callable[[], None]:
+def bare_mujoco(env: BatchedEnv, actions: Sequence[NDArray[Any]], nthread: int = 1) -> Callable[[], None]:
     """A function that steps all simulations once without observations, rewards or resets.
 
     Each step starts from a state that ``env`` has been in and takes the same action. The model is that of the
@@ -76,7 +76,7 @@ def bare_mujoco(env: Any, actions: Sequence[NDArray[Any]], nthread: int = 1) -> 
     """
     from mujoco.batch import Batch
 
-    task: MujocoTask = env.task
+    task = cast("MujocoTask", env.task)
     recorded = []
     for _, action in zip(range(NUM_STATES), cycle(actions), strict=False):
         recorded.append((task.batch.state.copy(), action))

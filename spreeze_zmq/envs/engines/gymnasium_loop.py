@@ -52,6 +52,7 @@ class GymnasiumLoop(BatchedEnv):
     """
 
     backend = "gymnasium"
+    envs: list[gymnasium.Env[Any, Any]]
 
     def __init__(
         self,

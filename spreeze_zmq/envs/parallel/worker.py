@@ -184,7 +184,7 @@ class Worker:
     """Steps the units of one process.
 
     Args:
-        server: which has forked this process.
+        server: that has forked this process.
         index: number of this worker.
     """
 
