@@ -30,6 +30,7 @@ TOGETHER = {
     "tests/system/test_foreign.py": "built_cpp",
     "tests/system/test_bad_input.py": "outcomes",
     "tests/system/test_launch_flags.py": "seeds",
+    "tests/system/test_main_job.py": "main_job",
     "tests/system/test_python.py": "trained",
     "tests/system/test_replay.py": "recorded",
     "tests/system/test_takeaway.py": "trained",

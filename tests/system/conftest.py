@@ -16,6 +16,13 @@ import pytest
 from spreeze_zmq.commands import launch as launching
 
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
+#: Learners import torch, for which the 30 s of a start are too short where several runs share a busy core.
+PATIENCE = "components.{}.start_timeout_s=120"
+#: The learners of shipped topologies.
+LEARNERS_OF = dict.fromkeys(("pendulum", "halfcheetah", "cartpole"), ("critic_learner", "actor_learner"))
+LEARNERS_OF |= dict.fromkeys(("cartpole_dqn", "cartpole_pqn"), ("critic_learner",))
+#: The counter of each learner in summary.json.
+UPDATES = {"critic_learner": "critic_updates", "actor_learner": "actor_updates"}
 
 
 def said_in(place, *arguments, main=launching.main):
@@ -29,17 +36,11 @@ def said_in(place, *arguments, main=launching.main):
     return code, out.getvalue(), err.getvalue()
 
 
-class Run:
-    """One launched run and what it leaves behind."""
+class Left:
+    """What a run leaves in its folder, and its processes, whoever launched it."""
 
-    def __init__(self, folder, *arguments, topology="pendulum"):
+    def __init__(self, folder):
         self.folder = Path(folder)
-        self.output = self.folder.with_suffix(".out")
-        command = [*LAUNCH, topology, "--run-dir", str(self.folder), *arguments]
-        with self.output.open("w") as output:
-            self.launcher = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
 
     def processes(self):
         """Name -> process, of everything that was started with this run's file."""
@@ -55,6 +56,46 @@ class Run:
         process = self.processes().get(name)
         return process and process.pid
 
+    def summary(self):
+        """summary.json as it stands."""
+        path = self.folder / "summary.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def updates(self):
+        """Updates of the learner that has made fewest."""
+        summary = self.summary()
+        return min((summary[UPDATES[role]] for role in summary.get("learners", ())), default=0)
+
+    def plan(self):
+        """run.json."""
+        return json.loads((self.folder / "run.json").read_text())
+
+    def leftovers(self, deadline_s=30):
+        """Processes and socket folders that outlive the run by the deadline."""
+        until_s = time.monotonic() + deadline_s
+        while True:
+            left = [f"{name} (pid {process.pid})" for name, process in self.processes().items()]
+            sockets = Path(self.plan()["socket_dir"])
+            left += [str(path) for path in (sockets, *sockets.glob("*")) if path.exists()]
+            if not left or time.monotonic() > until_s:
+                return left
+            time.sleep(0.05)
+
+
+class Run(Left):
+    """One launched run."""
+
+    def __init__(self, folder, *arguments, topology="pendulum"):
+        super().__init__(folder)
+        self.output = self.folder.with_suffix(".out")
+        patience = [PATIENCE.format(role) for role in LEARNERS_OF.get(topology, ()) if role not in arguments]
+        arguments = [*(word for each in patience for word in ("--set", each)), *arguments]
+        command = [*LAUNCH, topology, "--run-dir", str(self.folder), *arguments]
+        with self.output.open("w") as output:
+            self.launcher = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
     def until(self, condition, what, deadline_s=60):
         """Wait for a condition of the run; one that has ended, or the deadline, fails with what was said."""
         until_s = time.monotonic() + deadline_s
@@ -67,13 +108,8 @@ class Run:
         raise AssertionError(f"no {what} in {deadline_s} s:\n{self.said()}")
 
     def until_training(self, updates=50):
-        """Wait until both learners have trained."""
-        self.until(
-            lambda: (
-                min(self.summary().get(name, 0) for name in ("critic_updates", "actor_updates")) >= updates
-            ),
-            f"{updates} updates of both learners",
-        )
+        """Wait until every learner has trained."""
+        self.until(lambda: self.updates() >= updates, f"{updates} updates of every learner")
 
     def kill(self, name):
         """SIGKILL one process of the run; returns its process id."""
@@ -92,30 +128,10 @@ class Run:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {deadline_s} s:\n{self.said()}") from None
 
-    def summary(self):
-        """summary.json as it stands."""
-        path = self.folder / "summary.json"
-        return json.loads(path.read_text()) if path.exists() else {}
-
-    def plan(self):
-        """run.json."""
-        return json.loads((self.folder / "run.json").read_text())
-
     def said(self):
         """Everything that the launcher and its processes wrote."""
         logs = sorted((self.folder / "logs").glob("*.log"))
         return "\n".join([self.output.read_text(), *(f"--- {log.name}\n{log.read_text()}" for log in logs)])
-
-    def leftovers(self, deadline_s=30):
-        """Processes and socket folders that outlive the run by the deadline."""
-        until_s = time.monotonic() + deadline_s
-        while True:
-            left = [f"{name} (pid {process.pid})" for name, process in self.processes().items()]
-            sockets = Path(self.plan()["socket_dir"])
-            left += [str(path) for path in (sockets, *sockets.glob("*")) if path.exists()]
-            if not left or time.monotonic() > until_s:
-                return left
-            time.sleep(0.05)
 
     def clear(self):
         """After a failed test too, nothing stays."""
@@ -137,6 +153,18 @@ def launch(tmp_path):
     yield start
     for run in runs:
         run.clear()
+
+
+@pytest.fixture
+def keep(tmp_path):
+    """Keeps a screen as output of the test, beside its folder and in what it prints."""
+
+    def keep_screen(lines, name):
+        text = "\n".join(f"|{line}" for line in lines)
+        (tmp_path / f"{name}.txt").write_text(text + "\n")
+        print(f"--- {name}\n{text}")
+
+    return keep_screen
 
 
 def thorough_but(*kept, of):

@@ -52,7 +52,8 @@ def test_what_needs_none_gets_none(tmp_path, words):
 
 def test_a_start_gives_the_same_advice(tmp_path):
     """As a note, before anything else."""
-    words = ("--env", f"{OWN}:Unscaled", "--set", "run.stop.minutes=0.02")
+    words = ["--env", f"{OWN}:Unscaled", "--set", "run.stop.minutes=0.02"]
+    words += ["--without", "critic_learner", "--without", "actor_learner"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*LAUNCH, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90

@@ -9,7 +9,7 @@ import pytest
 
 from tests.system import chaos
 from tests.system.conftest import thorough_but
-from tests.system.test_algorithms import ENDLESS, ROADS, started, updates
+from tests.system.test_algorithms import ENDLESS, ROADS, started
 
 #: Who is hit in turn, and how; on other roads what differs there: the sampler and each learner.
 BLOWS = (
@@ -34,8 +34,8 @@ def strike(run, role, blow, number):
     run.until(lambda: run.summary().get("restarts") == number, f"restart {number} in the summary {what}")
     if role not in run.summary()["learners"]:
         return
-    trained, steps = updates(run), run.summary()["env_steps"]
-    run.until(lambda: updates(run) > trained + 50, f"training {what}")
+    trained, steps = run.updates(), run.summary()["env_steps"]
+    run.until(lambda: run.updates() > trained + 50, f"training {what}")
     run.until(lambda: run.summary()["env_steps"] > steps + 500, f"samples {what}")
 
 
@@ -48,8 +48,10 @@ def test_whoever_is_hit_comes_back_and_the_run_goes_on(launch, road):
     end the account adds up, Ctrl-C leaves a checkpoint, and no process, socket or hidden file is left.
     """
     hung_s = ("--set", "components.broker.heartbeat_timeout_s=5")
-    run = launch(*ENDLESS, *hung_s) if road == "sac" else started(launch, road, *ENDLESS, *hung_s)
-    run.until(lambda: updates(run) >= 50, "updates of every learner")
+    looked_at = ("--set", "components.evaluator.cost_share=0.2")  # soon after the last blow
+    settings = (*ENDLESS, *hung_s, *looked_at)
+    run = launch(*settings) if road == "sac" else started(launch, road, *settings)
+    run.until_training()
     run.until(lambda: list((run.folder / "checkpoints").glob("*/MANIFEST.json")), "a checkpoint")
     roles = run.plan()["components"]
     blows = [each for each in (BLOWS if road == "sac" else OTHERS) if each[0] in roles]

@@ -11,7 +11,8 @@ LOCKSTEP = (
 
 def test_a_run_in_lockstep_ends_when_a_sampler_dies(launch):
     """Its successor could not take up its place in the order: the run says so and ends."""
-    run = launch(*LOCKSTEP, "--set", "run.stop.env_steps=1000000")
+    endless = ("--set", "run.stop.env_steps=1000000", "--set", "run.stop.return=1000")
+    run = launch(*LOCKSTEP, *endless, topology="cartpole_dqn")
     run.until_training()
     run.kill("sampler-1")
     assert run.end() == 1

@@ -17,20 +17,20 @@ from tests.system.conftest import adds_up, thorough_but
 
 #: Long enough to be ended by the test, and no return that would end it before.
 ENDLESS = (
-    "--set",
-    "run.stop.return=0",
-    "--set",
-    "run.stop.minutes=3",
-    "--set",
-    "run.checkpoint_minutes=0.05",
+    *("--set", "run.stop.return=1000", "--set", "run.stop.minutes=3"),
+    *("--set", "run.checkpoint_minutes=0.05"),
 )
+#: Has one learner, the other roles as any run.
+ONE_LEARNER = "cartpole_dqn"
+#: Roles that a run which cannot begin need not start.
+NO_LEARNERS = ("--without", "critic_learner", "--without", "actor_learner")
 
 
 def test_a_killed_launcher_leaves_nothing_behind(launch):
     """No process, no socket; the broker still writes the summary."""
-    run = launch(*ENDLESS)
+    run = launch(*ENDLESS, topology=ONE_LEARNER)
     run.until_training()
-    assert len(run.processes()) == 5
+    assert len(run.processes()) == 4
     assert read_run(run.folder).state == "running"  # by the lock that the launcher holds
     run.launcher.kill()
     run.launcher.wait()
@@ -46,7 +46,7 @@ def test_a_component_that_always_crashes_ends_the_run_with_its_own_traceback(lau
     shipped = Path(__file__).parents[2] / "components" / "sampler" / "component.toml"
     (folder / "component.toml").write_text(shipped.read_text())
     (folder / "__main__.py").write_text("def step():\n    raise RuntimeError('the arm is jammed')\nstep()\n")
-    run = launch("--set", f"components.sampler.use={folder}")
+    run = launch(*NO_LEARNERS, "--set", f"components.sampler.use={folder}")
     assert run.end() == 1
     tail = run.output.read_text().splitlines()[-12:]
     assert any("RuntimeError: the arm is jammed" in line for line in tail), tail
@@ -58,7 +58,7 @@ def test_a_component_that_always_crashes_ends_the_run_with_its_own_traceback(lau
 @pytest.mark.parametrize("name", ["sampler-0", "broker-0"])
 def test_a_process_that_hangs_is_found_and_replaced(launch, name):
     """SIGSTOP: it lives and says nothing. Of the broker nobody else hears that."""
-    run = launch(*ENDLESS, "--set", "components.broker.heartbeat_timeout_s=4")
+    run = launch(*ENDLESS, "--set", "components.broker.heartbeat_timeout_s=4", topology=ONE_LEARNER)
     run.until_training()
     hung = run.processes()[name]
     hung.send_signal(signal.SIGSTOP)
@@ -77,7 +77,8 @@ def test_a_process_that_keeps_leaving_ends_the_run(launch, tmp_path, role):
     shipped = Path(__file__).parents[2] / "components" / role / "component.toml"
     (folder / "component.toml").write_text(shipped.read_text())
     (folder / "__main__.py").write_text("")
-    run = launch("--set", f"components.{role}.use={folder}")
+    others = NO_LEARNERS if role == "broker" else ()
+    run = launch(*others, "--set", f"components.{role}.use={folder}")
     assert run.end() == 1
     said = run.output.read_text()
     assert f"{role}-0 is not started again: 4 crashes within 60 s" in said
@@ -93,11 +94,13 @@ steps = itertools.count()
 
 class Slow(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)  # which one learner is enough for
 
-    def __init__(self, make_s=0.0, reset_s=0.0, step_s=0.0, length=20, fails_in=0, size=2):
+    def __init__(self, make_s=0.0, reset_s=0.0, step_s=0.0, length=20, fails_in=0, size=2, discrete=True):
         time.sleep(make_s)
         self.observation_space = gymnasium.spaces.Box(-1, 1, (size,), np.float32)
+        if not discrete:
+            self.action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
         self.times, self.length, self.fails_in = (reset_s, step_s), length, fails_in
 
     def reset(self, *, seed=None, options=None):
@@ -115,12 +118,13 @@ class Slow(gymnasium.Env):
 """
 
 
-def slow(tmp_path, monkeypatch, **kwargs):
+def slow(tmp_path, monkeypatch, algorithm="dqn", **kwargs):
     """The environment ``Slow`` of a module in the current directory; returns the flags of a run with it."""
     (tmp_path / "slow.py").write_text(SLOW)
     table = ", ".join(f"{name} = {value}" for name, value in kwargs.items())
     (tmp_path / "slow.toml").write_text(
-        f"[run]\nenv = 'slow:Slow'\nenv_kwargs = {{ {table} }}\n[components.sampler]\ncount = 1\nenvs = 16\n"
+        f"[run]\nenv = 'slow:Slow'\nalgorithm = '{algorithm}'\nenv_kwargs = {{ {table} }}\n"
+        "[components.sampler]\ncount = 1\nenvs = 16\n"
         "[algorithm]\nlearning_starts = 64\nhidden_sizes = [32, 32]\n"
     )
     monkeypatch.chdir(tmp_path)
@@ -194,7 +198,7 @@ def test_a_run_none_of_whose_episodes_succeeds_has_failed(launch, tmp_path, monk
 
 def test_replays_that_fit_only_one_at_a_time_are_refused(launch, tmp_path, monkeypatch):
     """Each would take less than the free memory, both together more; nothing has been filled by then."""
-    slow(tmp_path, monkeypatch, size=50_000)
+    slow(tmp_path, monkeypatch, algorithm="sac", size=50_000, discrete="false")
     capacity = int(0.75 * psutil.virtual_memory().available / (2 * 4 * 50_000))
     run = launch("--set", f"algorithm.replay_capacity={capacity}", topology="slow.toml")
     assert run.end() == 2, run.said()
@@ -224,7 +228,7 @@ def test_ctrl_c_while_the_program_loads_is_no_fault(tmp_path, after_s):
 
 def test_a_stop_of_the_whole_service_is_no_failure(launch):
     """As systemd does it: SIGTERM to the launcher and to every process at once."""
-    run = launch(*ENDLESS)
+    run = launch(*ENDLESS, topology=ONE_LEARNER)
     run.until_training()
     pids = [run.launcher.pid, *(process.pid for process in run.processes().values())]
     for pid in pids:

@@ -35,7 +35,7 @@ def fill(file):
 def test_a_full_disk_ends_the_run_with_one_line(small):
     """Neither logs nor journal take another page; the folder is named, and a run cannot begin there."""
     run = small / "run"
-    command = [*LAUNCH, "pendulum", "--set", "run.stop.minutes=2", "--run-dir"]
+    command = [*LAUNCH, "cartpole_dqn", "--set", "run.stop.minutes=2", "--run-dir"]
     launcher = subprocess.Popen(
         [*command, str(run)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -152,7 +152,8 @@ def test_another_user_of_the_machine_is_kept_out_by_keys_alone(launch, monkeypat
         monkeypatch.setenv("SPREEZE_KEYS", f"{folder}/keys.json")
         write_keys(make_keys())
         endpoint = endpoints()["report"]
-        run = launch("--set", f'channels.report.endpoint="{endpoint}"', "--set", "run.stop.return=0")
+        words = ("--set", f'channels.report.endpoint="{endpoint}"', "--set", "run.stop.return=1000")
+        run = launch(*words, topology="cartpole_dqn")
         run.until_training()
         door = run.plan()["channels"]["policy"]["endpoint"].removeprefix("ipc://")
         command = [sys.executable, "-c", ANOTHER_USER, f"{folder}/keys.json", door, endpoint]

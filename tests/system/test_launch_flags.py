@@ -24,7 +24,9 @@ from spreeze_zmq.run.curves import read_curve
 from spreeze_zmq.run.history import find_runs, read_run
 from tests.system.conftest import LAUNCH, said_in
 
-QUICK = ("--set", "run.stop.env_steps=1500", "--set", "algorithm.learning_starts=300")
+#: One learner.
+DQN = ("--algorithm", "dqn")
+QUICK = (*DQN, "--set", "run.stop.env_steps=1500", "--set", "algorithm.learning_starts=300")
 
 
 def said(folder, *arguments):
@@ -60,7 +62,7 @@ def test_a_launcher_needs_no_torch():
 def seeds(tmp_path_factory):
     """Two runs without a topology file; the folder that it was started in, and what was printed."""
     folder = tmp_path_factory.mktemp("seeds")
-    command = [*LAUNCH, "--env", "Pendulum-v1", "--seeds", "2", "--set", "run.seed=7", *QUICK]
+    command = [*LAUNCH, "--env", "CartPole-v1", "--seeds", "2", "--set", "run.seed=7", *QUICK]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr
     assert "spreeze-launch --resume runs/" in done.stderr
@@ -79,7 +81,7 @@ def test_seeds_run_one_after_another_without_a_topology_file(seeds):
     """Two runs with folders of their own below one, named after the environment; a line each at the end."""
     folder, said = seeds
     [parent] = (folder / "runs").iterdir()
-    assert parent.name.startswith("Pendulum-v1-")
+    assert parent.name.startswith("CartPole-v1-")
     assert sorted(path.name for path in parent.iterdir()) == ["seed-7", "seed-8"]
     for seed, line in zip((7, 8), said.splitlines()[-2:], strict=True):
         run = f"runs/{parent.name}/seed-{seed}"
@@ -92,7 +94,7 @@ def test_runs_are_listed_with_how_they_ended(seeds):
     folder, _ = seeds
     heading, *lines = spreeze(folder, "runs").splitlines()
     assert heading.startswith("run ")
-    assert [line.split()[1:5] for line in lines] == [["Pendulum-v1", "sac", seed, "ended"] for seed in "78"]
+    assert [line.split()[1:5] for line in lines] == [["CartPole-v1", "dqn", seed, "ended"] for seed in "78"]
     for row in json.loads(spreeze(folder, "runs", "--json")):
         summary = read_run(folder / "runs" / row["run"]).summary
         assert {name: summary[name] for name in ("best_return", "wall_s", "env_steps", "exit_reason")} == {
@@ -107,7 +109,7 @@ def test_seeds_are_compared_as_one_setting(seeds, tmp_path):
     folder, _ = seeds
     table, picture = tmp_path / "curves.csv", tmp_path / "curves.png"
     said = spreeze(folder, "compare", "runs", "--csv", table, "--png", picture).splitlines()
-    assert re.match(r"Pendulum-v1 sac +Pendulum-v1 +2 +-\d", said[1]), said
+    assert re.match(r"CartPole-v1 dqn +CartPole-v1 +2 +\d", said[1]), said
     rows = [row for row in csv.DictReader(table.open()) if row["axis"] == "env_steps"]
     curves = [read_curve(run.folder) for run in find_runs(folder / "runs")]
     last = float(rows[-1]["x"])
@@ -121,10 +123,11 @@ def test_a_process_joins_by_the_line_that_the_launcher_says(launch, tmp_path):
     """As a shell reads it, from another folder: the place that was left free is taken, the run goes on, and
     stops the process with the rest.
     """
-    run = launch("--without", "sampler", "--set", "run.stop.return=0", "--set", "run.stop.env_steps=4000")
+    stop = ("--set", "run.stop.return=1000", "--set", "run.stop.env_steps=4000")
+    run = launch("--without", "sampler", *stop, topology="cartpole_dqn")
     said = run.until(lambda: re.search(r"left free; join with: (.*)", run.output.read_text()), "line to join")
     assert " -m spreeze_zmq.components.sampler " in said[1]
-    run.until(lambda: len(run.processes()) == 4, "four processes")
+    run.until(lambda: len(run.processes()) == 3, "three processes")
     assert read_run(run.folder).state == "running"
     with (tmp_path / "sampler.log").open("w") as log:
         sampler = subprocess.Popen(said[1], shell=True, cwd="/", stderr=log, start_new_session=True)
@@ -153,11 +156,11 @@ def test_a_component_runs_in_the_debugger(seeds):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--env", "Ant-v5"), 'run.env is "Ant-v5" here and was "Pendulum-v1" there'),
-        (("--env", "Pendulum-v1", "--algorithm", "td3"), 'run.algorithm is "td3" here and was "sac" there'),
+        (("--env", "Acrobot-v1", *DQN), 'run.env is "Acrobot-v1" here and was "CartPole-v1" there'),
+        (("--env", "CartPole-v1", "--algorithm", "pqn"), 'run.algorithm is "pqn" here and was "dqn" there'),
         (
-            ("--env", "Pendulum-v1", "--set", "algorithm.hidden_sizes=[8]"),
-            "algorithm.hidden_sizes is [8] here and was [256, 256] there",
+            ("--env", "CartPole-v1", *DQN, "--set", "algorithm.hidden_sizes=[8]"),
+            "algorithm.hidden_sizes is [8] here and was [128, 128] there",
         ),
     ],
 )
@@ -196,7 +199,7 @@ def test_a_resume_needs_no_other_word(seeds, tmp_path, monkeypatch, capsys):
     more = ("--set", "run.stop.minutes=3", "--set", "run.stop.env_steps=3000")
     assert main(["--resume", str(run), *more, "--check"]) == 0
     said = capsys.readouterr().out
-    assert "Pendulum-v1" in said
+    assert "CartPole-v1" in said
     assert "minutes 3" in said
     assert Plan.read(run / "run.json").command[-1] == "--set=run.seed=8"
 

@@ -13,8 +13,9 @@ SHORT = (
     *("components.sampler.start_timeout_s=5", "components.sampler.max_restarts=0"),
     "components.sampler.stop_grace_s=2",
 )
-#: What must be on the screen within this long.
-AT_ONCE_S = 5.0
+#: What must be on the screen within as many statuses of the run, which come twice a second: on a busy machine
+#: they come later, as everything does.
+AT_ONCE = 10
 
 #: Mistake -> word of the rule, what the screen says, the exit code, whether nothing gets through.
 MISTAKES = {
@@ -61,33 +62,25 @@ def stranger(launch, mistake):
     return launch(*sets, "--without", "visualizer")
 
 
-def seen_after_s(run, pattern):
-    """Seconds from the first mistake, which the stranger's log dates, to the line on the screen."""
+def statuses_until_seen(run, pattern):
+    """Statuses from the first mistake, which the stranger's log shows, to the line on the screen."""
+
+    def statuses():
+        return (run.folder / "metrics.jsonl").read_text().count('"kind": "status"')
+
     log = run.folder / "logs" / "sampler-0.log"
-    made_s = None
-    until_s = time.monotonic() + 60
+    before, until_s = None, time.monotonic() + 60
     while time.monotonic() < until_s:
-        if made_s is None and log.exists() and (made := re.search(r"mistake at (\S+)", log.read_text())):
-            made_s = float(made[1])
+        ended = run.launcher.poll() is not None
+        if before is None and log.exists() and "mistake at " in log.read_text():
+            before = statuses()
         if re.search(pattern, run.output.read_text()):
-            assert made_s is not None, run.said()
-            return time.time() - made_s
-        if run.launcher.poll() is not None:
+            assert before is not None, run.said()
+            return statuses() - before
+        if ended:
             break
         time.sleep(0.05)
     raise AssertionError(f"{pattern} is not on the screen:\n{run.said()}")
-
-
-def test_the_stranger_without_a_mistake_trains(launch):
-    """Else the others would prove nothing: nothing is refused, all is accounted for, exit code 0."""
-    run = stranger(launch, "none")
-    assert run.end() == 0
-    summary = run.summary()
-    assert summary["refusals"] == []
-    assert summary["samples"]["received"] > 1000
-    assert summary["samples"]["in_flight"] == 0
-    assert summary["critic_updates"] > 0
-    assert summary["failures"] == []
 
 
 @pytest.mark.parametrize(
@@ -95,10 +88,12 @@ def test_the_stranger_without_a_mistake_trains(launch):
     [pytest.param(one, marks=[pytest.mark.thorough] if one in ALIKE else []) for one in MISTAKES],
 )
 def test_a_mistake_is_named_at_once(launch, mistake):
-    """On the screen within five seconds, in the summary, in the stranger's own log, and in the exit code."""
+    """On the screen within ten statuses, in the summary, in the stranger's own log, and in the exit code. A
+    sampler that only does not end when it should trains as any, and nothing of it is refused.
+    """
     word, said, code = MISTAKES[mistake]
     run = stranger(launch, mistake)
-    assert seen_after_s(run, said) <= AT_ONCE_S, run.said()
+    assert statuses_until_seen(run, said) <= AT_ONCE, run.said()
     assert run.end() == code, run.said()
     summary, screen = run.summary(), run.output.read_text()
     if word:
@@ -114,6 +109,11 @@ def test_a_mistake_is_named_at_once(launch, mistake):
         assert last.endswith("; none gets through"), screen
         assert summary["exit_reason"] == last
     samples = summary["samples"]
+    if mistake == "deaf":  # else the others would prove nothing
+        assert summary["refusals"] == []
+        assert samples["received"] > 1000
+        assert summary["critic_updates"] > 0
+        assert {failure["name"] for failure in summary["failures"]} <= {"sampler-0"}
     assert samples["produced"] == samples["received"] + samples["dropped"] + samples["in_flight"]
     assert samples["in_flight"] == 0
     assert "Traceback" not in screen

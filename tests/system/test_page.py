@@ -230,7 +230,7 @@ def test_a_run_goes_on_without_its_page(launch, tmp_path):
     (folder / "__main__.py").write_text("raise SystemExit('visualizer: no screen here') from None\n")
     topology = tmp_path / "run.toml"
     topology.write_text(
-        '[run]\nenv = "Pendulum-v1"\nstop = { env_steps = 3000 }\n'
+        '[run]\nenv = "CartPole-v1"\nalgorithm = "dqn"\nstop = { env_steps = 3000 }\n'
         '[components.visualizer]\nuse = "./mine"\nmax_restarts = 0\n'
     )
     run = launch(topology=str(topology))

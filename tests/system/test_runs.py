@@ -12,51 +12,13 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from spreeze_zmq.plan import topology
-from spreeze_zmq.policy import Policy
 from spreeze_zmq.run.folder import RunFolder, write_plan
 from tests.system.conftest import adds_up, reached, said_in
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(300)
-def test_the_main_job_solves_pendulum(launch):
-    """Evaluated at -200 or better; the policy's file alone plays its score again; every figure of the summary
-    is there.
-    """
-    run = launch()
-    assert run.end(240) == 0, run.said()
-    summary = run.summary()
-    print(f"\npendulum: {summary['best_return']:.1f} after {summary['wall_s']:.1f} s")
-    assert reached(summary, -200)
-    assert adds_up(summary["samples"])
-    assert summary["failures"] == []
-    assert summary["restarts"] == 0
-    assert summary["trained_transitions"] == 256 * summary["critic_updates"]
-    assert 0 < summary["replay_ratio"]["measured"] <= summary["replay_ratio"]["target"] == 32
-    sampled = summary["sampled_transitions"]
-    assert summary["replay_ratio"]["measured"] == summary["trained_transitions"] / sampled
-    # Rollouts in flight when training stops are received, too: some 2,500 of 10,000 in the shortest runs.
-    assert 0.5 * summary["samples"]["received"] < sampled <= summary["samples"]["received"]
-    assert run.leftovers() == []
-    seed = Policy.load(run.folder).metadata["evaluation_seed"]
-    played = subprocess.run(
-        [sys.executable, "-m", "spreeze_zmq.commands.spreeze", "eval", str(run.folder), "--seed", seed],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    again = float(played.split("mean return ")[1].split()[0])
-    assert again == pytest.approx(summary["best_return"], abs=0.01)
-    events = EventAccumulator(str(run.folder)).Reload()
-    assert {"eval/mean_reward", "rollout/ep_rew_mean", "time/fps"} <= set(events.Tags()["scalars"])
-    steps = [event.step for event in events.Scalars("eval/mean_reward")]
-    assert steps == sorted(steps)
-    assert steps[-1] > 1000
-    for line in (run.folder / "metrics.jsonl").read_text().splitlines():
-        assert json.loads(line)["t_s"] >= 0
-
-
+@pytest.mark.long("one run goes on from where another ended")
 def test_resume_goes_on_from_the_last_checkpoint(launch):
     """Networks, optimisers and counters: the second run begins where the first one ended, and does not train
     on its first few transitions alone. Its clock and its curve go on, and it begins with the best policy.

@@ -37,12 +37,19 @@ def launch(tmp_path):
     made.finish()
 
 
-def until_changed(run):
-    """Let a run go on until it has another number of samplers than one, or too long."""
-    until_s = time.monotonic() + 50
-    while run.crew.counts["sampler"] == 1 and time.monotonic() < until_s:
+def go_on(run, condition, deadline_s=100):
+    """Let a run go on until a condition holds, or too long."""
+    until_s = time.monotonic() + deadline_s
+    while not condition() and time.monotonic() < until_s:
         run.pump(0.1)
         run.watch()
+
+
+def changes(run):
+    """The numbers of samplers in the run's summary so far, each with its reason."""
+    path = run.folder.summary
+    workers = json.loads(path.read_text())["workers"] if path.exists() else {}
+    return [(count, reason) for _, count, reason in workers.get("sampler", ())]
 
 
 def samplers(launch):
@@ -117,7 +124,7 @@ def test_processes_run_where_the_layout_says(tmp_path):
 
 
 @pytest.mark.long("a learner must starve for as long as the broker's rule looks back")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch):
     """From one sampler of a slow environment, where an earlier run is said to have settled, to more within
     what the topology allows, and back to nothing.
@@ -127,20 +134,18 @@ def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch)
     run = Launch(plan, RunFolder.create("scale", str(tmp_path / "run")), Notes())
     try:
         run.start()
-        until_changed(run)
+        go_on(run, lambda: run.crew.counts["sampler"] > 1 and len(changes(run)) > 1)
         assert run.crew.counts["sampler"] in (2, 3), run.status  # what else the machine does decides too
-        time.sleep(1.5)
     finally:
         run.finish()
-    workers = json.loads(run.folder.summary.read_text())["workers"]["sampler"]
-    (_, first, _), (_, count, reason), *_ = workers
+    (first, _), (count, reason), *_ = changes(run)
     assert first == 1
     assert reason.startswith(f"samplers 1 -> {count}: critic_learner starved ")
     assert reason in run.view.lines
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
     """One that sleeps needs many samplers, and no core for them: they come while the learners wait for their
     first samples.
@@ -151,17 +156,16 @@ def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypa
     run = Launch(plan, RunFolder.create("first", str(tmp_path / "run")), Notes())
     try:
         run.start()
-        until_changed(run)
-        run.pump(0.6)
+        go_on(run, lambda: changes(run)[-1:] and changes(run)[-1][0] == 3)
     finally:
         run.finish()
-    summary = json.loads(run.folder.summary.read_text())
-    assert summary["critic_updates"] == 0
-    (_, _, first), (_, count, reason) = summary["workers"]["sampler"]
+    assert json.loads(run.folder.summary.read_text())["critic_updates"] == 0
+    (_, first), *moves = changes(run)
     assert first == "by a rule from the number of cores"
-    assert count == 3, reason
-    assert reason.startswith("samplers 1 -> 3: nothing is trained yet, and a sampler uses 0.")
-    assert reason in run.view.lines
+    assert moves[-1][0] == 3, moves
+    for _, reason in moves:  # beside other programs there may be two
+        assert "nothing is trained yet, and a sampler uses 0." in reason
+        assert reason in run.view.lines
 
 
 @pytest.mark.thorough
