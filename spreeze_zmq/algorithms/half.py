@@ -304,6 +304,7 @@ class AutogradHalf:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where :meth:`state_dict` was taken."""
         self._networks.load_state_dict(state)
         self._rows.load_state_dict(state["observations"])
         self._statistics.load_state_dict(state["statistics"])
