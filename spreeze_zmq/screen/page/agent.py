@@ -284,7 +284,8 @@ def live_policies(plan: Plan, name: str) -> Policies:
         name: the subscriber's name, for its log.
     """
     incarnation = secrets.randbelow(2**53 - 1) + 1
-    channel: Any = channels.open_channel(plan.channels[POLICY], "sub", name, incarnation)
+    channel = channels.open_channel(plan.channels[POLICY], "sub", name, incarnation)
+    assert isinstance(channel, channels.Subscriber)
     try:
         while True:
             message = channel.newest(answer_timeout_s=0.01)
