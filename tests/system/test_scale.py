@@ -11,6 +11,7 @@ from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan import topology, tuning
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.view import View
+from tests.system.conftest import LEARNERS_OF, PATIENCE
 
 
 class Notes(View):
@@ -37,7 +38,7 @@ def launch(tmp_path):
     made.finish()
 
 
-def go_on(run, condition, deadline_s=100):
+def go_on(run, condition, deadline_s=150):
     """Let a run go on until a condition holds, or too long."""
     until_s = time.monotonic() + deadline_s
     while not condition() and time.monotonic() < until_s:
@@ -97,7 +98,8 @@ def napping(tmp_path, monkeypatch, *overrides):
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    always = ("run.env=napping:Napping", "run.stop={minutes=1}", "components.sampler.envs=4")
+    always = ["run.env=napping:Napping", "run.stop={minutes=3}", "components.sampler.envs=4"]
+    always += (PATIENCE.format(role) for role in LEARNERS_OF["pendulum"])
     return topology.load("pendulum", [*always, *overrides])
 
 
