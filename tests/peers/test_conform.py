@@ -96,7 +96,7 @@ def unseen_of(found):
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory):
+def verdicts(tmp_path_factory, native_layers):
     """What is found of each start, by name."""
     folder = tmp_path_factory.mktemp("broken")
 
@@ -182,7 +182,7 @@ def test_our_other_components_keep_every_clause(verdicts, role):
         pytest.param("critic_learner", "cartpole_pqn", marks=pytest.mark.thorough),
     ],
 )
-def test_our_learners_by_rounds_keep_every_clause(role, topology):
+def test_our_learners_by_rounds_keep_every_clause(role, topology, native_layers):
     """Fed with rollouts of the newest policy, and the other learner's weights of each round."""
     found, text = check(ours(role), ("T3",), ("--topology", topology), role)  # all that is seen where T3 is
     assert len(found) > 8
