@@ -66,7 +66,8 @@ def statuses_until_seen(run, pattern):
     """Statuses from the first mistake, which the stranger's log shows, to the line on the screen."""
 
     def statuses():
-        return (run.folder / "metrics.jsonl").read_text().count('"kind": "status"')
+        journal = run.folder / "metrics.jsonl"
+        return journal.read_text().count('"kind": "status"') if journal.exists() else 0
 
     log = run.folder / "logs" / "sampler-0.log"
     before, until_s = None, time.monotonic() + 60
