@@ -102,12 +102,12 @@ class RoundExperience(Experience):
         """
         if message.kind == "policy":
             allowed = message.fields["version"]
-        elif self._critics_from not in (0, message.incarnation):
-            allowed = self.outlet.versions.newest
         else:
-            allowed = message.fields.get("policy_version", 0) + 1
+            is_another_life = self._critics_from not in (0, message.incarnation)
+            self._critics_from = message.incarnation
+            followed = message.fields.get("policy_version", 0) + 1
+            allowed = self.outlet.versions.newest if is_another_life else followed
         self._known_version = max(self._known_version, allowed)
-        self._critics_from = message.incarnation
 
     # --- an update
 

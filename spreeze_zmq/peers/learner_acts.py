@@ -132,13 +132,13 @@ def goes_on_with_its_rounds(peers: Peers, sampler: Sampler, other: OtherLearner,
     trains on them, and names an early policy.
     """
     peers.meanwhile = lambda: sampler.push(1)
-    peers.wait(1.0)
     made = updates(peers)
 
     def rests() -> bool:
         nonlocal made
+        peers.wait(1.2)  # two reports at least
         before, made = made, updates(peers)
-        return before == made and not peers.wait(1.2)
+        return before == made
 
     peers.until(works, "an end of updates without critics", rests)
     other.restart()
