@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import json
 from collections.abc import Collection, Mapping
@@ -52,8 +54,12 @@ def find_runs(place: Path) -> list[PastRun]:
     """
     if not place.is_dir():
         raise InputError(f"{place}: no such folder; runs are kept in ./runs unless --run-dir says otherwise")
-    files = [*place.glob("run.json"), *place.glob("*/run.json"), *place.glob("*/*/run.json")]
-    return [run for file in sorted(files, key=lambda file: file.stat().st_mtime) if (run := _read(file))]
+    began = {}
+    for pattern in ("run.json", "*/run.json", "*/*/run.json"):
+        for file in glob.iglob(pattern, root_dir=place, include_hidden=True):
+            with contextlib.suppress(OSError):  # deleted meanwhile
+                began[place / file] = (place / file).stat().st_mtime
+    return [run for file in sorted(began, key=began.__getitem__) if (run := _read(file))]
 
 
 def read_run(folder: Path) -> PastRun:

@@ -52,7 +52,8 @@ def test_two_runs_in_lockstep_leave_the_same_bytes(launch, road):
     """
     seeds = (1, 1, 2) if road == "dqn" else (1, 1)
     runs = [started(launch, road, *LOCKSTEP, "--set", f"run.seed={seed}") for seed in seeds]
-    assert [run.end(100) for run in runs] == [0] * len(runs), runs[0].said()
+    for run in runs:
+        assert run.end(100) == 0, run.said()
     first, second, *others = map(counted, runs)
     assert len(first) == 2 * len(runs[0].summary()["learners"])
     assert first == second

@@ -138,7 +138,7 @@ class SocketFolder:
         """
         removed = []
         for path in _folders():
-            if path.name.startswith(_UNFINISHED) and time.time() - path.lstat().st_mtime < _UNFINISHED_AGE_S:
+            if path.name.startswith(_UNFINISHED) and _age_s(path) < _UNFINISHED_AGE_S:
                 continue
             try:
                 descriptor = _lock(path / _LOCK, create=False)
@@ -195,6 +195,14 @@ def _folders() -> Iterator[Path]:
     for place in _places():
         if place.is_dir() and not place.is_symlink():
             yield from (path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
+
+
+def _age_s(path: Path) -> float:
+    """Seconds since a folder changed; 0 for one whose owner has just finished or removed it."""
+    try:
+        return time.time() - path.lstat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _own(place: Path) -> None:

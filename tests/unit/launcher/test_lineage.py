@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -178,6 +179,25 @@ def test_a_chain_of_three_is_one_curve_though_its_parents_are_gone(parent, tmp_p
     assert [row.split()[-1] for row in rows] == ["parent", "moved"]
     assert main(["runs", str(tmp_path), "--json"]) == 0
     assert [run["parent"] for run in json.loads(capsys.readouterr().out)] == ["parent", "moved"]
+
+
+def test_runs_are_listed_while_others_are_deleted(parent, tmp_path):
+    """Somebody cleans up beside the table: it shows what is there."""
+    over = threading.Event()
+
+    def come_and_go():
+        while not over.is_set():
+            shutil.copytree(parent.path, tmp_path / "guest" / "run")
+            shutil.rmtree(tmp_path / "guest")
+
+    beside = threading.Thread(target=come_and_go)
+    beside.start()
+    try:
+        seen = [{run.folder for run in find_runs(tmp_path)} for _ in range(1000)]
+    finally:
+        over.set()
+        beside.join()
+    assert all(parent.path in folders for folders in seen)
 
 
 def test_a_lineage_counts_once(parent, tmp_path, capsys):

@@ -22,6 +22,12 @@ folder = SocketFolder.create("victim")
 print(folder.path, flush=True)
 time.sleep(60)
 """
+COME_AND_GO = """
+from spreeze_zmq.wire.channels import SocketFolder
+for _ in range(500):
+    SocketFolder.sweep()
+    SocketFolder.create("guest").remove()
+"""
 
 HOLD_ENDPOINT = """
 import sys, time
@@ -118,6 +124,13 @@ def test_dead_runs_are_swept_and_live_ones_are_not(folder):
     assert path in SocketFolder.sweep()
     assert not path.exists()
     assert folder.path.exists()
+
+
+def test_runs_that_start_and_end_at_once_leave_each_other_alone():
+    """Each looks through the folders while the others make, rename and remove theirs."""
+    command = [sys.executable, "-c", COME_AND_GO]
+    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [run.communicate()[1] for run in runs] == [""] * len(runs)
 
 
 def test_a_folder_that_was_removed_in_part_is_swept():
