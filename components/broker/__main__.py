@@ -11,6 +11,7 @@ from typing import Any
 from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import read_journal, write_json
 from spreeze_zmq.broker.balancer import Balancer
+from spreeze_zmq.broker.crowd import smaller
 from spreeze_zmq.broker.notes import RESUMED, Notes
 from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.record import RunRecord
@@ -251,10 +252,17 @@ class Broker:
         return self.record.status(self.state, self.balancer.status(), self.now_s)
 
     def show(self) -> None:
+        """Publish the status, or as much of it as fits."""
         self.show_refusals(self.record.silent(self.now_s))
-        status = self.status()
-        self.say("status", **status)
-        self.notes.publish("status", status, status["t_s"])
+        for status in smaller(self.status()):
+            try:
+                self.notes.publish("status", status, status["t_s"])
+                self.say("status", **status)
+            except WireError as error:
+                if error.reason != "oversize_header":
+                    raise
+            else:
+                return
 
     def write(self, *, final: bool = False) -> None:
         """Update summary.json, the journal, TensorBoard, and the state for a restarted broker."""

@@ -41,6 +41,8 @@ class ProcessRecord:
         heard_s: time of its last report.
         gone: how it ended; empty while it lives.
         gauges: of its last report.
+        pushed: transitions that it has pushed.
+        produced_per_s: their increase in the time between its last two reports.
         clock: its cumulative seconds by kind of time, and of CPU.
     """
 
@@ -58,6 +60,8 @@ class ProcessRecord:
     heard_s: float = inner(float)
     gone: str = inner(str)
     gauges: Mapping[str, Any] = inner(dict)
+    pushed: int = inner(int)
+    produced_per_s: float = inner(float)
     clock: dict[str, float] = inner(dict)
 
     def take(self, figures: Mapping[str, Any], now_s: float) -> None:
@@ -69,6 +73,8 @@ class ProcessRecord:
             share = {name: max(0.0, value) / span for name, value in spent.items()}
             self.busy, self.blocked, self.starved = (share.get(name, 0.0) for name in SHARES)
             self.cpu_percent = 100 * share["cpu"]
+            pushed = max(figures.get("pushed", {}).values(), default=0)
+            self.produced_per_s, self.pushed = max(0, pushed - self.pushed) / span, pushed
         self.waiting_for, self.rss_bytes = figures.get("waiting_for", ""), figures.get("rss_bytes", 0)
         self.gauges, self.clock, self.heard_s = figures.get("gauges", {}), clock, now_s
 

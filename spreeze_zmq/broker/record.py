@@ -37,10 +37,10 @@ from spreeze_zmq.broker.status import Status, Summary
 from spreeze_zmq.broker.validation import LAUNCHER, names_of
 from spreeze_zmq.plan.form import to_plain
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import EVALUATOR
+from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 
 #: Upper bounds of the rest, so that no peer fills the memory.
-MOST_PROCESSES, CHANGES_KEPT = 200, 1000
+MOST_PROCESSES, MOST_WATCHED, CHANGES_KEPT = 2000, 200, 1000
 
 
 @dataclass
@@ -53,6 +53,7 @@ class RunRecord:
         went_back: learners that went back to a checkpoint, the newest last.
         accounts: of the samples, by learner.
         learners: names that the learners' processes may have.
+        watched: names that the launcher's processes, and those of which there is one, may have.
         doctor: what keeps the run from learning; the broker feeds it with the journal's lines.
     """
 
@@ -74,6 +75,12 @@ class RunRecord:
     def __post_init__(self) -> None:
         self.accounts = {role: SampleAccount() for role in self.plan.learning.learners}
         self.learners = {name for role in self.accounts for name in names_of(role, self.plan)}
+        self.watched = {
+            name
+            for role, component in self.plan.components.items()
+            if component.launched or role != SAMPLER
+            for name in names_of(role, self.plan)
+        }
         # The launcher's cores: the broker itself may be kept off those of the learners.
         self._num_cores = len(usable_cores(os.sched_getaffinity(os.getppid())))
         self.doctor = Doctor(json.loads(self.plan.to_json()))
@@ -103,8 +110,8 @@ class RunRecord:
             WireError: there are more processes than a record can hold.
         """
         process = self.processes.get(sender)
-        if process is None and len(self.processes) >= MOST_PROCESSES:
-            raise WireError("too_many", f"it is one more than the {MOST_PROCESSES} processes of this run")
+        if process is None:
+            self._make_room(sender)
         if process is None or process.incarnation != incarnation:
             process = ProcessRecord(fields["role"], fields["pid"], incarnation=incarnation, heard_s=now_s)
             self.processes[sender] = process
@@ -121,6 +128,19 @@ class RunRecord:
             if "taken" in fields:
                 self.accounts[fields["role"]].report_taken(instance, fields["taken"])
             self.learning.take(instance, fields, now_s)
+
+    def _make_room(self, sender: str) -> None:
+        """Forget one process that is gone if there are very many. Those that the launcher watches are fewer:
+        each has a row of the status.
+        """
+        others = self.processes.keys() & self.watched if sender in self.watched else self.processes.keys()
+        most = MOST_WATCHED if sender in self.watched else MOST_PROCESSES
+        if len(others) < most:
+            return
+        gone = next((name for name in others if self.processes[name].gone), None)
+        if gone is None:
+            raise WireError("too_many", f"it is one more than the {most:,} processes of this run")
+        del self.processes[gone]
 
     def take_hello(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Record that a process is set up."""

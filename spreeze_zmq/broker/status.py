@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spreeze_zmq.broker.account import Samples
+from spreeze_zmq.broker.crowd import Others, others, shown
 from spreeze_zmq.broker.doctor.vitals import Finding
 from spreeze_zmq.broker.experience import experience_row
 from spreeze_zmq.broker.figures import (
@@ -78,7 +79,8 @@ class Status:
         rates: ``NAME_per_s`` of each count, now.
         samples: of the critic-learner's channel.
         evaluation: the ``last`` look and the ``best`` policy.
-        processes: the living ones, by name.
+        processes: the living ones by name, of very many the worst.
+        others: sums of those that ``processes`` leaves out.
         experience: what samplers see of their environment.
         machine: the CPUs that other programs hold.
         refusals: the worst, as ``failures`` and ``went_back`` are the newest.
@@ -94,6 +96,7 @@ class Status:
     evaluation: Mapping[str, EvaluationRow | None]
     stop: StopPlan
     processes: Mapping[str, ProcessRecord]
+    others: Mapping[str, Mapping[str, Others]] = field(metadata=SPREAD)
     gauges: Mapping[str, float]
     experience: Mapping[str, float]
     machine: Mapping[str, float]
@@ -112,6 +115,7 @@ class Status:
         processes = {name: one for name, one in record.processes.items() if not one.gone}
         for one in processes.values():
             one.silent_s = now_s - one.heard_s
+        rows = shown(processes, record.watched)
         return cls(
             t_s=now_s,
             state=state,
@@ -122,7 +126,8 @@ class Status:
             episodes=record.episodes.row(),
             evaluation=record.evaluations.rows(),
             stop=record.plan.run.stop,
-            processes=processes,
+            processes=rows,
+            others=others(processes, rows),
             gauges=record.learning.gauges,
             experience=experience_row(one.gauges for one in processes.values() if one.role == SAMPLER),
             machine=record.others.row(now_s),

@@ -79,7 +79,7 @@ KINDS: dict[str, KindSpec] = {
     "stopping": KindSpec(_fields("roles: names")),
     "status": KindSpec(
         _fields(
-            "state: text?, t_s: number?, env_steps: count?, episodes: map?, processes: rows?, "
+            "state: text?, t_s: number?, env_steps: count?, episodes: map?, processes: rows?, others: rows?, "
             "refusals: maps?, went_back: maps?, findings: maps?, num_failures: count?, failures: maps?"
         ),
         retained=True,

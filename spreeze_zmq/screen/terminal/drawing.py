@@ -268,6 +268,8 @@ def _processes(scene: Scene, width: int) -> list[Line]:
     groups = groups_of(scene.stages, scene.status.get("processes", {}))
     learners = scene.status.get("learners", ())
     groups.sort(key=lambda group: group.stage == RUNNING)
+    for role, sums in scene.status.get("others", {}).items():  # processes without rows of their own
+        groups.append(Group(role, RUNNING, [role] * sums["count"], [sums]))
     return [
         _figures(group, width, group.role in learners)
         if group.stage == RUNNING and group.figures

@@ -41,7 +41,9 @@ export class Flow {
     rows.push(...gone.map(([name, about]) => element("div", { class: "process gone", "data-name": name, title: about.how }, element("span", {}, indexOf(name)), element("b", {}, about.how))));
     card.querySelector(".processes").replaceChildren(...rows);
     card.dataset.state = gone.length ? "gone" : stateOf(living, this.run.about.components[role]);
-    card.querySelector("p").textContent = wordsOf(living, card.dataset.state);
+    const others = status?.others?.[role];
+    const more = others ? `${others.count} more, ${percent(others.busy)} busy` : "";
+    card.querySelector("p").textContent = [wordsOf(living, card.dataset.state), more].filter(Boolean).join(" · ");
   }
 
   /** Arrows between cards; their places are those that the style sheet gave the cards. */

@@ -1,0 +1,77 @@
+"""Which processes have rows of their own where a run has very many, and the sums of those that have none.
+
+A status must fit in a header, and is sent to everybody twice a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spreeze_zmq.broker.figures import ProcessRecord, Workers, worker_rows
+from spreeze_zmq.broker.problems import SILENT_S
+
+#: Most rows of a status, unless the launcher's own processes are more.
+MOST_SHOWN = 100
+#: The lists of a status, whose texts may be long.
+LISTS = ("findings", "refusals", "went_back", "failures")
+
+
+@dataclass
+class Others(Workers):
+    """The processes of one role without rows of their own; ``produced_per_s``: transitions that they push."""
+
+    produced_per_s: float
+    silent: int
+    waiting: int
+
+
+def shown(processes: Mapping[str, ProcessRecord], always: Collection[str]) -> dict[str, ProcessRecord]:
+    """The processes with rows of their own, in their order.
+
+    Args:
+        processes: the living ones.
+        always: names of those that always have one. The rest of ``MOST_SHOWN`` are the worst others: silent
+            first, then those that are not ready, then those that wait for a peer.
+    """
+    if len(processes) <= MOST_SHOWN:
+        return dict(processes)
+    worst = sorted(
+        (name for name in processes if name not in always), key=lambda name: _rank(processes[name])
+    )
+    num_always = len(processes) - len(worst)
+    chosen = {*always, *worst[: max(0, MOST_SHOWN - num_always)]}
+    return {name: one for name, one in processes.items() if name in chosen}
+
+
+def others(processes: Mapping[str, ProcessRecord], rows: Collection[str]) -> dict[str, dict[str, Others]]:
+    """``others``: the sums by role of the processes without rows; nothing where all have one."""
+    left = [one for name, one in processes.items() if name not in rows]
+    if not left:
+        return {}
+    sums = {
+        role: Others(
+            **vars(workers),
+            produced_per_s=sum(one.produced_per_s for one in left if one.role == role),
+            silent=sum(one.silent_s > SILENT_S for one in left if one.role == role),
+            waiting=sum(bool(one.waiting_for) for one in left if one.role == role),
+        )
+        for role, workers in worker_rows(left).items()
+    }
+    return {"others": sums}
+
+
+def smaller(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A status, then with one row in each list, then without rows of processes, for one that does not fit."""
+    yield dict(status)
+    short = {name: rows[:1] for name in LISTS if (rows := status.get(name))}
+    yield {**status, **short}
+    yield {**status, **short, "processes": {}}
+
+
+def _rank(process: ProcessRecord) -> int:
+    """0 for the worst."""
+    if process.silent_s > SILENT_S:
+        return 0
+    return 3 if process.ready and not process.waiting_for else 1 + process.ready
