@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import platform
+import resource
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +31,9 @@ FoundT = TypeVar("FoundT")
 
 #: The packages whose speed measured figures depend on.
 PACKAGES = ("spreeze_zmq", "numpy", "torch", "mujoco", "gymnasium")
+#: Open files that a process asks for. Children inherit it, and some programs try to close all that there may
+#: be: the hard limit of a container can be 10^9.
+MOST_FILES = 1 << 16
 #: Where NVIDIA's driver lists its devices.
 DRIVER = Path("/proc/driver/nvidia/gpus")
 
@@ -178,6 +182,17 @@ def made_once(path: Path, make: Callable[[Path], object]) -> Path:
             with replacing(path) as beside:
                 make(beside)
     return path
+
+
+# --- open files
+
+
+def allow_open_files() -> None:
+    """Raise this process's limit of open files: a broker has two for each sampler, and shells allow 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 # --- cores

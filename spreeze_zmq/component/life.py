@@ -15,6 +15,7 @@ from typing import NoReturn, TextIO
 
 from spreeze_zmq.algorithms.class_policy import loader_of_run
 from spreeze_zmq.base.errors import DiskFull, InputError, SpreezeError, in_one_line, place_of
+from spreeze_zmq.base.machine import allow_open_files
 from spreeze_zmq.base.trust import make_importable
 from spreeze_zmq.component.component import Component
 from spreeze_zmq.plan import sizing
@@ -75,6 +76,7 @@ def live(
         leave: ends the process, if it may be ended while an environment is being closed.
     """
     component: Component | None = None
+    allow_open_files()
     try:
         component, sockets = _join(role, arguments)
         joined(component)

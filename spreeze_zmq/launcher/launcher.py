@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base.errors import InputError
-from spreeze_zmq.base.machine import usable_cores
+from spreeze_zmq.base.machine import allow_open_files, usable_cores
 from spreeze_zmq.base.trust import leave_mark
 from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import texts
@@ -124,6 +124,7 @@ class Launch:
         failed, otherwise 0.
         """
         self.interrupts.heed()
+        allow_open_files()
         try:
             self.start()
             while not self.stop_reason:
