@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.broker.rows import row_of
@@ -39,10 +39,17 @@ class Receipt:
 
 
 class Receipts:
-    """The learner's end of the account; ``streams`` is ordered by the last arrival, the newest last."""
+    """The learner's end of the account.
+
+    Attributes:
+        streams: by name, ordered by the last arrival, the newest last.
+        unlisted: names of those that have changed since a report last listed them, the first one first.
+    """
 
     def __init__(self) -> None:
         self.streams: dict[str, Receipt] = {}
+        self.unlisted: dict[str, None] = {}
+        self._listed: dict[str, None] = {}
         self._sequences: dict[str, int] = {}
         self._unsure: set[str] = set()
 
@@ -69,6 +76,7 @@ class Receipts:
         start, name = rollout.produced - rollout.num_transitions, rollout.stream
         stream = self.streams.pop(name) if name in self.streams else Receipt(start, start)
         self.streams[name] = stream
+        self._has_changed(name)
         self._sequences[name] = rollout.sequence
         self._unsure.discard(name)
         stream.lost += start - stream.last
@@ -91,6 +99,7 @@ class Receipts:
         if sequence <= known or transitions > MOST_AT_ONCE or len(self.streams) >= MOST_STREAMS:
             return
         stream = self.streams.setdefault(name, Receipt(0, 0))
+        self._has_changed(name)
         self._sequences[name] = sequence
         if not sure:
             self._unsure.add(name)
@@ -102,11 +111,23 @@ class Receipts:
         stream = self.streams[rollout.stream]
         stream.received -= rollout.num_transitions
         stream.refused += rollout.num_transitions
+        self._has_changed(rollout.stream)
 
     def to_dict(self) -> dict[str, dict[str, int]]:
-        """The ``taken`` of a report: the last ``REPORTED_STREAMS`` streams; the others have not changed."""
-        names = list(islice(reversed(self.streams), REPORTED_STREAMS))
-        return {name: asdict(self.streams[name]) for name in reversed(names)}
+        """The ``taken`` of the next report: of very many streams those that have changed for longest without
+        being listed, then those listed longest ago, should a report have been lost.
+        """
+        names = list(islice(chain(self.unlisted, self._listed), REPORTED_STREAMS))
+        for name in names:
+            self.unlisted.pop(name, None)
+            self._listed.pop(name, None)
+        self._listed.update(dict.fromkeys(names))
+        ordered = self.streams if len(names) == len(self.streams) else names
+        return {name: asdict(self.streams[name]) for name in ordered}
+
+    def _has_changed(self, name: str) -> None:
+        self._listed.pop(name, None)
+        self.unlisted.setdefault(name)
 
 
 @dataclass

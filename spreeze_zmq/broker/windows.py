@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -177,6 +177,7 @@ class Windows:
         self.replay_ratio, self.cores = replay_ratio, cores
         self.critics, self.followers = critics, followers
         self._lives: dict[str, tuple[str, int]] = {}
+        self._taken: dict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
         self._reports: dict[str, deque[tuple[float, dict[str, float]]]] = defaultdict(deque)
         self._busy: deque[tuple[float, float]] = deque()
 
@@ -187,7 +188,9 @@ class Windows:
         if begins:
             self.lose(sender)
             self._lives[sender] = life
-        _append(self._reports[sender], _figures(fields), now_s)
+        taken = self._taken[sender]  # a report lists the streams that have changed, and not all of very many
+        taken.update(fields.get("taken", {}))
+        _append(self._reports[sender], _figures(fields, taken.values()), now_s)
         return begins
 
     def take_busy(self, cpu_s: float, now_s: float) -> None:
@@ -198,6 +201,7 @@ class Windows:
         """Forget a process that has ended."""
         self._lives.pop(sender, None)
         self._reports.pop(sender, None)
+        self._taken.pop(sender, None)
 
     def spells(self, from_s: float, to_s: float) -> dict[str, Spell]:
         """The spell of each process whose reports cover the time."""
@@ -267,16 +271,18 @@ class Windows:
 
 
 def _append(entries: deque[Any], entry: Any, now_s: float) -> None:
-    if len(entries) > 1 and now_s < entries[-2][0] + LEAST_GAP_S:
-        entries.pop()
+    if entries and now_s < entries[-1][0] + LEAST_GAP_S:
+        now_s, _ = entries.pop()
     entries.append((now_s, entry))
     while entries[0][0] < now_s - LENGTHS_S[-1]:
         entries.popleft()
 
 
-def _figures(fields: Mapping[str, Any]) -> dict[str, float]:
-    """The cumulative figures of a report, under the names of their rates in ``Spell``."""
-    clock_s, taken = fields["clock_s"], list(fields.get("taken", {}).values())
+def _figures(fields: Mapping[str, Any], taken: Collection[Mapping[str, int]]) -> dict[str, float]:
+    """The cumulative figures of a report, and of all streams ``taken``, by the names of their rates in
+    ``Spell``.
+    """
+    clock_s = fields["clock_s"]
     return {
         "span_s": sum(clock_s.values()),
         **{name: clock_s.get(name, 0.0) for name in ("busy", "blocked", "starved")},

@@ -45,6 +45,7 @@ class Component:
         options: this role's own options.
         figures: field of a report -> function that computes it when the report is sent; ``counters``,
             ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``, ``device`` (see PROTOCOL.md).
+        has_more: whether ``taken`` did not hold all streams that have changed, so that more must follow.
         hear_own: receives the broker's reports about itself; every other role sends its reports.
         waits: the clocks of its time, and its current wait.
         stop_reason: why it should stop; empty while it should not.
@@ -62,6 +63,7 @@ class Component:
         self.name = f"{role}-{self.index}"
         self.incarnation = secrets.randbelow(2**53 - 1) + 1
         self.figures: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        self.has_more: Callable[[], bool] = lambda: False
         self.lacks: Callable[[], str] = lambda: ""
         self.hear_own: Callable[[Message], None] = lambda message: None
         self.reports_dropped = 0
@@ -220,7 +222,15 @@ class Component:
         for channel in self._channels.values():
             if hopeless := channel.attend():
                 raise InputError(hopeless)
-        self.report("report", self.own_report())
+        for fields in self._reports():
+            self.report("report", fields)
+
+    def _reports(self) -> list[dict[str, Any]]:
+        """One report, and as many others with the same figures as it takes to list all of ``taken``."""
+        reports = [self.own_report()]
+        while self.has_more():
+            reports.append({**reports[0], "taken": self.figures["taken"]()})
+        return reports
 
     def own_report(self) -> dict[str, Any]:
         """The fields of a report."""
@@ -244,7 +254,10 @@ class Component:
 
     def close(self, reason: str) -> None:
         """Send ``bye`` and close every channel; queued messages are sent within the linger time."""
-        self.report("bye", {**self.own_report(), "reason": reason})
+        *others, last = self._reports()
+        for fields in others:
+            self.report("report", fields)
+        self.report("bye", {**last, "reason": reason})
         for channel in self._channels.values():
             channel.close()
         channels.terminate()

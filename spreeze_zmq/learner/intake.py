@@ -69,6 +69,7 @@ class Intake:
         )
         self._turns = Turns(sampler.count.initial) if component.plan.balance.in_order else None
         component.figures["taken"] = self.receipts.to_dict
+        component.has_more = lambda: bool(self.receipts.unlisted)
 
     @property
     def ready(self) -> bool:
@@ -104,8 +105,8 @@ class Intake:
         self.stale_transitions += rollout.num_transitions
 
     def taken(self) -> dict[str, int]:
-        """Stream -> position up to which its rollouts have been received or refused."""
-        return {stream: receipt["last"] for stream, receipt in self.receipts.to_dict().items()}
+        """Stream -> position up to which its rollouts have been received or refused, the newest last."""
+        return {stream: receipt.last for stream, receipt in self.receipts.streams.items()}
 
     def _pull(self) -> Rollout | None:
         while (message := self.puller.pull()) is not None:

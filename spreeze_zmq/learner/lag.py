@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 from spreeze_zmq.base.rollout import Rollout
@@ -11,6 +12,8 @@ from spreeze_zmq.plan.plan import Plan
 
 #: In the folder of sockets: version of the newest policy, 8 bytes, little-endian.
 VERSION_FILE = "policy.version"
+#: Most streams whose positions or limits fit in a header of 64 KiB, beside a policy's description.
+MOST_LIMITED = 1400
 
 
 class Versions:
@@ -107,22 +110,47 @@ class CollectionLimits:
         """Stream -> position up to which its sampler may begin rollouts, ``"*"`` for all others; None for no
         limit. On-policy, after a restart, streams without a rollout so far have no limit.
 
+        Where not all streams fit, the newest have limits of their own, and all others the greatest of those.
+
         Args:
-            taken: stream -> position up to which it has been taken, on-policy trained on.
+            taken: stream -> position up to which it has been taken, on-policy trained on, the newest last.
             versions: of the policy.
         """
         if self._on_policy:
-            limits = {stream: position + self._round_share for stream, position in taken.items()}
-            return {**limits, "*": self._round_share} if versions.first_life else limits
+            limits = _limits(taken, self._round_share)
+            others = limits.get("*", self._round_share)
+            return {**limits, "*": others} if versions.first_life else limits
         if self.schedule is None:
             return None
         self.published = taken
         if not self.by_position:
             return {"*": self.schedule.collect_until(versions.since_first)}
-        return {stream: position + self.schedule.share for stream, position in taken.items()}
+        return _limits(taken, self.schedule.share)
 
     def used_up(self, taken: Mapping[str, int]) -> bool:
         """Whether a sampler may be waiting for a limit that follows from ``taken``."""
         if self.schedule is None or not self.by_position:
             return False
         return self.published is None or self.schedule.used_up(taken, self.published)
+
+
+def fitting(taken: Mapping[str, int]) -> dict[str, int]:
+    """As many of these positions by stream as fit in a header, the newest lives of the newest streams.
+
+    A restarted sampler has another stream, and the one before it needs no limit.
+
+    Args:
+        taken: the newest last.
+    """
+    if len(taken) <= MOST_LIMITED:
+        return dict(taken)
+    newest: dict[str, str] = {}
+    for stream in reversed(list(taken)):
+        newest.setdefault(stream.rpartition("/")[0], stream)
+    return {stream: taken[stream] for stream in reversed(list(islice(newest.values(), MOST_LIMITED)))}
+
+
+def _limits(taken: Mapping[str, int], share: int) -> dict[str, int]:
+    """Positions ``share`` beyond those taken; with one for all others where those of some may be left out."""
+    limits = {stream: position + share for stream, position in fitting(taken).items()}
+    return {**limits, "*": max(limits.values())} if len(taken) >= MOST_LIMITED else limits

@@ -18,7 +18,7 @@ from spreeze_zmq.algorithms.half import AutogradHalf
 from spreeze_zmq.base.errors import Diverged, WireError
 from spreeze_zmq.base.rollout import Rollout
 from spreeze_zmq.component import Component
-from spreeze_zmq.learner.lag import VERSION_FILE, CollectionLimits, Versions
+from spreeze_zmq.learner.lag import VERSION_FILE, CollectionLimits, Versions, fitting
 from spreeze_zmq.nn.device import Download
 from spreeze_zmq.plan.roles import CRITIC, POLICY, publisher_of_policy
 from spreeze_zmq.wire import Message
@@ -193,7 +193,7 @@ class Outlet:
         fields: dict[str, Any] = {"version": self.versions.newest, "critic_updates": critic_updates}
         fields |= {"env_steps": self.half.env_steps, **more}
         if self.limits.by_position:
-            fields["taken"] = self.limits.published = positions
+            fields["taken"], self.limits.published = fitting(positions), positions
         return lambda weights: Message("critic", fields, {"parameters": weights})
 
     def _put(self, weights: torch.Tensor, make: Make, *, wait: bool) -> None:

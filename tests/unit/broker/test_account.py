@@ -2,9 +2,12 @@
 
 import json
 import random
+import time
+from types import SimpleNamespace
 
 from spreeze_zmq.base.rollout import Rollout
-from spreeze_zmq.broker.account import Receipts, SampleAccount, Samples
+from spreeze_zmq.broker.account import REPORTED_STREAMS, Receipts, SampleAccount, Samples
+from spreeze_zmq.component.component import Component
 from spreeze_zmq.plan.form import from_plain, to_plain
 
 
@@ -149,3 +152,50 @@ def test_what_cannot_be_read_is_refused_and_not_in_flight():
     account.report_pushed("sampler-0/1", 50)
     account.report_taken("critic_learner-0/7", receipts.to_dict())
     assert account.totals() == samples(produced=50, received=20, dropped=30, in_flight=0)
+
+
+def test_reports_list_every_stream_that_has_changed_and_in_time_those_of_a_lost_report():
+    """Of a thousand streams, two hundred at a time; nothing is listed twice before all were listed once."""
+    receipts, account = Receipts(), SampleAccount()
+    for index in range(1000):
+        receipts.take(rollout(10, f"sampler-{index}"))
+        account.report_pushed(f"sampler-{index}/1", 10)
+    lost = receipts.to_dict()
+    listed = []
+    while receipts.unlisted:
+        listed.append(receipts.to_dict())
+        account.report_taken("critic_learner-0/7", listed[-1])
+    assert [len(report) for report in (lost, *listed)] == [REPORTED_STREAMS] * 5
+    assert len({name for report in (lost, *listed) for name in report}) == 1000
+    assert account.totals() == samples(10_000, 8000, 0, 2000)
+    receipts.take(rollout(20, "sampler-999"))
+    account.report_pushed("sampler-999/1", 20)
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    account.report_taken("critic_learner-0/7", receipts.to_dict())
+    assert account.totals() == samples(10_010, 10_010, 0, 0)
+
+
+def test_few_streams_are_all_in_each_report_by_their_last_arrival():
+    """Whether they have changed or not, so that a lost report loses nothing."""
+    receipts = Receipts()
+    for index in (1, 2, 3):
+        receipts.take(rollout(10, f"sampler-{index}"))
+    receipts.take(rollout(20, "sampler-1"))
+    for _ in range(2):
+        assert list(receipts.to_dict()) == ["sampler-2/1", "sampler-3/1", "sampler-1/1"]
+
+
+def test_a_report_is_followed_by_others_until_every_stream_is_listed():
+    """With the figures of the first, so that no share is taken over the time between them."""
+    receipts = Receipts()
+    for index in range(450):
+        receipts.take(rollout(10, f"sampler-{index}"))
+    component = SimpleNamespace(
+        own_report=lambda: {"cpu_s": time.perf_counter(), "taken": receipts.to_dict()},
+        has_more=lambda: bool(receipts.unlisted),
+        figures={"taken": receipts.to_dict},
+    )
+    reports = Component._reports(component)
+    assert len(reports) == 3
+    assert len({report["cpu_s"] for report in reports}) == 1
+    assert {name for report in reports for name in report["taken"]} == set(receipts.streams)

@@ -185,3 +185,20 @@ def test_time_that_is_waited_for_a_core_is_no_work():
     assert crowded.core_share == 0.5
     assert crowded.makes_per_s == pytest.approx([100, 50 / 0.9])
     assert replace(crowded, busy_cores=2.0).makes_per_s == [50, 50]
+
+
+def test_rates_do_not_depend_on_how_many_streams_fit_in_a_report():
+    """A thousand streams, each report of which lists a fifth and is followed by others at once."""
+    windows = Windows(8.0, CORES, ["critic_learner-0"])
+    for half in range(21):
+        t_s = half / 2
+        windows.take("sampler-0", 1, report("sampler", t_s, per_s=1000), t_s)
+        for fifth in range(5):
+            streams = range(200 * fifth, 200 * fifth + 200)
+            fields = report("critic_learner", t_s, per_s=1000)
+            fields["taken"] = {f"sampler-{i}/1": {"received": t_s, "refused": t_s} for i in streams}
+            windows.take("critic_learner-0", 1, fields, t_s + 0.002 * fifth)
+    window = last(windows, 1, 0.0, 10.0)
+    assert window.received_per_s == pytest.approx(1000)
+    assert window.useful == 0.5
+    assert window.steady

@@ -1,0 +1,53 @@
+"""The limits of collection: in a mode that bounds the lag every stream has one, however many there are."""
+
+import pytest
+
+from spreeze_zmq.learner.lag import MOST_LIMITED, CollectionLimits, Versions, fitting
+from spreeze_zmq.plan import topology
+from spreeze_zmq.wire import Message, encode
+from spreeze_zmq.wire.header import MAX_HEADER_BYTES
+
+INCARNATION = 2**53 - 1
+
+
+def streams(count, life=INCARNATION):
+    """So many streams and positions that are far along, the newest last."""
+    return {f"sampler-{index}/{life}": 2**33 + index for index in range(count)}
+
+
+def header_bytes(counts):
+    """The size of a message of critics that holds these counts."""
+    parameters = topology.load("pendulum").environment.action_low.copy()
+    fields = {"version": 1, "critic_updates": 1, "env_steps": 1, "taken": counts}
+    return len(encode(Message("critic", fields, {"parameters": parameters}))[0])
+
+
+@pytest.fixture(scope="module")
+def bounded():
+    """The limits of a run that bounds the lag by count."""
+    return CollectionLimits(topology.load("pendulum", ["balance.mode=bounded"]))
+
+
+@pytest.mark.parametrize("count", [1, 8, 1000, MOST_LIMITED])
+def test_each_stream_has_its_own_limit(bounded, count):
+    """A share beyond what was taken of it; and they fit in a header."""
+    taken = streams(count)
+    limits = bounded.collect_until(fitting(taken), Versions())
+    assert {stream: limits[stream] for stream in taken} == {
+        stream: position + bounded.schedule.share for stream, position in taken.items()
+    }
+    assert ("*" in limits) == (count == MOST_LIMITED)
+    assert header_bytes(limits) < MAX_HEADER_BYTES - 4096  # a policy's description has a place
+
+
+def test_streams_that_do_not_fit_have_the_greatest_limit(bounded):
+    """The newest lives of the newest streams have their own; a life that is over needs none."""
+    taken = {**streams(1000, life=1), **streams(2000)}
+    limits = bounded.collect_until(taken, Versions())
+    newest = list(taken)[-MOST_LIMITED:]
+    assert list(limits) == [*newest, "*"]
+    assert limits["*"] == taken[newest[-1]] + bounded.schedule.share
+    assert header_bytes(limits) < MAX_HEADER_BYTES - 4096
+    assert not bounded.used_up(taken)
+    restarted = {**streams(1000, life=1), **streams(1000)}
+    assert list(fitting(restarted)) == list(streams(1000))
