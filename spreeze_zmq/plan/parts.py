@@ -6,11 +6,12 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.balance import Schedule
+from spreeze_zmq.base.endpoints import is_loopback
 from spreeze_zmq.base.schema import option
 
 
@@ -210,5 +211,16 @@ class ChannelPlan:
     fields: tuple[str, ...]
     endpoint: str | None = option(None, '"tcp://127.0.0.1:5555" or "ipc:///absolute/path"')
     high_water_mark: int = option(None, "messages queued at each end", minimum=1)
-    socket_buffer_bytes: int = option(None, "kernel buffer; 0 for the system's own", minimum=0)
+    socket_buffer_bytes: int = option(
+        None, "kernel buffer; 0 for the system's own, as beyond this machine", minimum=0
+    )
     curve: bool = option(None, "encrypt tcp with `spreeze keys` (default: beyond this machine)")
+
+    def at(self, endpoint: str | None) -> ChannelPlan:
+        """This channel at ``endpoint``; beyond this machine with the system's own kernel buffers, since a
+        connection carries at most a buffer in each round trip.
+        """
+        transport, _, address = (endpoint or "").partition("://")
+        if transport == "tcp" and not is_loopback(address.rpartition(":")[0]):
+            return replace(self, endpoint=endpoint, socket_buffer_bytes=0)
+        return replace(self, endpoint=endpoint)

@@ -50,7 +50,7 @@ def read_channels(
             _bind(name, written["endpoint"], (*key, "endpoint"), bound, mistakes)
         written["curve"] = _needs_keys(written, key, mistakes)
         given = {option: value for option, value in written.items() if value is not None}
-        channels[name] = replace(channels[name], **given)
+        channels[name] = replace(channels[name].at(written["endpoint"]), **given)
     return channels
 
 

@@ -117,7 +117,8 @@ class Channel:
         self._send_frame: Callable[[Buffer, int, bool], Any] = super(  # type: ignore[misc]
             zmq.Socket, self.socket
         ).send
-        self._set_options(high_water_mark, socket_buffer_bytes, linger_s)
+        # ZeroMQ sets these of tcp connections alone; an ipc one has its own.
+        self._set_options(high_water_mark, 0 if path else socket_buffer_bytes, linger_s)
         self._handshakes: Handshakes | None = None
         if keys is not None:
             refuse = self.refusals.refuse

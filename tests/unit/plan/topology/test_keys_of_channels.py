@@ -47,3 +47,24 @@ def test_mistakes_are_one_line_each(overrides, said):
         load("pendulum", overrides)
     (mistake,) = caught.value.mistakes
     assert said in str(mistake)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "num_bytes"),
+    [
+        ([], 16 * 1024),
+        (['channels.experience.critic_learner.endpoint="tcp://127.0.0.1:5555"'], 16 * 1024),
+        (['channels.experience.critic_learner.endpoint="tcp://10.0.0.1:5555"'], 0),
+        (
+            [
+                'channels.experience.critic_learner.endpoint="tcp://10.0.0.1:5555"',
+                "channels.experience.critic_learner.socket_buffer_bytes=1000000",
+            ],
+            1_000_000,
+        ),
+    ],
+)
+def test_beyond_this_machine_the_kernel_holds_more_than_16_kib(keys, overrides, num_bytes):
+    """What it holds is all that travels in a round trip; a topology may say how much."""
+    plan = load("pendulum", overrides)
+    assert plan.channels["experience.critic_learner"].socket_buffer_bytes == num_bytes
