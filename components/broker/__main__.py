@@ -216,7 +216,8 @@ class Broker:
         self.next_balance_s = self.now_s + BALANCE_INTERVAL_S
         num_samplers, training = self.record.num_workers(SAMPLER), self.state == "training"
         change = self.balancer.step(num_samplers, self.now_s, training=training)
-        self.notes.journal.write("balance", self.now_s, self.balancer.figures(self.now_s))
+        rows = self.notes.rows_due("balance", len(self.record.processes), self.now_s)
+        self.notes.journal.write("balance", self.now_s, self.balancer.figures(self.now_s, rows=rows))
         if change is not None:
             log.info("%s", change.reason)
             self.carry_out(change)

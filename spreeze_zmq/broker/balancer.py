@@ -114,9 +114,9 @@ class Balancer:
             "last_change": self.last_change,
         }
 
-    def figures(self, now_s: float) -> dict[str, Any]:
-        """Every figure that decisions rest on, for the journal."""
-        spells = self.windows.spells(now_s - JOURNAL_S, now_s)
+    def figures(self, now_s: float, *, rows: bool = True) -> dict[str, Any]:
+        """Every figure that decisions rest on, for the journal; with ``rows`` those of each process."""
+        spells = self.windows.spells(now_s - JOURNAL_S, now_s) if rows else {}
         return {
             "cores": self.cores,
             "busy_cores": self.windows.busy_cores(now_s - JOURNAL_S, now_s),

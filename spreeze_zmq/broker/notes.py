@@ -21,6 +21,8 @@ from spreeze_zmq.wire.channels import Publisher
 RESUMED, INHERITED = "resumed", "inherited"
 #: Most notes of one topic: at first, and more in each second of the run. No peer can fill the disk.
 MOST_NOTES, NOTES_PER_S = 10_000, 4
+#: Rows of more processes than this are in the journal at most once in this time.
+MANY_ROWS, ROWS_INTERVAL_S = 50, 10.0
 
 
 class Notes:
@@ -41,6 +43,7 @@ class Notes:
         self._folder, self._feed, self._hear = folder, feed, hear
         self.journal, self.tensorboard = Journal(folder.metrics), TensorBoard(folder.path)
         self._noted: Counter[str] = Counter()
+        self._rows_due_s: dict[str, float] = {}
         self._ended: list[NDArray[np.float32]] = []
 
     def publish(self, topic: str, about: Mapping[str, Any], t_s: float) -> None:
@@ -57,9 +60,23 @@ class Notes:
 
     def status(self, status: Mapping[str, Any], gauges: Mapping[str, float], t_s: float) -> None:
         """Write a status to the journal, and it and the learners' ``gauges`` as points of the curves."""
-        self.journal.write("status", t_s, status)
+        self.journal.write("status", t_s, self.kept(status, t_s))
         self._hear("status", t_s, status)
         self.tensorboard.status(status, gauges)
+
+    def kept(self, status: Mapping[str, Any], t_s: float) -> Mapping[str, Any]:
+        """A status as the journal has it."""
+        has_rows = self.rows_due("status", len(status["processes"]), t_s)
+        return status if has_rows else {**status, "processes": {}}
+
+    def rows_due(self, topic: str, count: int, t_s: float) -> bool:
+        """Whether the next entry of a topic has the rows of its ``count`` processes."""
+        if count <= MANY_ROWS:
+            return True
+        if t_s < self._rows_due_s.get(topic, 0.0):
+            return False
+        self._rows_due_s[topic] = t_s + ROWS_INTERVAL_S
+        return True
 
     def refused(self, sender: str, row: Mapping[str, Any], t_s: float) -> None:
         """Note a refusal, also in the log of the sender of the refused message."""

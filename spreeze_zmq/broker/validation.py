@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from spreeze_zmq.base.errors import WireError
@@ -40,9 +40,9 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
     _check_sender(kind, sender, plan)
     if kind in ("hello", "report", "bye"):
         _check_process(sender, fields, plan)
-    kept = {name: _cut(fields[name]) for name in KINDS[kind].fields if name in fields}
+    kept = {name: _cut(fields[name]) for name in KINDS[kind].fields if name in fields and name != "taken"}
     if "clock_s" in kept:
-        kept |= {name: _finite(fields[name]) for name in _NUMERIC if name in fields}
+        kept |= {name: _finite(kept[name]) for name in _NUMERIC if name in kept}
         kept["cpu_s"] = kept["cpu_s"] if abs(kept["cpu_s"]) <= LARGEST else 0.0
         kept["waiting_for"] = kept.get("waiting_for", "")[:LONGEST_WAIT]
         if "taken" in fields:
@@ -93,17 +93,20 @@ def _check_process(sender: str, fields: Mapping[str, Any], plan: Plan) -> None:
 
 def _finite(numbers: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a map that are finite and small enough to be added up."""
-    short: dict[str, float] = _cut(numbers)
-    return {name: value for name, value in short.items() if math.isfinite(value) and abs(value) <= LARGEST}
+    return {name: value for name, value in numbers.items() if abs(value) <= LARGEST}  # false of NaN
 
 
 def _cut(value: Any, depth: int = 0) -> Any:
-    if isinstance(value, str):
+    kind = type(value)
+    if kind is float or kind is int:
+        return value
+    if kind is str:
         return value[: LONGEST_TEXT if depth == 0 else 4 * LONGEST_NAME]
     if depth > 2:
         return None
-    if isinstance(value, Mapping):
-        return {name[:LONGEST_NAME]: _cut(value[name], depth + 1) for name in list(value)[:MOST_ENTRIES]}
-    if isinstance(value, list):
+    if kind is dict:
+        entries = islice(value.items(), MOST_ENTRIES)
+        return {name[:LONGEST_NAME]: _cut(item, depth + 1) for name, item in entries}
+    if kind is list:
         return [_cut(item, depth + 1) for item in value[:MOST_ENTRIES]]
-    return value if not isinstance(value, bytes) else None
+    return value if kind is not bytes else None

@@ -28,8 +28,8 @@ MAX_ARRAYS = 64
 MAX_ENTRIES = 4096
 #: Longest quotation of a name in a refused header, in characters.
 MAX_CLAIM = 40
-#: How many heads are cached, and the longest head that is.
-_HEADS, _HEAD_BYTES = 256, 2048
+#: How many heads are cached, two for each process of a large run, and the longest head that is.
+_HEADS, _HEAD_BYTES = 4096, 2048
 
 #: The dtypes that may travel, always little-endian and in C order.
 DTYPES: dict[str, np.dtype[np.generic]] = {
