@@ -4,8 +4,11 @@ the kernel's send buffer of ipc ones, to which ZeroMQ's option does not apply.
 
 from __future__ import annotations
 
+import logging
 import os
+import select
 import socket as sockets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +21,17 @@ from zmq.utils.monitor import recv_monitor_message
 from spreeze_zmq.base.endpoints import Keys, keys_path
 from spreeze_zmq.base.errors import WireError
 
+log = logging.getLogger("spreeze")
+
 #: The sockets' domain for the authenticator; a callback for '*' is not called for a named domain.
 DOMAIN = "spreeze"
 #: Failures without a success after which a connecting end gives up. ZeroMQ tries five times a second, and a
 #: try fails if the other end dies during the handshake.
 TRIES = 10
+#: The first bytes that a ZeroMQ peer sends to who connects, and that it expects: a length between two marks.
+SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
+#: Longest time until the other end answers, and how much of it a look at the answer waits.
+ANSWERED_S, LOOK_S = 2.0, 0.05
 _EVENTS = (
     zmq.Event.HANDSHAKE_SUCCEEDED
     | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
@@ -58,8 +67,54 @@ class Authenticator:
         self._thread.stop()
 
 
+class Probe:
+    """Asks whether a ZeroMQ peer accepts the connections at a tcp endpoint: one greets who connects. A proxy
+    or a tunnel accepts before there is one, and closes the connection or says nothing.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+        self._connection = sockets.socket(sockets.AF_INET, sockets.SOCK_STREAM)
+        self._connection.setblocking(False)
+        self._connection.connect_ex((host, int(port)))
+        self._until_s = time.monotonic() + ANSWERED_S
+        self._heard, self._greeted = b"", False
+
+    def answer(self) -> bool | None:
+        """Whether it is one; None while that is not known. Waits up to ``LOOK_S``."""
+        look_until_s = time.monotonic() + LOOK_S
+        while (left_s := look_until_s - time.monotonic()) > 0:
+            wanted = [] if self._greeted else [self._connection]
+            if (
+                any(select.select([self._connection], wanted, [], left_s))
+                and (found := self._look()) is not None
+            ):
+                return found
+        return None if time.monotonic() < self._until_s else False
+
+    def _look(self) -> bool | None:
+        try:
+            if not self._greeted:
+                self._connection.send(SIGNATURE)
+                self._greeted = True
+            if not (heard := self._connection.recv(len(SIGNATURE) - len(self._heard))):
+                return False
+        except BlockingIOError:
+            return None
+        except OSError:
+            return False
+        self._heard += heard
+        if len(self._heard) < len(SIGNATURE):
+            return None
+        return self._heard[:1] + self._heard[-1:] == SIGNATURE[:1] + SIGNATURE[-1:]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 class Handshakes:
-    """Sets a socket's keys, and counts its failed handshakes.
+    """Sets a socket's keys, and counts its failed handshakes. A connecting end counts those with ZeroMQ peers
+    alone.
 
     Args:
         socket: neither bound nor connected yet.
@@ -78,8 +133,10 @@ class Handshakes:
         endpoint: str,
         refuse: Callable[[WireError], None],
     ) -> None:
-        self._socket, self._bind, self._refuse = socket, bind, refuse
+        self._socket, self._bind, self._refuse, self._endpoint = socket, bind, refuse, endpoint
         self._failed, self._succeeded = 0, False
+        self._unexplained, self._no_peer = 0, False
+        self._probe: Probe | None = None
         socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
         if bind:
             socket.curve_server = True
@@ -103,13 +160,35 @@ class Handshakes:
         """Count the handshakes since the last call; costs one look at a queue if there are none."""
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             if recv_monitor_message(self._monitor)["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
-                self._succeeded = True
-                continue
-            self._failed += 1
-            self._refuse(WireError("bad_keys", self._why))
+                self._succeeded, self._unexplained = True, 0
+            else:
+                self._unexplained += 1
+        if self._unexplained and (self._bind or self._is_a_peers()):
+            self._failed += self._unexplained
+            for _ in range(self._unexplained):
+                self._refuse(WireError("bad_keys", self._why))
+            self._unexplained = 0
+
+    def _is_a_peers(self) -> bool:
+        """Whether a ZeroMQ peer is behind the unexplained failures; forgets them if it is not."""
+        self._probe = self._probe or Probe(self._endpoint)
+        if (is_peer := self._probe.answer()) is None:
+            return False
+        self._probe.close()
+        self._probe = None
+        if not is_peer and not self._no_peer:
+            log.info(
+                "%s: connections are accepted, but by no ZeroMQ peer yet: waiting for it", self._endpoint
+            )
+        if not is_peer or self._no_peer:  # those before the peer was there
+            self._failed = self._unexplained = 0
+        self._no_peer = not is_peer
+        return is_peer
 
     def close(self) -> None:
         self.serve()
+        if self._probe is not None:
+            self._probe.close()
         self._socket.disable_monitor()
 
 

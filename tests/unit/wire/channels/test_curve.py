@@ -4,7 +4,10 @@ import contextlib
 import json
 import logging
 import os
+import socket
 import stat
+import threading
+import time
 
 import pytest
 import zmq
@@ -13,6 +16,7 @@ from spreeze_zmq.base.endpoints import keys_path, read_keys, write_keys
 from spreeze_zmq.base.errors import ChannelError, InputError
 from spreeze_zmq.commands import spreeze
 from spreeze_zmq.wire.channels import Publisher, Puller, Pusher, Subscriber, make_keys, poll
+from spreeze_zmq.wire.channels.connections import TRIES
 from tests.unit.wire.channels.conftest import TIMEOUT_S, refused_by, weights
 
 ANY_PORT = "tcp://127.0.0.1:*"
@@ -94,6 +98,73 @@ def test_a_peer_with_wrong_keys_says_so_in_a_line(bench, keys, own_file, caplog,
     lines = [r.getMessage() for r in caplog.records if "does not accept our keys" in r.getMessage()]
     assert len(lines) == 1
     assert lines[0].startswith(f"{bound.endpoint} does not accept our keys ({own_file}), so nothing is sent")
+
+
+class Proxy:
+    """A tcp proxy as ssh and service meshes have one: it accepts at once, closes what it cannot forward, and
+    forwards once there is an ``upstream``.
+    """
+
+    def __init__(self):
+        self.upstream, self.num_accepted = None, 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self._listener.accept()
+                self.num_accepted += 1
+                if self.upstream is None:
+                    here.close()
+                    continue
+                there = socket.create_connection(("127.0.0.1", self.upstream))
+                for ends in ((here, there), (there, here)):
+                    threading.Thread(target=self._copy, args=ends, daemon=True).start()
+
+    def _copy(self, source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        """Accept no more."""
+        self._listener.close()
+
+
+def test_a_proxy_that_accepts_before_the_other_end_is_there_is_waited_for(bench, keys, own_file, caplog):
+    """However often it hangs up; nobody is said to have other keys."""
+    proxy = Proxy()
+    pusher = bench.open(Pusher, endpoint=proxy.endpoint, keys=keys)
+    with caplog.at_level(logging.INFO):
+        assert pusher.push(weights(3), TIMEOUT_S)  # queued until somebody takes it
+        while proxy.num_accepted < 3 * TRIES:
+            poll([pusher], timeout_s=0.1)
+            assert pusher.attend() == ""
+    puller = bench.open(Puller, endpoint=ANY_PORT, keys=keys)
+    proxy.upstream = int(puller.endpoint.rpartition(":")[2])
+    assert puller.pull(TIMEOUT_S).fields["version"] == 3
+    assert pusher.attend() == ""
+    proxy.close()
+    assert not refused_by(pusher)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [f"{proxy.endpoint}: connections are accepted, but by no ZeroMQ peer yet: waiting for it"]
+
+
+@pytest.mark.parametrize("through_proxy", [False, True])
+def test_wrong_keys_end_the_wait_within_seconds(bench, keys, own_file, through_proxy):
+    """Also where they are found at the end of a proxy that had to wait for its own peer."""
+    proxy, bound = Proxy(), bench.open(Puller, endpoint=ANY_PORT, keys=make_keys())
+    peer = bench.open(Pusher, endpoint=proxy.endpoint if through_proxy else bound.endpoint, keys=keys)
+    while through_proxy and proxy.num_accepted < TRIES:
+        poll([peer], timeout_s=0.1)
+    proxy.upstream, began_s = int(bound.endpoint.rpartition(":")[2]), time.monotonic()
+    while not (why := peer.attend()) and time.monotonic() < began_s + 4 * TIMEOUT_S:
+        poll([bound], timeout_s=0.1)
+    proxy.close()
+    assert f"{peer.endpoint} does not accept our keys ({own_file})" in why
 
 
 def test_without_keys_nothing_is_bound_beyond_loopback(keys):
