@@ -1,10 +1,11 @@
-"""CPU time of processes, load of the machine's cores and GPUs."""
+"""CPU time of processes and threads, load of the machine's cores and GPUs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -47,6 +48,33 @@ class Family:
             except psutil.Error:
                 self._look_at_s = 0.0
         return total_s
+
+
+class Threads:
+    """The CPU time of this process's threads whose names begin with ``prefix``, at 1.5 us a look."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._clocks: list[int] = []
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all of them so far; they are looked for until there are some."""
+        if not self._clocks:
+            # The kernel's number of another thread's clock, as of pthread_getcpuclockid(3).
+            self._clocks = [(~thread << 3) | 6 for thread in self._found()]
+        try:
+            return sum(map(time.clock_gettime, self._clocks))
+        except OSError:  # one of them has ended
+            self._clocks = []
+            return 0.0
+
+    def _found(self) -> list[int]:
+        found = []
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):
+                if (task / "comm").read_text().startswith(self._prefix):
+                    found.append(int(task.name))
+        return found
 
 
 def busy_cpu_s(pid: int = 0) -> float:

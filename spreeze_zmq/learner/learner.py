@@ -12,6 +12,7 @@ import torch
 from spreeze_zmq import algorithms
 from spreeze_zmq.base import kept_memory
 from spreeze_zmq.base.errors import CheckpointError, Diverged, WireError
+from spreeze_zmq.base.usage import Threads
 from spreeze_zmq.component import Component, Weights
 from spreeze_zmq.learner.arithmetic import arithmetic_of
 from spreeze_zmq.learner.delayed import DelayExperience
@@ -24,7 +25,7 @@ from spreeze_zmq.learner.vault import Vault
 from spreeze_zmq.nn.device import Work
 from spreeze_zmq.plan import sizing
 from spreeze_zmq.plan.roles import ACTOR_LEARNER, CRITIC, PART_OF, POLICY
-from spreeze_zmq.wire.channels import Subscriber
+from spreeze_zmq.wire.channels import SENDING_THREADS, Subscriber
 
 log = logging.getLogger("spreeze")
 
@@ -54,7 +55,14 @@ def cadence_of(component: Component) -> Cadence:
     own, every = component.options, component.plan.balance.publish_every_updates
     # This thread computes updates on a CPU and waits for those on a GPU.
     work_clock = time.thread_time if own["device"] == "cpu" else time.monotonic
-    return Cadence(own["publish_interval_s"], every, own["publish_cost"], work_clock=work_clock)
+    sending = Threads(SENDING_THREADS)
+    return Cadence(
+        own["publish_interval_s"],
+        every,
+        own["publish_cost"],
+        work_clock=work_clock,
+        sending_clock=sending.cpu_s,
+    )
 
 
 class Learner:

@@ -20,6 +20,7 @@ from spreeze_zmq.wire.channels.sockets import Channel, terminate
 
 __all__ = [
     "ENDS",
+    "SENDING_THREADS",
     "Channel",
     "Claim",
     "Entry",
@@ -36,6 +37,8 @@ __all__ = [
     "terminate",
 ]
 
+#: What the names of ZeroMQ's threads that send and receive begin with.
+SENDING_THREADS = "ZMQbg/IO"
 #: Name of an end -> its class and whether it binds.
 ENDS: dict[str, tuple[type[Channel], bool]] = {
     "push": (Pusher, False),

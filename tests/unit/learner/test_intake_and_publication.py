@@ -105,6 +105,27 @@ def test_dear_publications_are_stretched_to_their_share(cost, interval_s):
     assert figures["bytes"] == 400
 
 
+@pytest.mark.parametrize(
+    ("sending_s", "receiving", "interval_s"), [(0.01, 0.02, 0.05), (0.5, 0.02, 2.2), (0.0, 0.5, 10.0)]
+)
+def test_a_publication_waits_until_the_last_one_has_been_sent(sending_s, receiving, interval_s):
+    """By another thread, which may take a quarter of the time for it: half a second for a thousand
+    subscribers. What it takes to receive delays no publication for more than ten seconds.
+    """
+    clock, times = Clock(), []
+
+    def sending_clock():
+        return sending_s * len(times) + receiving * clock.now_s
+
+    cadence = Cadence(0.05, 0, clock=clock, work_clock=clock, sending_clock=sending_clock)
+    for count in range(1, 5000):
+        with cadence.updating():
+            clock.now_s += 0.01
+        if cadence.due(count):
+            times.append(clock.now_s)
+    assert np.diff(times).mean() == pytest.approx(interval_s, rel=0.1)
+
+
 def test_one_dear_publication_is_paid_off_and_then_forgotten():
     """100 ms once cost 5 s without another; afterwards the interval is as before."""
     _, gaps = publications(lambda number: 0.1 if number == 1 else 0.0005)

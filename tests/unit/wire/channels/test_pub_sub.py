@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import zmq
 
+from spreeze_zmq.base.usage import Threads
 from spreeze_zmq.wire import Message
-from spreeze_zmq.wire.channels import Publisher, Subscriber, poll, pub_sub
+from spreeze_zmq.wire.channels import SENDING_THREADS, Publisher, Subscriber, poll, pub_sub
 from tests.unit.wire.channels.conftest import TIMEOUT_S, weights
 
 
@@ -277,3 +278,17 @@ def test_no_frames_of_a_subscriber_stop_a_publisher(bench):
     publisher.publish(weights(1))
     bench.arrived(subscriber)
     assert versions(subscriber) == [1]
+
+
+def test_what_is_sent_to_many_takes_the_cpu_time_of_zeromqs_thread(bench):
+    """Which the publishing thread's clock does not show; that thread is found by its name."""
+    publisher = bench.open(Publisher)
+    subscribers = [bench.open(Subscriber) for _ in range(8)]
+    while publisher.subscriptions < len(subscribers):
+        bench.joined(publisher)
+    threads, message = Threads(SENDING_THREADS), weights(num_bytes=1 << 22)
+    before_s = threads.cpu_s()
+    publisher.publish(message)
+    for subscriber in subscribers:
+        bench.arrived(subscriber)
+    assert threads.cpu_s() - before_s > 8 * 1e-4  # 4 MB each
