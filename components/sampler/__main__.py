@@ -36,6 +36,8 @@ EPISODES_INTERVAL_S = 0.5
 #: Time for the learners to drain their queues before this process closes its sockets: messages that the
 #: kernel holds for a full queue are lost then.
 SETTLE_S = 0.2
+#: Multiples of it, modulo 1, are spread evenly over [0, 1) however many there are.
+GOLDEN = (5**0.5 - 1) / 2
 
 
 class Collector:
@@ -102,10 +104,13 @@ class Collector:
         )
 
     def places(self) -> NDArray[np.float32]:
-        """``[N]``: the place of each environment among all at the start of the run, from 0 to 1."""
+        """``[N]``: the place of each environment among all, from 0 to 1. Those at the start of the run are
+        evenly apart; those of samplers that come later, however many, are spread by the golden ratio.
+        """
         total = self.component.plan.components[SAMPLER].count.initial * self.num_envs
         mine = self.component.index * self.num_envs + np.arange(self.num_envs)
-        return np.clip(mine / max(total - 1, 1), 0.0, 1.0).astype(np.float32)
+        later = mine * GOLDEN % 1.0
+        return np.where(mine < total, mine / max(total - 1, 1), later).astype(np.float32)
 
     def act(self, frames: FrameStack) -> NDArray[Any]:
         """The actions ``[N, *action_shape]`` that the environments take; notes those that the policy drew,

@@ -1,5 +1,5 @@
-"""Endpoints, and the CURVE keys of tcp ones: one pair for all runs of a user, in a file that only the user
-may read.
+"""Endpoints, and the CURVE keys of tcp ones, in files that only their user may read: one pair for all runs of
+a user, or those of one run that other machines join.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import ipaddress
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from spreeze_zmq.base.errors import ChannelError, InputError
@@ -59,12 +59,20 @@ _Z85 = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 
 @dataclass(frozen=True)
 class Keys:
-    """One pair of keys, each 40 characters of Z85, which every process of a run has: an end that binds
-    accepts only peers that prove to hold it.
+    """One pair of keys, each 40 characters of Z85, which an end of a channel proves to hold.
+
+    Attributes:
+        public: the public key.
+        secret: the secret key.
+        server: the public key of the ends that bind; empty if every process of the run has this pair.
+        guests: the folder with the public keys that an end that binds accepts, one in each file; empty if it
+            accepts only holders of this pair.
     """
 
     public: str
     secret: str
+    server: str = ""
+    guests: str = ""
 
     def __repr__(self) -> str:
         return f"Keys({self.public})"
@@ -78,13 +86,13 @@ def keys_path() -> Path:
     return (Path(home) if os.path.isabs(home) else Path.home() / ".config") / "spreeze" / "keys.json"
 
 
-def read_keys() -> Keys:
-    """The user's keys.
+def read_keys(path: Path | None = None) -> Keys:
+    """Keys from a file, by default the user's at :func:`keys_path`.
 
     Raises:
         InputError: there is no file, others can read it, or it does not contain keys.
     """
-    path = keys_path()
+    path = path or keys_path()
     try:
         with path.open(encoding="utf-8-sig") as file:
             mode, owner = os.fstat(file.fileno()).st_mode, os.fstat(file.fileno()).st_uid
@@ -99,12 +107,20 @@ def read_keys() -> Keys:
     if owner != os.getuid() or mode & 0o077:
         raise InputError(f"{path}: others than its user have access to the keys: chmod 600 {path}")
     try:
-        values = json.loads(text)
-        keys = Keys(values["public"], values["secret"])
-        if not (_Z85.fullmatch(keys.public) and _Z85.fullmatch(keys.secret)):
-            raise ValueError
-    except (ValueError, KeyError, TypeError):
+        return parse_keys(text)
+    except ValueError:
         raise InputError(f"{path}: no pair of keys; `spreeze keys --new` writes another one") from None
+
+
+def parse_keys(text: str) -> Keys:
+    """Keys from the text of their file. Raises ValueError."""
+    try:
+        keys = Keys(**json.loads(text))
+        sound = all(map(_Z85.fullmatch, filter(None, (keys.public, keys.secret, keys.server))))
+    except TypeError:
+        sound = False
+    if not sound:
+        raise ValueError("no pair of keys")
     return keys
 
 
@@ -120,7 +136,7 @@ def write_keys(keys: Keys, path: Path | None = None) -> Path:
         with replacing(path) as temporary:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump({"public": keys.public, "secret": keys.secret}, file)
+                json.dump({name: value for name, value in asdict(keys).items() if value}, file)
     except OSError as error:
         raise InputError(f"{path}: the keys cannot be written: {error.strerror}") from error
     return path

@@ -112,7 +112,7 @@ def leave_mark(folder: Path, modules: Iterable[str], import_path: Path) -> None:
     modules = tuple(modules)
     with contextlib.suppress(OSError, RuntimeError, ValueError):  # no home, or none that can be written
         search = [*sys.path, str(import_path), os.getcwd()]
-        found = (_place_of(module.partition(".")[0], search) for module in modules)
+        found = (place_of(module.partition(".")[0], search) for module in modules)
         paths = dict.fromkeys([os.path.realpath(import_path), *filter(None, found)])
         mark = {"folder": os.path.realpath(folder), "inode": os.stat(folder).st_ino}
         mark |= {"modules": modules, "import_paths": list(paths)}
@@ -125,7 +125,7 @@ def leave_mark(folder: Path, modules: Iterable[str], import_path: Path) -> None:
         _prune(marks)
 
 
-def _place_of(package: str, search: Sequence[str]) -> str:
+def place_of(package: str, search: Sequence[str]) -> str:
     """The folder that a package or module is imported from; empty if it is in none of those searched."""
     spec = PathFinder.find_spec(package, search)
     places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]

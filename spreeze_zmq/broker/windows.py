@@ -242,7 +242,7 @@ class Windows:
         spells = self.spells(from_s, to_s)
         there = {name for name, spell in spells.items() if spell.role == "sampler"}
         names = [f"sampler-{index}" for index in range(num_samplers)]
-        if there != set(names) or not names or not {*self.critics, *self.followers} <= spells.keys():
+        if not there.issuperset(names) or not names or not {*self.critics, *self.followers} <= spells.keys():
             return None
         samplers, critics, followers = (
             tuple(spells[name] for name in group) for group in (names, self.critics, self.followers)

@@ -20,10 +20,10 @@ from spreeze_zmq.commands import table
 from spreeze_zmq.commands.arguments import Parser, add_set, exit_code, for_readers
 from spreeze_zmq.commands.begin import leave
 from spreeze_zmq.commands.check import FirstLook, advice, graph, report
-from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.texts import further
 from spreeze_zmq.nn.native import library as native
+from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.parts import Count, StopPlan
 from spreeze_zmq.plan.plan import Plan
@@ -127,6 +127,12 @@ def _parser() -> Parser:
         action="store_true",
         help="run the components as threads of this one process, for one debugger; slower",
     )
+    parser.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        default="",
+        help="let other machines join at this machine's ADDRESS, or ADDRESS:PORT-PORT, by spreeze join",
+    )
     parser.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
     parser.add_argument("--version", action="version", version=__version__)
     return parser
@@ -197,7 +203,7 @@ def _launch(
     if arguments.resume:
         for line in arguments.origin.inherit(folder, plan):
             view.note(line)
-    launch = Launch(plan, folder, view, threads=arguments.inproc)
+    launch = Launch(plan, folder, view, threads=arguments.inproc, listen=arguments.listen)
     try:
         return launch.run()
     finally:

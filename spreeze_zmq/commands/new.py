@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.machine import shipped_folder
-from spreeze_zmq.launcher.building import build
+from spreeze_zmq.nodes.building import build
 
 #: Kind and language -> the folder below ``components`` that is copied.
 EXAMPLES = {

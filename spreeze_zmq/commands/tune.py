@@ -16,8 +16,8 @@ from spreeze_zmq.base import machine
 from spreeze_zmq.base.errors import ComponentFailed, InputError
 from spreeze_zmq.base.files import read_journal, write_json
 from spreeze_zmq.commands.arguments import add_json_file, add_set
-from spreeze_zmq.launcher.building import build_all
 from spreeze_zmq.launcher.launcher import Launch
+from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.plan import sizing, topology, tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.run.folder import RunFolder

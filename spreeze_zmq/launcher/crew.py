@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import os
 import socket
@@ -11,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from spreeze_zmq.base import kept_memory
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import ChannelError, InputError
 from spreeze_zmq.launcher.pinning import Pinning
 from spreeze_zmq.launcher.threads import ThreadSpawner
+from spreeze_zmq.nodes.head import Node, Nodes, PlacedSpawner
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, LEARNERS, ROLES
+from spreeze_zmq.plan.roles import BROKER, LEARNERS, ROLES, SAMPLER
 from spreeze_zmq.plan.sizing import KEEP_FREED_MEMORY
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.page import address
 from spreeze_zmq.supervisor import GroupSpawner, ProcessSpec, Supervisor
+from spreeze_zmq.wire.channels import Claim
 
 
 class Crew:
@@ -29,6 +33,7 @@ class Crew:
         plan: with its folders settled.
         folder: the run's folder.
         pinning: the cores of each process.
+        nodes: the other machines; None where the run listens for none.
         threads: run components as threads of this process.
 
     Attributes:
@@ -38,10 +43,16 @@ class Crew:
         ports: the ports of roles that start with their first visitor.
     """
 
-    def __init__(self, plan: Plan, folder: RunFolder, pinning: Pinning, *, threads: bool) -> None:
-        self._plan, self._folder, self._pinning = plan, folder, pinning
-        leftovers = [Path(plan.socket_dir), folder.page_address]
-        self.supervisor = Supervisor(ThreadSpawner() if threads else GroupSpawner(leftovers))
+    def __init__(
+        self, plan: Plan, folder: RunFolder, pinning: Pinning, nodes: Nodes | None, *, threads: bool
+    ) -> None:
+        self._plan, self._folder, self._pinning, self._nodes = plan, folder, pinning, nodes
+        leftovers = [Path(plan.socket_dir), folder.page_address, folder.invitation]
+        here = ThreadSpawner() if threads else GroupSpawner(leftovers)
+        self.supervisor = Supervisor(here if nodes is None else PlacedSpawner(here, nodes))
+        sampler = plan.components[SAMPLER]
+        self._indices = itertools.count(sampler.count.maximum if sampler.launched else 0)
+        self._leased: dict[str, Claim] = {}
         learners = () if threads else plan.learning.learners
         self._kept = {role: kept_memory.create(role) for role in learners}
         self._missing: list[str] = []
@@ -58,6 +69,26 @@ class Crew:
         self._missing += [f"{role}-{index}" for index in range(before, count)]
         self.counts[role] = count
         self.fill()
+
+    def lend(self, node: Node) -> list[str]:
+        """Start the samplers of a machine that has joined; returns their names, which no process of the run
+        has had: the numbers after those of the head's own.
+        """
+        assert self._nodes is not None
+        names = [self._lease() for _ in range(node.samplers)]
+        for name in names:
+            self._nodes.place(name, node)
+            self.supervisor.start(self._spec(SAMPLER, int(name.rpartition("-")[2])))
+            self.deadlines.begin(name)
+        return names
+
+    def _lease(self) -> str:
+        """A name for a process on another machine; its lock here keeps it from those started by hand."""
+        while True:
+            name = f"{SAMPLER}-{next(self._indices)}"
+            with contextlib.suppress(ChannelError):
+                self._leased[name] = Claim.take(Path(self._plan.socket_dir) / name)
+                return name
 
     def fill(self) -> None:
         """Start the missing processes, except where a predecessor of the same name still runs."""
@@ -93,7 +124,9 @@ class Crew:
         )
 
     def close(self) -> None:
-        """Release ports and kept memory; all processes have ended."""
+        """Release ports, names and kept memory; all processes have ended."""
+        for claim in self._leased.values():
+            claim.release()
         self.ports.close(self._folder)
         for descriptor in self._kept.values():
             os.close(descriptor)

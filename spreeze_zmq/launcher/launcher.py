@@ -19,6 +19,8 @@ from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.pinning import pinned
+from spreeze_zmq.nodes.head import Joined, NodeEvent, Nodes, TurnedAway
+from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import (
@@ -52,19 +54,30 @@ class Launch:
         view: displays the run.
         remeasure: ignore the cached number of samplers.
         threads: run components as threads of this process, which a debugger may hold for any time.
+        listen: the address at which other machines join, as :class:`Listening` reads it; empty for none.
     """
 
     def __init__(
-        self, plan: Plan, folder: RunFolder, view: View, *, remeasure: bool = False, threads: bool = False
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        view: View,
+        *,
+        remeasure: bool = False,
+        threads: bool = False,
+        listen: str = "",
     ) -> None:
         self.folder, self.view = folder, view
+        listening = Listening.at(listen, plan) if listen else None
+        plan = listening.plan if listening else plan
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
         self.pinning = pinned(plan, usable_cores(os.sched_getaffinity(0)))
         plan = replace(plan, pinning={"cpus": self.pinning.cpus, "reason": self.pinning.reason})
         self.plan, self.sockets = write_plan(plan, folder)
         leave_mark(folder.path, own_modules(plan), Path(plan.topology_file).parent)
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
-        self.crew = Crew(self.plan, folder, self.pinning, threads=threads)
+        self.nodes = None if listening is None else self._listen(listening)
+        self.crew = Crew(self.plan, folder, self.pinning, self.nodes, threads=threads)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
         self.status: dict[str, Any] = {}
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
@@ -77,6 +90,10 @@ class Launch:
 
     def _open(self, channel: str, end: str) -> Any:
         return channels.open_channel(self.plan.channels[channel], end, "launcher", self.incarnation)
+
+    def _listen(self, listening: Listening) -> Nodes:
+        keys, guests = make_key_files(self.sockets.path, self.folder.invitation)
+        return Nodes(self.plan, listening.address, keys, guests, incarnation=self.incarnation)
 
     # --- starting
 
@@ -96,6 +113,8 @@ class Launch:
         self.show_processes()
         if self.pinning.cpus or self.plan.balance.pin == "always":
             self.view.note(self.pinning.reason)
+        if self.nodes is not None:
+            self.view.note(texts.how_to_join(self.nodes.router.endpoint, self.folder))
         why = texts.why_count(self.plan, SAMPLER, self.remembered)
         for note in filter(None, (texts.first_count(self.plan, why), texts.not_evaluated(self.plan))):
             self.view.note(note)
@@ -147,7 +166,9 @@ class Launch:
         if self.interrupts.suspends:
             self.view.suspend()
             self.crew.deadlines.postpone(self.interrupts.suspend())
-        channels.poll([self.control], [], timeout_s=timeout_s)
+        channels.poll([self.control, *self.others], [], timeout_s=timeout_s)
+        for event in self.nodes.serve() if self.nodes is not None else ():
+            self.on_node(event)
         while (message := self.control.receive()) is not None:
             if message.kind == "status":
                 self.hear_status(message.fields)
@@ -157,6 +178,25 @@ class Launch:
                 self.obey(message.fields["role"], message.fields["count"], message.fields["reason"])
             elif message.kind == "set" and message.fields.get("reason"):
                 self.view.note(message.fields["reason"])
+
+    @property
+    def others(self) -> list[channels.Channel]:
+        """The channel of the other machines, if there is one."""
+        return [] if self.nodes is None else [self.nodes.router]
+
+    def on_node(self, event: NodeEvent) -> None:
+        """Have a machine that joins run samplers; close the books of one that is gone."""
+        if isinstance(event, TurnedAway):
+            self.view.note(event.line)
+        elif isinstance(event, Joined):
+            names = [] if self.stop_reason else self.crew.lend(event.node)
+            self.view.note(texts.joined(event.node, names))
+        else:
+            gone = self.supervisor.alive(event.node.processes)
+            self.supervisor.forget(gone)
+            for name in gone:
+                self.tell("exited", name=name, how=f"is gone with {event.node.host}", restarting=False)
+            self.view.note(texts.gone(event.node, event.how, gone))
 
     def hear_status(self, status: dict[str, Any]) -> None:
         """Show a status and its new lines; a process all of whose messages are refused ends the run."""
@@ -282,6 +322,8 @@ class Launch:
             self.supervisor.stop(names)
             self.see_off(names, group)
         self.supervisor.close()
+        if self.nodes is not None:
+            self.nodes.close(self.stop_reason)
         self.view.close()
         self.control.close()
         self.reports.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from spreeze_zmq.base.errors import DiskFull
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.trust import grant_of
 from spreeze_zmq.evaluation.saved import own_modules
+from spreeze_zmq.nodes.head import Node
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
@@ -45,6 +47,24 @@ def facts(plan: Plan, folder: RunFolder, page_address: str) -> dict[str, str]:
         rows["page"] = page_address
     rows["curves"] = f"{program('tensorboard')} --logdir {shlex.quote(folder.shown)}"
     return rows
+
+
+def how_to_join(address: str, folder: RunFolder) -> str:
+    """How another machine joins, in one line."""
+    key = shlex.quote(os.path.relpath(folder.invitation))
+    return f"other machines join: ssh MACHINE spreeze join {address} < {key}"
+
+
+def joined(node: Node, names: Sequence[str]) -> str:
+    """That a machine has joined, in one line."""
+    runs = f"{names[0]} to {names[-1]}" if len(names) > 1 else "".join(names) or "nothing"
+    return f"{node.host} has joined as {node.name}: {node.cores} cores; it runs {runs}"
+
+
+def gone(node: Node, how: str, names: Sequence[str]) -> str:
+    """That a machine is gone, in one line."""
+    lost = f"; with it {', '.join(names)}" if names else ""
+    return f"{node.host} ({node.name}) is gone: {how}{lost}"
 
 
 def not_evaluated(plan: Plan) -> str:
@@ -113,7 +133,7 @@ class News:
                 self._failed.add(row["kind"])
                 lines.append(f"{row['name']}: {row['summary']}; it goes on ({self._logs / row['name']}.log)")
         lines += self._findings(status)
-        look = (status.get("evaluation") or {}).get("last") or {}
+        look = _table_in(_table_in(status, "evaluation"), "last")
         if look.get("timed_out") and not self._timed_out:
             self._timed_out = True
             cut = f"{look.get('num_truncated')} of {look.get('num_episodes')} episodes"
@@ -129,6 +149,12 @@ class News:
             lines += [f"no longer: {self._found[name]}" for name in self._found if name not in now]
         self._found = {name: row["seen"] for name, row in now.items()}
         return lines
+
+
+def _table_in(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table of a status; empty where there is none, as in that of another broker."""
+    found = status.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 class Stages:

@@ -15,6 +15,9 @@ from spreeze_zmq.envs import EnvironmentSpec
 _ADDED: dict[str, Callable[[], Any]] = {
     "recording": dict,
     "curve": bool,
+    "remote": str,
+    "remote_buffer_bytes": int,
+    "keys": str,
     "command": tuple,
     "ancestors": tuple,
     "tried": dict,

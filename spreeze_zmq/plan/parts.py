@@ -201,7 +201,12 @@ class ChannelPlan:
         kinds: the message kinds on this channel.
         endpoint: the address that the binding process uses; ``None`` until the plan is placed.
         fields: the arrays of a rollout on an experience channel; empty on every other channel.
-        curve: encrypted and authenticated with the user's keys, as tcp beyond loopback always is.
+        curve: encrypted and authenticated, as tcp beyond loopback always is.
+        remote: a tcp address that is bound beside the endpoint, for processes on other machines; empty
+            where there is none.
+        remote_buffer_bytes: kernel buffer of each connection to the remote address: as much is under way at
+            once, and as much may wait in front of who takes nothing.
+        keys: file with the keys of the tcp endpoints; empty for the user's own.
     """
 
     pattern: str
@@ -215,6 +220,9 @@ class ChannelPlan:
         None, "kernel buffer; 0 for the system's own, as beyond this machine", minimum=0
     )
     curve: bool = option(None, "encrypt tcp with `spreeze keys` (default: beyond this machine)")
+    remote: str = ""
+    remote_buffer_bytes: int = 0
+    keys: str = ""
 
     def at(self, endpoint: str | None) -> ChannelPlan:
         """This channel at ``endpoint``; beyond this machine with the system's own kernel buffers, since a

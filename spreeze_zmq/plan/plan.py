@@ -16,6 +16,8 @@ from spreeze_zmq.plan.roles import EVALUATOR
 
 #: The version of run.json; programs refuse any other.
 FORMAT = 2
+#: The keys of a run that other machines join, in the folder of its sockets.
+KEYS_FILE = "keys.json"
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,19 @@ class Plan:
     socket_dir: str = ""
 
     def placed(self, run_dir: Path, socket_dir: Path) -> Plan:
-        """This plan with its folders; a channel without an endpoint gets an ipc one in ``socket_dir``.
+        """This plan with its folders; a channel without an endpoint gets an ipc one in ``socket_dir``, one
+        with a remote address the keys there.
 
         Raises:
             ChannelError: an endpoint's path is longer than unix sockets allow.
         """
         socket_dir = socket_dir.absolute()
         channels = {
-            name: replace(channel, endpoint=channel.endpoint or ipc_endpoint(socket_dir / name))
+            name: replace(
+                channel,
+                endpoint=channel.endpoint or ipc_endpoint(socket_dir / name),
+                keys=str(socket_dir / KEYS_FILE) if channel.remote else channel.keys,
+            )
             for name, channel in self.channels.items()
         }
         return replace(self, run_dir=str(run_dir.absolute()), socket_dir=str(socket_dir), channels=channels)

@@ -41,6 +41,7 @@ class RunFolder:
         best_policy: the best evaluated policy, with everything needed to act.
         recordings: one file for each incarnation of a recorded process.
         page_address: the address of the live run's page, with its token.
+        invitation: the key for other machines of a live run that listens for them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,6 +51,7 @@ class RunFolder:
         self.logs, self.checkpoints, self.learning = path / "logs", path / "checkpoints", path / "learning"
         self.recordings = path / "recordings"
         self.best_policy, self.page_address = path / POLICY_FILE, path / "page.url"
+        self.invitation = path / "join.key"
 
     @property
     def shown(self) -> str:

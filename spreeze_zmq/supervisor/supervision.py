@@ -154,6 +154,11 @@ class Supervisor:
             if one.process is not None:
                 self._kill(one)
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Leave processes alone that are out of reach, with the machine that they run on."""
+        for one in self._known(names):
+            del self._supervised[one.spec.name]
+
     def end_restarts(self) -> None:
         """Restart nothing from now on, since the run ends."""
         self._restarting = False

@@ -93,4 +93,14 @@ KINDS: dict[str, KindSpec] = {
         retained=True,
         retained_by=("role", "option"),
     ),
+    "join": KindSpec(_fields("host: text, cores: count, samplers: count, packages: map, before: text")),
+    "welcome": KindSpec(
+        _fields("node: text, public: text, secret: text, server: text"),
+        {"plan": ArraySpec(("uint8",), 1, 1), "bundle": ArraySpec(("uint8",), 1, 1)},
+    ),
+    "start": KindSpec(_fields("name: text, nice: count, threads: count, orphaned: count")),
+    "signal": KindSpec(_fields("name: text, number: count")),
+    "beat": KindSpec(_fields("processes: rows?")),
+    "ended": KindSpec(_fields("name: text, code: count?, signal: count?, log: text")),
+    "leave": KindSpec(_fields("code: count, reason: text")),
 }

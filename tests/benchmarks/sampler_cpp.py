@@ -11,7 +11,7 @@ from spreeze_zmq import envs
 from spreeze_zmq.commands.bench.figures import in_turn, paired
 from spreeze_zmq.commands.bench.physics import bare_physics, policy_actions
 from spreeze_zmq.commands.bench.sampler import NUM_ENVS, bench_plan, policy_message, running_sampler
-from spreeze_zmq.launcher.building import build_all
+from spreeze_zmq.nodes.building import build_all
 from spreeze_zmq.policy import Policy
 
 SECONDS = 20.0

@@ -109,6 +109,18 @@ _FIELDS = {
         "value": 128,
         "reason": "batch size 512 -> 128: critic_learner starved 80 % of the time",
     },
+    "join": {
+        "host": "desk2",
+        "cores": 8,
+        "samplers": 8,
+        "packages": {"spreeze-zmq": "0.1.0", "python": "3.11"},
+        "before": "",
+    },
+    "start": {"name": "sampler-8", "nice": 0, "threads": 1, "orphaned": 9},
+    "signal": {"name": "sampler-8", "number": 15},
+    "beat": {"processes": {"sampler-8": {"pid": 4713, "printed": False}}},
+    "ended": {"name": "sampler-8", "code": 0, "log": "stopped: SIGTERM"},
+    "leave": {"code": 0, "reason": "minutes 10.00 >= 10"},
 }
 
 
@@ -196,6 +208,9 @@ def _bodies() -> dict[str, Message]:
     critic = {"parameters": np.array([0.5, -0.5, 1.5], np.float32)}
     counts = {"version": 7, "critic_updates": 130, "env_steps": 4096, "taken": {"sampler-0/123456789": 4096}}
     messages["critic"] = Message("critic", counts, critic)
+    keys = {"public": "p" * 40, "secret": "s" * 40, "server": "h" * 40}
+    files = {"plan": np.frombuffer(b"{}", np.uint8), "bundle": np.frombuffer(b"", np.uint8)}
+    messages["welcome"] = Message("welcome", {"node": "node-1", **keys}, files)
     ended = {"returns": np.array([-180.5, -20.25], np.float32), "lengths": np.array([200, 200], np.int32)}
     messages["episodes"] = Message("episodes", {}, ended)
     return messages

@@ -2,8 +2,10 @@
 
 import copy
 import json
+import re
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,10 @@ from spreeze_zmq.component import Component
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
+from spreeze_zmq.nodes.half import odd_start
+from spreeze_zmq.nodes.head import Nodes
+from spreeze_zmq.nodes.listening import Listening, make_key_files
+from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS
 from spreeze_zmq.policy import Policy
@@ -101,7 +107,7 @@ class House:
     """A run's folder and components in this process, without their peers."""
 
     def __init__(self, path, topology_name, *overrides):
-        plan = topology.load(topology_name, ["components.sampler.count=1", *overrides])
+        plan = self.plan_as_read = topology.load(topology_name, ["components.sampler.count=1", *overrides])
         self.plan, self.sockets = write_plan(plan, RunFolder.create(plan.name, str(path)))
         self.components = []
 
@@ -404,7 +410,45 @@ def test_a_policy_is_acted_with_or_refused(learners, data):
         policy.act(np.zeros((2, 3), np.float32), np.random.default_rng(0))
 
 
+@pytest.fixture(scope="module")
+def nodes(house, tmp_path_factory):
+    """The head's half, which one machine has joined."""
+    plan = Listening.at("127.0.0.1", house.plan_as_read).plan.placed(Path("run"), house.sockets.path)
+    keys, guests = make_key_files(house.sockets.path, tmp_path_factory.mktemp("key") / "join.key")
+    made = Nodes(plan, "tcp://127.0.0.1:*", keys, guests, incarnation=1)
+    made._on_join(b"here", {**MESSAGES["join"].fields, "packages": installed()})
+    yield made
+    made.router.close()
+
+
+@THOROUGH
+@given(st.sampled_from(["join", "beat", "ended", "leave"]), st.data())
+def test_the_head_takes_anything_from_a_machine(nodes, kind, data):
+    """A machine that says something odd is heard, turned away or gone; the others stay."""
+    heard = travelled(Message(kind, changed(data, MESSAGES[kind].fields), {}, "desk2", 1))
+    if heard is None:
+        return
+    waiting = [(b"there", heard)]
+    receive, nodes.router.receive = nodes.router.receive, lambda: waiting.pop() if waiting else None
+    try:
+        nodes.serve()
+    finally:
+        nodes.router.receive = receive
+    assert "node-1" in nodes.lent
+
+
+@THOROUGH
+@given(st.data())
+def test_a_machine_starts_only_what_it_can(data):
+    """A name that is no sampler's, and numbers out of bounds, are refused."""
+    heard = travelled(Message("start", changed(data, MESSAGES["start"].fields), {}, "launcher", 1))
+    if heard is not None and not odd_start(heard.fields):
+        assert re.fullmatch(r"sampler-[0-9]{1,6}", heard.fields["name"])
+        assert heard.fields["nice"] <= 19
+
+
 def test_every_kind_is_tried():
     """None is forgotten."""
-    tried = {*REPORTS, "policy", "critic", "set", "checkpoint", "stop", "status", "scale", "rollout"}
+    tried = {"join", "beat", "ended", "leave", "start", "signal", "welcome"}
+    tried |= {*REPORTS, "policy", "critic", "set", "checkpoint", "stop", "status", "scale", "rollout"}
     assert set(KINDS) - tried == {"stop_request", "stopping", "entry"}

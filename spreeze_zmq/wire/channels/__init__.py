@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import zmq
@@ -16,6 +17,7 @@ from spreeze_zmq.wire.channels.folder import Claim, SocketFolder
 from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.wire.channels.push_pull import Puller, Pusher
 from spreeze_zmq.wire.channels.recording import Entry, Recording, RecordingWriter
+from spreeze_zmq.wire.channels.router import Dealer, Router
 from spreeze_zmq.wire.channels.sockets import Channel, terminate
 
 __all__ = [
@@ -23,12 +25,14 @@ __all__ = [
     "SENDING_THREADS",
     "Channel",
     "Claim",
+    "Dealer",
     "Entry",
     "Publisher",
     "Puller",
     "Pusher",
     "Recording",
     "RecordingWriter",
+    "Router",
     "SocketFolder",
     "Subscriber",
     "make_keys",
@@ -58,6 +62,8 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
     if plan.endpoint is None:
         raise ChannelError("a channel without an endpoint: the plan has not been placed in a run's folder")
     kind, bind = ENDS[end]
+    remote = plan.remote if bind else ""
+    keyed = plan.curve or remote
     return kind(
         plan.endpoint,
         sender=sender,
@@ -66,7 +72,9 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
         kinds=plan.kinds,
         high_water_mark=plan.high_water_mark,
         socket_buffer_bytes=plan.socket_buffer_bytes,
-        keys=read_keys() if plan.curve else None,
+        keys=read_keys(Path(plan.keys) if plan.keys else None) if keyed else None,
+        remote=remote,
+        remote_buffer_bytes=plan.remote_buffer_bytes,
     )
 
 

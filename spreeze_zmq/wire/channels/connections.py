@@ -50,17 +50,21 @@ class Authenticator:
 
     def __init__(self, context: zmq.Context[Any]) -> None:
         self._accepted: set[bytes] = set()
+        self._folders: set[Path] = set()
         self._thread = ThreadAuthenticator(context)
         self._thread.start()
         self._thread.configure_curve_callback(DOMAIN, self)
 
     def accept(self, keys: Keys) -> None:
-        """Accept clients that hold these keys."""
-        self._accepted.add(keys.public.encode())
+        """Accept clients that hold these keys, or the guests that its folder names at the time."""
+        if keys.guests:
+            self._folders.add(Path(keys.guests))
+        else:
+            self._accepted.add(keys.public.encode())
 
     def callback(self, domain: str, key: bytes) -> bool:
         """Whether a client's public key is accepted; the authenticator calls this."""
-        return key in self._accepted
+        return key in self._accepted or any(is_guest(key, folder) for folder in self._folders)
 
     def close(self) -> None:
         """Stop the thread; must precede the end of the context."""
@@ -112,6 +116,13 @@ class Probe:
         self._connection.close()
 
 
+def is_guest(key: bytes, folder: Path) -> bool:
+    """Whether a file of the folder holds a public key; a folder that is gone has none."""
+    with suppress(OSError):
+        return any(path.read_bytes() == key for path in folder.iterdir())
+    return False
+
+
 class Handshakes:
     """Sets a socket's keys, and counts its failed handshakes. A connecting end counts those with ZeroMQ peers
     alone.
@@ -144,11 +155,8 @@ class Handshakes:
             socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without an authenticator, refuse all
             self._why = f"{endpoint} refused somebody who does not hold our keys"
         else:
-            socket.curve_serverkey = keys.public.encode()
-            self._why = (
-                f"{endpoint} does not accept our keys ({keys_path()}), so nothing is sent or received: who "
-                "binds it has others, or none; copy that file from there and start this process again"
-            )
+            socket.curve_serverkey = (keys.server or keys.public).encode()
+            self._why = f"{endpoint} does not accept {_whose(keys)}"
         self._monitor = socket.get_monitor_socket(_EVENTS)
 
     @property
@@ -159,15 +167,22 @@ class Handshakes:
     def serve(self) -> None:
         """Count the handshakes since the last call; costs one look at a queue if there are none."""
         while int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            if recv_monitor_message(self._monitor)["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
+            event = recv_monitor_message(self._monitor)["event"]
+            if event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self._succeeded, self._unexplained = True, 0
+            elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:  # after its refusal ZeroMQ does not try again
+                self._fail(1)
+                self._failed += TRIES
             else:
                 self._unexplained += 1
         if self._unexplained and (self._bind or self._is_a_peers()):
-            self._failed += self._unexplained
-            for _ in range(self._unexplained):
-                self._refuse(WireError("bad_keys", self._why))
+            self._fail(self._unexplained)
             self._unexplained = 0
+
+    def _fail(self, tries: int) -> None:
+        self._failed += tries
+        for _ in range(tries):
+            self._refuse(WireError("bad_keys", self._why))
 
     def _is_a_peers(self) -> bool:
         """Whether a ZeroMQ peer is behind the unexplained failures; forgets them if it is not."""
@@ -190,6 +205,16 @@ class Handshakes:
         if self._probe is not None:
             self._probe.close()
         self._socket.disable_monitor()
+
+
+def _whose(keys: Keys) -> str:
+    """Whose keys do not fit, and what to do about it."""
+    if keys.server:
+        return "this machine's key: it is that of another run, or was taken back"
+    return (
+        f"our keys ({keys_path()}), so nothing is sent or received: who binds it has others, or none; copy "
+        "that file from there and start this process again"
+    )
 
 
 class KernelBuffer:

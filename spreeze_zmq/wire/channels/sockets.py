@@ -26,7 +26,7 @@ ZERO_COPY_BYTES = 128 * 1024
 #: Most messages that one call refuses, so that a flood of them cannot stop a process.
 MOST_REFUSED_AT_ONCE = 1000
 #: Kinds whose arrays may be large, and the largest frame of a channel without such kinds.
-LARGE_KINDS = frozenset({"rollout", "policy", "critic"})
+LARGE_KINDS = frozenset({"rollout", "policy", "critic", "welcome"})
 SMALL_FRAME_BYTES = 1 << 20
 
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 30, 10, 3
@@ -77,11 +77,14 @@ class Channel:
         socket_buffer_bytes: the kernel's buffer of each connection (SNDBUF, RCVBUF); 0 for the system's own.
         linger_s: how long queued messages may take to leave after ``close``; always 0 for a receiving end.
         keys: of a tcp endpoint, to encrypt and authenticate with.
+        remote: a tcp endpoint that this end binds too; then ``keys`` are for this one alone.
+        remote_buffer_bytes: as ``socket_buffer_bytes``, for the connections to ``remote``.
 
     Attributes:
         refusals: the refused messages, for reports.
         on_refused: called with the unverified origin and fields of a message that cannot be read.
         endpoint: as given, with the port that the system chose for ``:*``.
+        remote: likewise; empty without one.
         record: called with whether a message was sent, and its frames; None to record nothing.
 
     Raises:
@@ -103,10 +106,13 @@ class Channel:
         socket_buffer_bytes: int = 0,
         linger_s: float = 1.0,
         keys: Keys | None = None,
+        remote: str = "",
+        remote_buffer_bytes: int = 0,
     ) -> None:
         self.sender = sender
         self.incarnation = incarnation
         self.kinds = frozenset(kinds)
+        self.remote = ""
         self.record: Callable[[bool, Sequence[Buffer]], None] | None = None
         self.on_refused: Callable[[Message], None] = lambda claims: None
         self.refusals = Refusals(endpoint)
@@ -120,14 +126,27 @@ class Channel:
         # ZeroMQ sets these of tcp connections alone; an ipc one has its own.
         self._set_options(high_water_mark, 0 if path else socket_buffer_bytes, linger_s)
         self._handshakes: Handshakes | None = None
-        if keys is not None:
-            refuse = self.refusals.refuse
-            self._handshakes = Handshakes(self.socket, keys, bind=bind, endpoint=endpoint, refuse=refuse)
-            if bind:
-                this_thread.accept(keys)
         self._kernel_buffer: KernelBuffer | None = None
         if path is not None and socket_buffer_bytes and self._type == zmq.PUSH and not bind:
             self._kernel_buffer = KernelBuffer(self.socket, path, socket_buffer_bytes)
+        if keys is not None and not remote:
+            self._set_keys(keys, endpoint, bind=bind)
+        self.endpoint = self._open(endpoint, bind=bind)
+        if remote:  # the options of a socket hold for the endpoints that it binds from then on
+            assert keys is not None
+            assert bind
+            self._set_keys(keys, remote, bind=True)
+            self.socket.sndbuf = self.socket.rcvbuf = remote_buffer_bytes or -1
+            self.remote = self._open(remote, bind=True)
+
+    def _set_keys(self, keys: Keys, endpoint: str, *, bind: bool) -> None:
+        refuse = self.refusals.refuse
+        self._handshakes = Handshakes(self.socket, keys, bind=bind, endpoint=endpoint, refuse=refuse)
+        if bind:
+            this_thread.accept(keys)
+
+    def _open(self, endpoint: str, *, bind: bool) -> str:
+        """Bind or connect; returns the endpoint, with the port that the system chose."""
         try:
             if bind:
                 self.socket.bind(endpoint)
@@ -139,7 +158,7 @@ class Channel:
                 raise EndpointTaken(endpoint) from error
             verb = "bound" if bind else "connected to"
             raise ChannelError(f"{endpoint} cannot be {verb}: {error.strerror}") from error
-        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT) if bind else endpoint
+        return self.socket.getsockopt_string(zmq.LAST_ENDPOINT) if bind else endpoint
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.endpoint})"
@@ -150,7 +169,9 @@ class Channel:
         if socket_buffer_bytes:
             socket.sndbuf = socket.rcvbuf = socket_buffer_bytes
         # A receiving end has only subscriptions to send; with no publisher they would linger the full time.
-        socket.linger = math.ceil(1000 * linger_s) if self._type in (zmq.PUSH, zmq.XPUB) else 0
+        socket.linger = (
+            math.ceil(1000 * linger_s) if self._type in (zmq.PUSH, zmq.XPUB, zmq.ROUTER, zmq.DEALER) else 0
+        )
         socket.sndtimeo = socket.rcvtimeo = self._timeout_ms = 0  # no call waits without a given timeout
         large = not self.kinds or self.kinds & LARGE_KINDS
         socket.maxmsgsize = MAX_FRAME_BYTES if large else SMALL_FRAME_BYTES  # a larger frame disconnects

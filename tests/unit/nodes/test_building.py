@@ -3,7 +3,7 @@
 import pytest
 
 from spreeze_zmq.base.errors import InputError, TopologyError
-from spreeze_zmq.launcher.building import build
+from spreeze_zmq.nodes.building import build
 
 ABOUT = 'role = "sampler"\ncommand = ["{folder}/made"]\n'
 

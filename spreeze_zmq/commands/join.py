@@ -1,0 +1,57 @@
+"""``spreeze join tcp://HEAD:PORT``: lend this machine to a run that another one has started.
+
+The run's launcher, started with ``--listen``, prints the whole line and the file with the key, which comes on
+standard input or by ``--key``. The head decides what runs here; this machine needs the same release of the
+package, and the environment's packages. Exit code 0: the run is over, or Ctrl-C; 2: the head refused this
+machine; 3: the head is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from spreeze_zmq.base.endpoints import Keys, parse_keys, read_keys
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.schema import Unfit
+from spreeze_zmq.nodes.half import Half
+from spreeze_zmq.plan.topology.wiring import check_endpoint
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("head", metavar="tcp://HEAD:PORT", help="where the run listens, as its launcher says")
+    parser.add_argument(
+        "--key", type=Path, metavar="FILE", help="the run's join.key (default: standard input)"
+    )
+    parser.add_argument("--samplers", type=int, metavar="N", help="how many (default: one on each core)")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Lend this machine until the run is over."""
+    try:
+        check_endpoint(arguments.head)
+    except Unfit as unfit:
+        raise InputError(f"{unfit.problem}; expected the address that the run's launcher prints") from None
+    if not arguments.head.startswith("tcp://"):
+        raise InputError(f"{arguments.head}: expected tcp://HOST:PORT, as the run's launcher prints it")
+    if arguments.samplers is not None and arguments.samplers < 1:
+        raise InputError(f"--samplers {arguments.samplers}: at least 1 is expected")
+    return Half(arguments.head, _invitation(arguments.key), arguments.samplers).run()
+
+
+def _invitation(path: Path | None) -> Keys:
+    """The key from a file, or from standard input."""
+    if path is not None:
+        keys = read_keys(path)
+    elif sys.stdin.isatty():
+        raise InputError("the run's key is expected on standard input: < join.key, or --key FILE")
+    else:
+        try:
+            keys = parse_keys(sys.stdin.read(4096))
+        except ValueError:
+            raise InputError("standard input holds no key: expected the run's join.key") from None
+    if not keys.server:
+        raise InputError("that is no key to join with: expected the run's join.key")
+    return keys

@@ -1,0 +1,1 @@
+"""Other machines of a run: the head, which the launcher holds, lends names and decides; a node obeys."""

@@ -1,0 +1,295 @@
+"""A node's half: joins a run, starts what the head asks for, tells how it goes, and ends with it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from spreeze_zmq.base.endpoints import Keys
+from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
+from spreeze_zmq.nodes.packages import installed
+from spreeze_zmq.nodes.place import ROLES, Place
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
+from spreeze_zmq.wire import Message, channels
+from spreeze_zmq.wire.channels import Dealer
+
+#: Time for which an answer to ``join`` is awaited, and for which a head that fell silent may come back.
+ANSWER_S, PATIENCE_S = 15.0, 120.0
+#: Time for processes to end by SIGTERM before SIGKILL.
+GRACE_S = 5.0
+#: The signals that a process here may get, and the most threads.
+SIGNALS, MOST_THREADS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL), 1024
+#: Longest tail of a log that is sent.
+TAIL_BYTES = 16 * 1024
+#: After this silence it is tried whether anybody listens at the head's address.
+DOUBT_S = 2.0
+_TICK_S = 0.05
+
+
+class Left(Exception):
+    """This machine is not part of the run any more: the exit code and why."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class Half:
+    """One machine of a run, from its ``join`` to its end.
+
+    Args:
+        head: the address of the channel, ``tcp://HOST:PORT``.
+        invitation: opens that channel.
+        samplers: how many to run here; None for one on each core.
+    """
+
+    def __init__(self, head: str, invitation: Keys, samplers: int | None = None) -> None:
+        self.head, self.invitation = head, invitation
+        self.cores = available_cores()
+        self.samplers = self.cores if samplers is None else samplers
+        self.node, self.stop_reason = "", ""
+        self.until_s = time.monotonic() + PATIENCE_S
+        self._output = select.poll()
+        self._output.register(sys.stdout.fileno(), 0)
+
+    def run(self) -> int:
+        """Take part until the run is over, or the head is; returns the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        while True:
+            try:
+                Life(self).live()
+            except Left as left:
+                self._say(f"{left}")
+                if left.code != HEAD_LOST or not self._comes_back():
+                    return left.code
+
+    def check_wanted(self) -> None:
+        """Raise Left if this process was asked to stop, or nobody reads what it says any more: the ssh client
+        that started it is gone.
+        """
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in self._output.poll(0)):
+            self.stop_reason = self.stop_reason or "nobody reads its output any more"
+        if self.stop_reason:
+            raise Left(OVER, f"left the run: {self.stop_reason}")
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self.stop_reason = self.stop_reason or signal.Signals(number).name
+
+    def _say(self, line: str) -> None:
+        try:
+            print(line, flush=True)
+        except OSError:  # whoever started this process is gone
+            self.stop_reason = self.stop_reason or "nobody reads its output any more"
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        self._say(line)
+
+    def _comes_back(self) -> bool:
+        """Wait until the head's machine can be reached; False if nobody listens there, or if this machine has
+        not been part of the run for too long.
+        """
+        while (closed := is_closed(self.head)) is None and self._is_patient:
+            time.sleep(0.2)
+        return closed is False and self._is_patient
+
+    @property
+    def _is_patient(self) -> bool:
+        return time.monotonic() < self.until_s and not self.stop_reason
+
+
+def odd_start(fields: Mapping[str, Any]) -> str:
+    """What is wrong with a ``start``, which its kind does not check; empty for nothing."""
+    role, _, index = fields["name"].rpartition("-")
+    if role not in ROLES or not re.fullmatch(r"[0-9]{1,6}", index):
+        return f"start.name is {fields['name'][:40]!r}, expected one of {', '.join(ROLES)} and its number"
+    for name, most in (("nice", 19), ("threads", MOST_THREADS)):
+        if fields[name] > most:
+            return f"start.{name} is {fields[name]}, expected at most {most}"
+    if fields["orphaned"] not in SIGNALS:
+        return f"start.orphaned is {fields['orphaned']}, expected a signal that ends a process"
+    return ""
+
+
+def is_closed(head: str) -> bool | None:
+    """Whether nobody listens at an address, although its machine can be reached; None if it cannot."""
+    host, _, port = head.removeprefix("tcp://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1.0).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+class Life:
+    """One membership: from a ``join`` to the loss of the head or the end of the run."""
+
+    def __init__(self, half: Half) -> None:
+        self.half = half
+        self.dealer = Dealer(
+            half.head,
+            sender=half.node or socket.gethostname(),
+            incarnation=secrets.randbelow(2**53 - 1) + 1,
+            kinds=KINDS,
+            keys=half.invitation,
+        )
+        self.processes: dict[str, Process] = {}
+        self.logs: dict[str, Any] = {}
+        self.place: Place | None = None
+        self.spawner: GroupSpawner | None = None
+        self.heard_s = time.monotonic()
+        self.next_beat_s = 0.0
+        self.next_doubt_s = self.heard_s + DOUBT_S
+
+    def live(self) -> None:
+        """Take part. Raises Left at the end, when nothing runs here any more."""
+        try:
+            self._join()
+            while True:
+                self._turn()
+        except InputError as error:
+            self.dealer.send(Message("leave", {"code": REFUSED, "reason": str(error)}))
+            raise Left(REFUSED, str(error)) from None
+        except Left as left:
+            self._end_processes()
+            if left.code == OVER:
+                self.dealer.send(Message("leave", {"code": OVER, "reason": self.half.stop_reason}))
+            raise
+        finally:
+            self._close()
+
+    # --- joining
+
+    def _join(self) -> None:
+        host, half = socket.gethostname(), self.half
+        fields = {"host": host, "cores": half.cores, "samplers": half.samplers, "packages": installed()}
+        self.dealer.send(Message("join", {**fields, "before": half.node}))
+        until_s = time.monotonic() + ANSWER_S
+        while (message := self._receive()) is None:
+            half.check_wanted()
+            if self.dealer.attend():
+                raise Left(REFUSED, f"{half.head} does not accept this key: it is that of another run")
+            if time.monotonic() > until_s:
+                raise Left(HEAD_LOST, f"{half.head} does not answer: is the run over?")
+        if message.kind != "welcome":
+            raise Left(int(message.fields["code"]), str(message.fields["reason"]))
+        plan = Plan.from_json(message.arrays["plan"].tobytes().decode())
+        self.place = Place(message.fields, plan, message.arrays["bundle"].tobytes())
+        self.spawner = GroupSpawner([self.place.sockets.path])
+        half.node = message.fields["node"]
+        half.say(f"joined {plan.name} as {half.node}: {half.cores} cores, {half.samplers} samplers")
+
+    # --- taking part
+
+    def _turn(self) -> None:
+        """One look at everything."""
+        while (message := self._receive()) is not None:
+            self._obey(message.kind, message.fields)
+        self._watch()
+        now_s = time.monotonic()
+        self.half.until_s = now_s + PATIENCE_S
+        if now_s >= self.next_beat_s:
+            self.next_beat_s = now_s + BEAT_S
+            self._beat()
+        self.half.check_wanted()
+        if now_s - self.heard_s > HEAD_LOST_S:
+            raise Left(HEAD_LOST, f"the head has been silent for {HEAD_LOST_S:.0f} s")
+        if now_s >= self.next_doubt_s:
+            self.next_doubt_s = max(now_s, self.heard_s) + DOUBT_S
+            if now_s - self.heard_s >= DOUBT_S and is_closed(self.half.head):
+                raise Left(HEAD_LOST, f"nobody listens at {self.half.head} any more")
+
+    def _receive(self) -> Message | None:
+        channels.poll([self.dealer], timeout_s=_TICK_S)
+        message = self.dealer.receive()
+        if message is not None:
+            self.heard_s = time.monotonic()
+        return message
+
+    def _obey(self, kind: str, fields: Mapping[str, Any]) -> None:
+        if kind == "start" and (why := odd_start(fields)):
+            self.dealer.refuse(WireError("wrong_field_type", why), "launcher", kind)
+        elif kind == "start":
+            self._start(fields)
+        elif kind == "signal" and fields["number"] in SIGNALS and fields["name"] in self.processes:
+            self.processes[fields["name"]].signal(fields["number"])
+        elif kind == "leave":
+            self._drain()
+            raise Left(int(fields["code"]), str(fields["reason"]))
+
+    def _start(self, fields: Mapping[str, Any]) -> None:
+        assert self.place is not None
+        assert self.spawner is not None
+        name = fields["name"]
+        spec = ProcessSpec(
+            name=name,
+            command=self.place.command(name),
+            log_path=self.place.folder.logs / f"{name}.log",
+            nice=fields["nice"],
+            threads=fields["threads"],
+            parent_death_signal=fields["orphaned"],
+        )
+        try:
+            self.processes[name] = self.spawner.spawn(spec)
+            self.logs[name] = spec.log_path
+        except InputError as error:
+            self.dealer.send(
+                Message("ended", {"name": name, "code": InputError.exit_code, "log": f"{error}\n"})
+            )
+
+    def _watch(self) -> None:
+        """Tell the head of each process that has ended."""
+        for name, process in list(self.processes.items()):
+            if (code := process.poll()) is not None:
+                del self.processes[name]
+                tail = self.logs[name].read_bytes()[process.log_start :][-TAIL_BYTES:]
+                log = tail.decode("utf-8", errors="replace")
+                how = {"code": code} if code >= 0 else {"signal": -code}
+                self.dealer.send(Message("ended", {"name": name, **how, "log": log}))
+
+    def _beat(self) -> None:
+        rows = {
+            name: {"pid": process.pid, "printed": process.has_printed}
+            for name, process in self.processes.items()
+        }
+        self.dealer.send(Message("beat", {"processes": rows}))
+
+    # --- the end
+
+    def _drain(self) -> None:
+        """At the head's ``leave`` its processes have been asked to stop: tell of those that have ended."""
+        self._watch()
+
+    def _end_processes(self) -> None:
+        """SIGTERM, then SIGKILL after ``GRACE_S``; a lost head waits for nobody, so at once."""
+        lost = time.monotonic() - self.heard_s > HEAD_LOST_S
+        for process in self.processes.values():
+            process.signal(signal.SIGKILL if lost else signal.SIGTERM)
+        until_s = time.monotonic() + GRACE_S
+        while self.processes:
+            self._watch()
+            if time.monotonic() > until_s:
+                for process in self.processes.values():
+                    process.signal(signal.SIGKILL)
+            time.sleep(_TICK_S)
+
+    def _close(self) -> None:
+        if self.spawner is not None:
+            self.spawner.close()
+        self.dealer.close()
+        channels.terminate()
+        if self.place is not None:
+            self.place.sockets.remove()

@@ -1,0 +1,257 @@
+"""The head's half: machines join over one channel, and their processes are supervised as the head's own."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spreeze_zmq.base.endpoints import Keys
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.nodes.bundle import bundle
+from spreeze_zmq.nodes.packages import difference, installed
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.supervisor import Process, ProcessSpec, Spawner
+from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Router, make_keys
+
+#: The messages of the channel.
+KINDS = ("join", "welcome", "start", "signal", "beat", "ended", "leave")
+BEAT_S = 0.5
+#: A node that was not heard for this time is lost; it ends its processes itself after ``HEAD_LOST_S``.
+LOST_S, HEAD_LOST_S = 5.0, 10.0
+#: Most samplers of one machine.
+MOST_SAMPLERS = 256
+#: Codes of ``leave``, and exit codes of ``spreeze join``.
+OVER, REFUSED, HEAD_LOST = 0, 2, 3
+
+
+class RemoteProcess:
+    """A process on a node, for the supervisor.
+
+    Attributes:
+        pid: on its machine; 0 until the node has told.
+        log_start: the byte of its log here at which it begins; the log's tail comes when it has ended.
+        has_printed: whether anything has been written to its standard output.
+    """
+
+    def __init__(self, spec: ProcessSpec, log_start: int, send: Callable[[Message], object]) -> None:
+        self.spec, self.log_start, self._send = spec, log_start, send
+        self.pid, self.has_printed = 0, False
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it lives, as far as is known here."""
+        return self._code
+
+    def signal(self, number: int) -> None:
+        """Have the node send a signal to its group."""
+        self._send(Message("signal", {"name": self.spec.name, "number": int(number)}))
+
+    def end(self, code: int, log: str) -> None:
+        """Note its end, and the tail of its log."""
+        with self.spec.log_path.open("a", encoding="utf-8") as file:
+            file.write(log)
+        self._code = code
+
+
+@dataclass
+class Node:
+    """A machine that was lent.
+
+    Attributes:
+        name: unique in the run; a machine that comes back has another one.
+        host: as the machine calls itself.
+        cores: that a run may use.
+        samplers: that it wants to run.
+        peer: address of its connection.
+        heard_s: when it was heard last, by the clock of :class:`Nodes`.
+        processes: by name.
+    """
+
+    name: str
+    host: str
+    cores: int
+    samplers: int
+    peer: bytes
+    heard_s: float
+    processes: dict[str, RemoteProcess] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A machine has joined; the launcher decides what runs there."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A machine left or is lost, and with it the processes that were there."""
+
+    node: Node
+    how: str
+
+
+@dataclass(frozen=True)
+class TurnedAway:
+    """A machine may not take part, in one line."""
+
+    line: str
+
+
+NodeEvent = Joined | Gone | TurnedAway
+
+
+class Nodes:
+    """The machines of a run, as its launcher sees them. It starts processes there as a ``Spawner``.
+
+    Args:
+        plan: placed, with a remote address for each channel.
+        address: to bind, ``tcp://HOST:PORT``.
+        keys: of the channel.
+        guests: the folder of the public keys that the run's other channels accept.
+        clock: monotonic seconds.
+
+    Raises:
+        InputError: the run needs more of the user's files than can be sent.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        address: str,
+        keys: Keys,
+        guests: Path,
+        *,
+        incarnation: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plan, self._server, self._guests, self._clock = plan, keys.public, guests, clock
+        self._bundle = bundle(plan, ["", *sys.path])
+        self._packages = installed()
+        self.router = Router(
+            address, sender="launcher", incarnation=incarnation, bind=True, kinds=KINDS, keys=keys
+        )
+        self._numbers = itertools.count(1)
+        self._places: dict[str, Node] = {}
+        self.lent: dict[str, Node] = {}
+
+    # --- processes
+
+    def place(self, name: str, node: Node) -> None:
+        """Have the process ``name`` run on a node from now on."""
+        self._places[name] = node
+
+    def holds(self, name: str) -> bool:
+        """Whether a process has its place on a node."""
+        return name in self._places
+
+    def spawn(self, spec: ProcessSpec) -> RemoteProcess:
+        """Start a process on its node; its log here begins with where it runs."""
+        node = self._places[spec.name]
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        with spec.log_path.open("a", encoding="utf-8") as log:
+            log.write(f"--- {now} on {node.host} ({node.name}), which sends its last lines\n")
+        process = RemoteProcess(spec, spec.log_path.stat().st_size, lambda message: self._send(node, message))
+        node.processes[spec.name] = process
+        fields = {"name": spec.name, "nice": spec.nice, "threads": spec.threads}
+        self._send(node, Message("start", {**fields, "orphaned": int(spec.parent_death_signal)}))
+        return process
+
+    # --- machines
+
+    def serve(self) -> list[NodeEvent]:
+        """Handle what the machines have sent, and find those that are silent; never waits."""
+        events: list[NodeEvent] = []
+        while (received := self.router.receive()) is not None:
+            peer, message = received
+            if message.kind == "join":
+                events += self._on_join(peer, message.fields)
+            elif node := next((node for node in self.lent.values() if node.peer == peer), None):
+                node.heard_s = self._clock()
+                events += self._hear(node, message)
+            else:  # a machine that was given up: what it runs is of no use
+                self.router.send(peer, Message("leave", {"code": HEAD_LOST, "reason": "it was given up"}))
+        silent = [node for node in self.lent.values() if self._clock() - node.heard_s > LOST_S]
+        return events + [self._lose(node, f"not heard for {LOST_S:.0f} s") for node in silent]
+
+    def postpone(self) -> None:
+        """Hear every machine now, after the launcher itself was stopped for a time."""
+        for node in self.lent.values():
+            node.heard_s = self._clock()
+
+    def close(self, reason: str) -> None:
+        """Tell every machine that the run is over."""
+        for node in list(self.lent.values()):
+            self._send(node, Message("leave", {"code": OVER, "reason": reason}))
+        self.router.close()
+
+    def _send(self, node: Node, message: Message) -> None:
+        self.router.send(node.peer, message)
+
+    def _on_join(self, peer: bytes, fields: Mapping[str, Any]) -> list[NodeEvent]:
+        host = fields["host"][:80]
+        if why := difference(self._plan, self._packages, fields["packages"]):
+            self.router.refusals.refuse(WireError("other_release", f"{host}: {why}"), host, "join")
+            self.router.send(peer, Message("leave", {"code": REFUSED, "reason": why}))
+            return [TurnedAway(f"{host} may not join: {why}")]
+        events: list[NodeEvent] = []
+        if former := self.lent.get(fields["before"]):
+            events.append(self._lose(former, "it has joined again"))
+        samplers = min(fields["samplers"], MOST_SAMPLERS)
+        node = Node(f"node-{next(self._numbers)}", host, fields["cores"], samplers, peer, self._clock())
+        keys = make_keys()
+        (self._guests / node.name).write_text(keys.public)
+        welcome = {"node": node.name, "public": keys.public, "secret": keys.secret, "server": self._server}
+        arrays = {
+            "plan": np.frombuffer(self._plan.to_json().encode(), np.uint8),
+            "bundle": np.frombuffer(self._bundle, np.uint8),
+        }
+        self.router.send(peer, Message("welcome", welcome, arrays))
+        self.lent[node.name] = node
+        return [*events, Joined(node)]
+
+    def _hear(self, node: Node, message: Message) -> list[NodeEvent]:
+        fields = message.fields
+        if message.kind == "beat":
+            for name, row in fields.get("processes", {}).items():
+                if process := node.processes.get(name):
+                    process.pid, process.has_printed = row.get("pid", 0), row.get("printed") is True
+            self._send(node, Message("beat"))
+        elif message.kind == "ended" and (process := node.processes.pop(fields["name"], None)):
+            process.end(fields.get("code", -fields.get("signal", signal.SIGKILL)), fields["log"])
+        elif message.kind == "leave":
+            return [self._lose(node, fields["reason"][:200])]
+        return []
+
+    def _lose(self, node: Node, how: str) -> Gone:
+        """Give a machine up: its key opens nothing any more, and its names are not used again."""
+        del self.lent[node.name]
+        (self._guests / node.name).unlink(missing_ok=True)
+        self._places = {name: there for name, there in self._places.items() if there is not node}
+        self._send(node, Message("leave", {"code": HEAD_LOST, "reason": "it was given up"}))
+        return Gone(node, how)
+
+
+class PlacedSpawner:
+    """Starts each process where it has its place: on a node, or here."""
+
+    def __init__(self, here: Spawner, nodes: Nodes | None) -> None:
+        self._here, self._nodes = here, nodes
+
+    def spawn(self, spec: ProcessSpec) -> Process:
+        """Start one process."""
+        if self._nodes is not None and self._nodes.holds(spec.name):
+            return self._nodes.spawn(spec)
+        return self._here.spawn(spec)
+
+    def close(self) -> None:
+        self._here.close()

@@ -1,0 +1,143 @@
+"""What a run opens for other machines: an address and a port for each channel, and keys of its own.
+
+The pair of the head and that of whoever is invited are made for one run and stay in files that only the user
+may read: ``KEYS_FILE`` in the folder of the run's sockets, and ``join.key`` in the run's folder, which opens
+the channel ``nodes`` alone. A node gets a pair of its own over that channel.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import random
+import re
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from spreeze_zmq.base.endpoints import Keys, is_address, write_keys
+from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.plan.plan import KEYS_FILE, Plan
+from spreeze_zmq.wire.channels import make_keys
+
+#: Ports that are tried where none is named: below those that Linux gives to outgoing connections.
+FREE_PORTS = (20_000, 32_767)
+#: The folder of the public keys of nodes, beside the head's keys, and the invitation's.
+GUESTS, INVITED = "guests", "invited"
+#: Rollouts that the kernel's buffers at either end of a connection take, and their least size: so much is
+#: under way at once however far the machine, and waits in front of a learner that takes none.
+BUFFERED_ROLLOUTS, LEAST_BUFFER = 4, 16 * 1024
+_ADDRESS = re.compile(r"(?P<host>[^:]*)(:(?P<first>\d{1,5})(-(?P<last>\d{1,5}))?)?")
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a run listens for other machines.
+
+    Attributes:
+        plan: with the remote address of each channel.
+        address: of the channel ``nodes``, ``tcp://HOST:PORT``.
+    """
+
+    plan: Plan
+    address: str
+
+    @classmethod
+    def at(cls, text: str, plan: Plan) -> Listening:
+        """An address for every channel of a plan.
+
+        Args:
+            text: ``HOST``, ``HOST:PORT`` or ``HOST:FIRST-LAST``, as on the command line.
+            plan: of the run.
+
+        Raises:
+            InputError: it is no address of this machine, or too few of its ports are free.
+        """
+        match = _ADDRESS.fullmatch(text)
+        if match is None or not is_address(match["host"]):
+            raise InputError(
+                f"--listen {text}: expected the IPv4 address of this machine that the others reach, "
+                "such as 192.168.1.10, 192.168.1.10:5550 or 192.168.1.10:5550-5560"
+            )
+        _check_plan(text, plan)
+        host = match["host"]
+        names = list(plan.channels)
+        ports = _free_ports(text, host, 1 + len(names), _candidates(match))
+        remotes = [f"tcp://{host}:{port}" for port in ports]
+        buffer = max(LEAST_BUFFER, BUFFERED_ROLLOUTS * _rollout_bytes(plan))
+        channels = {
+            name: replace(
+                plan.channels[name],
+                remote=remote,
+                remote_buffer_bytes=buffer if "rollout" in plan.channels[name].kinds else 0,
+            )
+            for name, remote in zip(names, remotes[1:], strict=True)
+        }
+        return cls(replace(plan, channels=channels), remotes[0])
+
+
+def make_key_files(sockets: Path, invitation: Path) -> tuple[Keys, Path]:
+    """Write the head's keys and the invitation of a run; returns the keys of the channel ``nodes``, and the
+    folder of the nodes' public keys.
+
+    Args:
+        sockets: the folder of the run's sockets.
+        invitation: the file for whoever may join.
+    """
+    head, invited = make_keys(), make_keys()
+    guests, hosts = sockets / GUESTS, sockets / INVITED
+    for folder in (guests, hosts):
+        folder.mkdir(mode=0o700)
+    (hosts / "key").write_text(invited.public)
+    write_keys(replace(head, guests=str(guests)), sockets / KEYS_FILE)
+    write_keys(replace(invited, server=head.public), invitation)
+    return replace(head, guests=str(hosts)), guests
+
+
+def _check_plan(text: str, plan: Plan) -> None:
+    """Raise InputError for a run that no other machine can join."""
+    if plan.balance.in_order:
+        raise InputError(
+            f"--listen {text}: a run in order repeats itself, with a fixed number of samplers: "
+            "take another balance.mode, or leave --listen out"
+        )
+    if own := [name for name, channel in plan.channels.items() if (channel.endpoint or "").startswith("tcp")]:
+        raise InputError(
+            f"--listen {text} gives every channel an address, and the topology gives {', '.join(own)} one "
+            "already: leave that endpoint out"
+        )
+
+
+def _rollout_bytes(plan: Plan) -> int:
+    """About the size of one rollout: observations and actions are nearly all of it."""
+    environment, floats = plan.environment, 8 + math.prod(plan.environment.action_shape)
+    per_step = math.prod(environment.obs_shape) * np.dtype(environment.obs_dtype).itemsize + 4 * floats
+    return int(plan.balance.rollout_transitions * per_step)
+
+
+def _candidates(match: re.Match[str]) -> Iterable[int]:
+    """The ports to try, in turn."""
+    if match["first"] is None:
+        return random.sample(range(*FREE_PORTS), 200)
+    first = int(match["first"])
+    return range(first, min(int(match["last"] or first + 63), 65_535) + 1)
+
+
+def _free_ports(text: str, host: str, count: int, candidates: Iterable[int]) -> list[int]:
+    found: list[int] = []
+    for port in candidates:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    raise InputError(f"--listen {text}: this machine does not have that address") from None
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise InputError(f"--listen {text}: {len(found)} of its ports are free, {count} are needed")

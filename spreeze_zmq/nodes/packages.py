@@ -1,0 +1,54 @@
+"""Whether two machines have the same releases of what a run depends on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+
+from spreeze_zmq.plan.plan import Plan
+
+#: Packages whose releases must be equal, where both machines have them.
+SHARED = ("spreeze-zmq", "torch", "gymnasium", "mujoco")
+#: Packages of which the first number of the version must be equal.
+MAJOR = ("numpy",)
+#: Packages that a node cannot do without.
+NEEDED = ("spreeze-zmq", "numpy")
+
+
+def installed() -> dict[str, str]:
+    """The version of every installed package, by its normalized name, and ``python``'s."""
+    found = {
+        _normal(each.metadata["Name"]): each.version
+        for each in metadata.distributions()
+        if each.metadata["Name"]
+    }
+    return {**found, "python": ".".join(map(str, sys.version_info[:2]))}
+
+
+def difference(plan: Plan, here: Mapping[str, str], there: Mapping[str, str]) -> str:
+    """What keeps another machine from taking part in a run, in words; empty if nothing does.
+
+    Args:
+        plan: of the run.
+        here: the head's packages.
+        there: the node's.
+    """
+    module = plan.run.env.partition(":")[0] if ":" in plan.run.env else ""
+    owners = metadata.packages_distributions().get(module.partition(".")[0], ()) if module else ()
+    of_environment = tuple(map(_normal, owners))
+    for name in (*SHARED, *of_environment, *MAJOR):
+        needed = name in NEEDED or name in of_environment
+        if name not in here or (name not in there and not needed):
+            continue
+        ours, theirs = here[name].partition("+")[0], str(there.get(name, "")).partition("+")[0]
+        if name in MAJOR:
+            ours, theirs = ours.partition(".")[0], theirs.partition(".")[0]
+        if ours != theirs:
+            has = f"has {name} {theirs}" if theirs else f"has no {name}"
+            return f"it {has}, the run {ours}: pip install '{name}=={here[name].partition('+')[0]}' there"
+    return ""
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")

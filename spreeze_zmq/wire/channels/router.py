@@ -1,0 +1,59 @@
+"""ROUTER and DEALER: one end talks with each of several peers, and answers the one that it chooses."""
+
+from __future__ import annotations
+
+import zmq
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.wire import Message, claims_of, decode
+from spreeze_zmq.wire.channels.sockets import MOST_REFUSED_AT_ONCE, Channel
+
+
+class Router(Channel):
+    """The end that binds. A peer's address is a number of its connection, which a new connection changes."""
+
+    _type = zmq.ROUTER
+    _sent = 0
+
+    def receive(self) -> tuple[bytes, Message] | None:
+        """The next message with the address of its sender; None if none waits. Refused ones are counted."""
+        for _ in range(MOST_REFUSED_AT_ONCE):
+            if (frames := self._receive_frames()) is None:
+                return None
+            peer = bytes(frames[0])
+            try:
+                message = decode(frames[1:])
+                if message.kind not in self.kinds:
+                    raise WireError("wrong_kind", f"a {message.kind} message on {self.endpoint}")
+            except WireError as error:
+                claims = claims_of(frames[1:])
+                self.refusals.refuse(error, claims.sender, claims.kind)
+                continue
+            self.refusals.take(message.sender, message.kind)
+            return peer, message
+        return None
+
+    def send(self, peer: bytes, message: Message) -> bool:
+        """Send to one peer without a wait; False if it takes none, or its connection is gone."""
+        frames = [peer, *self._encode(message, self._sent)]
+        self._wait_at_most(0.0)
+        self._sent += 1
+        return self._send(frames)
+
+
+class Dealer(Channel):
+    """The end that connects."""
+
+    _type = zmq.DEALER
+    _sent = 0
+
+    def send(self, message: Message) -> bool:
+        """Send without a wait; False if the queue is full."""
+        frames = self._encode(message, self._sent)
+        self._wait_at_most(0.0)
+        self._sent += 1
+        return self._send(frames)
+
+    def receive(self) -> Message | None:
+        """The next message; None if none waits. Refused ones are counted."""
+        return self._receive()

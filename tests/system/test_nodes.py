@@ -1,0 +1,141 @@
+"""A run that two other machines join by the line that its launcher prints, as far as one machine shows it."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.base.endpoints import read_keys, write_keys
+from spreeze_zmq.wire import decode, rollout_from
+from spreeze_zmq.wire.channels import Recording, make_keys
+from tests.system.conftest import adds_up
+
+JOIN = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "join")
+TOPOLOGY = """
+run = { env = "arm_of_mine:Arm", algorithm = "dqn", stop = { minutes = 2 } }
+algorithm = { hidden_sizes = [16], learning_starts = 256 }
+components = { sampler = { count = 1 }, critic_learner = { start_timeout_s = 120 } }
+"""
+MODULE = """
+import gymnasium
+import numpy as np
+
+class Arm(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
+        return observation, float(action), False, self.steps == 50, {}
+"""
+
+
+class Machine:
+    """One that joins, with nothing but the line and the key."""
+
+    def __init__(self, folder, address, key):
+        folder.mkdir()
+        self.output = folder / "join.out"
+        with self.output.open("w") as output, key.open() as given:
+            command = [*JOIN, address, "--samplers", "1"]
+            self.process = subprocess.Popen(
+                command, stdin=given, stdout=output, stderr=subprocess.STDOUT, cwd=folder
+            )
+
+    def said(self):
+        """Its lines."""
+        return self.output.read_text()
+
+
+@pytest.fixture
+def run(launch, tmp_path):
+    """A run of an environment of one's own that listens, and records what reaches its learner."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "arm_of_mine.py").write_text(MODULE)
+    topology = tmp_path / "mine" / "arm.toml"
+    topology.write_text(TOPOLOGY)
+    more = ("--listen", "127.0.0.1", "--record", "critic_learner")
+    made = launch(*more, topology=str(topology))
+    made.until(lambda: "spreeze join" in made.output.read_text(), "the line for other machines")
+    return made
+
+
+@pytest.fixture
+def machine(run, tmp_path):
+    """Starts machines by the line that the launcher prints, and ends them."""
+    address = re.search(r"spreeze join (tcp://127.0.0.1:\d+) < \S+join.key", run.output.read_text())[1]
+    made = []
+
+    def start(key=run.folder / "join.key"):
+        made.append(Machine(tmp_path / f"machine{len(made)}", address, key))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.process.kill()
+        one.process.wait()
+
+
+def foreign(run, tmp_path):
+    """The key of somebody else, who knows the head's public one."""
+    server = read_keys(run.folder / "join.key").server
+    return write_keys(replace(make_keys(), server=server), tmp_path / "other.key")
+
+
+def takers(run):
+    """The samplers whose rollouts the broker knows to have arrived."""
+    state = run.folder / "broker.json"
+    accounts = json.loads(state.read_text())["record"]["accounts"] if state.exists() else {}
+    receipts = [streams for account in accounts.values() for streams in account["takers"].values()]
+    return {stream.partition("/")[0] for streams in receipts for stream in streams}
+
+
+def rollouts_of(run):
+    """By sampler, the observations of each rollout that its learner received."""
+    found = {}
+    for path in (run.folder / "recordings").glob("critic_learner-0*"):
+        for entry in Recording(path).entries():
+            if entry.channel.startswith("experience") and not entry.sent:
+                rollout = rollout_from(decode(entry.frames))
+                found.setdefault(rollout.sampler, []).append(np.array(rollout.obs))
+    return found
+
+
+@pytest.mark.long("three machines' processes start one after another, and one dies")
+def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path):
+    """Nothing but the line and the key is theirs; each sampler has a name and episodes of its own. One that
+    is killed takes its processes along, and its account is closed. At the end all leave with code 0.
+    """
+    first, second = machine(), machine()
+    run.until(lambda: {"sampler-0", "sampler-1", "sampler-2"} <= takers(run), "rollouts of every sampler", 90)
+    stranger = machine(key=foreign(run, tmp_path))
+    assert stranger.process.wait(60) == 2, stranger.said()
+    assert "does not accept this key" in stranger.said()
+    first.process.kill()
+    run.until(lambda: "is gone: not heard for 5 s" in run.output.read_text(), "the loss of a machine")
+    [lost] = re.findall(r"with it (sampler-\d)", run.output.read_text())
+    before = run.summary()["env_steps"]
+    run.until(lambda: run.summary()["env_steps"] > before + 1000, "that the others go on")
+    run.interrupt()
+    assert run.end() == 0, run.said()
+    assert second.process.wait(30) == 0, second.said()
+    summary = run.summary()
+    assert summary["failures"] == []
+    assert all(map(adds_up, summary["samples_by_channel"].values()))
+    assert all(one["in_flight"] == 0 for one in summary["samples_by_channel"].values())
+    found = rollouts_of(run)
+    assert set(found) == {"sampler-0", "sampler-1", "sampler-2"}, lost
+    everything = [obs.tobytes() for each in found.values() for obs in each]
+    assert len(set(everything)) == len(everything)
+    assert run.leftovers() == []
+    assert not (run.folder / "join.key").exists()

@@ -1,0 +1,212 @@
+"""The head's half with real machines' halves at its channel: who may join, under which names, until when."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from spreeze_zmq.base.endpoints import read_keys
+from spreeze_zmq.nodes.head import LOST_S, Gone, Joined, Nodes, TurnedAway
+from spreeze_zmq.nodes.listening import Listening, make_key_files
+from spreeze_zmq.nodes.packages import installed
+from spreeze_zmq.plan import topology
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.supervisor import ProcessSpec
+from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Dealer, SocketFolder, poll
+
+DEADLINE_S = 10.0
+
+
+class Head:
+    """A head, and machines that say what the test has them say."""
+
+    def __init__(self, folder):
+        self.sockets = SocketFolder.create("nodes")
+        plan = Listening.at("127.0.0.1", topology.load("pendulum")).plan
+        self.plan = plan.placed(folder, self.sockets.path)
+        keys, self.guests = make_key_files(self.sockets.path, folder / "join.key")
+        self.time_s = 0.0
+        self.nodes = Nodes(
+            self.plan, "tcp://127.0.0.1:*", keys, self.guests, incarnation=1, clock=lambda: self.time_s
+        )
+        self.invitation = read_keys(folder / "join.key")
+        self.peers = []
+
+    def machine(self, **about):
+        """A machine that asks to join."""
+        kinds = self.nodes.router.kinds
+        peer = Dealer(self.nodes.router.endpoint, incarnation=2, kinds=kinds, keys=self.invitation)
+        self.peers.append(peer)
+        fields = {"host": "desk", "cores": 8, "samplers": 2, "packages": installed(), "before": "", **about}
+        assert peer.send(Message("join", fields))
+        return peer
+
+    def events(self, wanted=1):
+        """What the head finds, as many as are wanted."""
+        found, until_s = [], time.monotonic() + DEADLINE_S
+        while len(found) < wanted and time.monotonic() < until_s:
+            poll([self.nodes.router], timeout_s=0.1)
+            found += self.nodes.serve()
+        assert len(found) == wanted
+        return found
+
+    def heard(self, peer):
+        """The next message to a machine."""
+        assert poll([peer], timeout_s=DEADLINE_S)
+        return peer.receive()
+
+    def close(self):
+        """Leave nothing behind."""
+        for peer in self.peers:
+            peer.close()
+        self.nodes.router.close()
+        self.sockets.remove()
+
+
+@pytest.fixture
+def head(tmp_path):
+    """A run of pendulum without processes."""
+    made = Head(tmp_path)
+    yield made
+    made.close()
+
+
+def spec(folder, name):
+    """A process that would run ``true``."""
+    return ProcessSpec(name, ("true",), folder / f"{name}.log")
+
+
+def test_each_machine_gets_a_name_and_keys_of_its_own(head):
+    """And the plan of the run with an address for each channel, none of which holds a secret."""
+    first, second = head.machine(), head.machine()
+    assert {event.node.name for event in head.events(2)} == {"node-1", "node-2"}
+    welcomes = [head.heard(peer) for peer in (first, second)]
+    secrets = {welcome.fields["secret"] for welcome in welcomes}
+    assert len(secrets) == 2
+    assert {path.read_text() for path in head.guests.iterdir()} == {w.fields["public"] for w in welcomes}
+    text = welcomes[0].arrays["plan"].tobytes().decode()
+    assert all(
+        channel.remote.startswith("tcp://127.0.0.1:") for channel in Plan.from_json(text).channels.values()
+    )
+    assert not any(secret in text for secret in (*secrets, head.invitation.secret))
+
+
+@pytest.mark.parametrize(
+    ("packages", "why"),
+    [
+        ({"spreeze-zmq": "0.0.9"}, "has spreeze-zmq 0.0.9, the run"),
+        ({"mujoco": "3.1.0"}, "has mujoco 3.1.0, the run"),
+        ({"numpy": "1.26.4"}, "has numpy 1, the run 2"),
+        ({"spreeze-zmq": None}, "has no spreeze-zmq"),
+    ],
+)
+def test_a_machine_with_another_release_is_turned_away(head, packages, why):
+    """In one line that says what to install, at either end; the refusal is counted, no key was given."""
+    theirs = {name: version for name, version in {**installed(), **packages}.items() if version}
+    peer = head.machine(packages=theirs)
+    [event] = head.events()
+    assert isinstance(event, TurnedAway)
+    assert why in event.line
+    assert "pip install" in event.line
+    answer = head.heard(peer)
+    assert (answer.kind, answer.fields["code"]) == ("leave", 2)
+    assert why in answer.fields["reason"]
+    assert [row["word"] for row in head.nodes.router.refusals.rows()] == ["other_release"]
+    assert not list(head.guests.iterdir())
+
+
+def test_a_build_of_torch_is_no_other_release(head):
+    """The head may have a GPU and the machine none."""
+    head.machine(packages={**installed(), "torch": f"{installed()['torch'].partition('+')[0]}+cu128"})
+    assert isinstance(head.events()[0], Joined)
+
+
+def test_a_process_there_is_supervised_as_one_here(head, tmp_path):
+    """Started, known by its process id, signalled, ended with the last lines of its log."""
+    peer = head.machine()
+    [joined] = head.events()
+    head.nodes.place("sampler-8", joined.node)
+    process = head.nodes.spawn(spec(tmp_path, "sampler-8"))
+    assert head.heard(peer).kind == "welcome"
+    assert head.heard(peer).fields["name"] == "sampler-8"
+    peer.send(Message("beat", {"processes": {"sampler-8": {"pid": 77, "printed": True}}}))
+    while process.pid == 0:
+        head.nodes.serve()
+    assert process.has_printed
+    assert head.heard(peer).kind == "beat"
+    process.signal(15)
+    assert head.heard(peer).fields == {"name": "sampler-8", "number": 15}
+    assert process.poll() is None
+    peer.send(Message("ended", {"name": "sampler-8", "signal": 9, "log": "last words\n"}))
+    while process.poll() is None:
+        head.nodes.serve()
+    assert process.poll() == -9
+    assert (tmp_path / "sampler-8.log").read_text().endswith("last words\n")
+
+
+@pytest.mark.parametrize("how", ["silent", "leaves", "comes back"])
+def test_a_machine_that_is_gone_takes_its_processes_along(head, tmp_path, how):
+    """Its key opens nothing any more, and what it says later is not heard."""
+    peer = head.machine()
+    [joined] = head.events()
+    head.nodes.place("sampler-8", joined.node)
+    head.nodes.spawn(spec(tmp_path, "sampler-8"))
+    if how == "silent":
+        head.time_s = LOST_S + 0.1
+    elif how == "leaves":
+        peer.send(Message("leave", {"code": 0, "reason": "SIGTERM"}))
+    else:
+        head.machine(before="node-1")
+    gone = next(event for event in head.events(1 + (how == "comes back")) if isinstance(event, Gone))
+    assert list(gone.node.processes) == ["sampler-8"]
+    assert not head.nodes.holds("sampler-8")
+    assert {path.name for path in head.guests.iterdir()} == ({"node-2"} if how == "comes back" else set())
+    peer.send(Message("beat", {"processes": {}}))
+    while (message := head.heard(peer)).kind != "leave":
+        head.nodes.serve()
+    assert message.fields["code"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("0.0.0.0", "expected the IPv4 address"),
+        ("desk1", "expected the IPv4 address"),
+        ("127.0.0.1:70000-70001", "0 of its ports are free"),
+        ("203.0.113.7", "does not have that address"),
+    ],
+)
+def test_an_address_that_others_cannot_reach_is_said_in_a_line(text, why):
+    """Before anything starts."""
+    with pytest.raises(Exception, match=why):
+        Listening.at(text, topology.load("pendulum"))
+
+
+def test_a_run_in_order_or_with_addresses_of_its_own_does_not_listen():
+    """Each says which of the two to leave out."""
+    plan = topology.load("pendulum", ["balance.mode=lockstep"])
+    with pytest.raises(Exception, match="a run in order repeats itself"):
+        Listening.at("127.0.0.1", plan)
+    plan = topology.load("pendulum", ["channels.policy.endpoint=tcp://127.0.0.1:5555"])
+    with pytest.raises(Exception, match="the topology gives policy one"):
+        Listening.at("127.0.0.1", plan)
+
+
+def test_ports_are_taken_from_a_range():
+    """One for each channel, and one for the machines."""
+    plan = topology.load("pendulum")
+    found = Listening.at("127.0.0.1:23000-23099", plan)
+    addresses = [found.address, *(channel.remote for channel in found.plan.channels.values())]
+    ports = [int(address.rpartition(":")[2]) for address in addresses]
+    assert len(set(ports)) == 1 + len(plan.channels)
+    assert all(23000 <= port <= 23099 for port in ports)
+    pixels = SimpleNamespace(**{**vars(plan.environment), "obs_shape": (4, 84, 84)})
+    wide = Listening.at("127.0.0.1", replace(plan, environment=pixels)).plan.channels
+    narrow = found.plan.channels
+    assert wide["experience.critic_learner"].remote_buffer_bytes > 1 << 20
+    assert 16 << 10 <= narrow["experience.critic_learner"].remote_buffer_bytes < 64 << 10
+    assert narrow["policy"].remote_buffer_bytes == 0
+    assert Path(narrow["policy"].keys or "none").name == "none"
