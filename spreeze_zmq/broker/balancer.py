@@ -40,7 +40,8 @@ class Balancer:
         first, *others = plan.learning.learners
         critics = [f"{first}-{index}" for index in range(plan.components[first].count.initial)]
         followers = [f"{role}-0" for role in others]
-        self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers)
+        own = plan.components[SAMPLER].count.maximum
+        self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers, own)
         self.samplers, self.batch_size = _samplers(plan), _batch_size(plan)
         knobs: list[Knob | None] = [self.samplers, self.batch_size]
         self.rule = Rule([knob for knob in knobs if knob is not None and knob.movable])

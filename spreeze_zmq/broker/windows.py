@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -169,12 +170,19 @@ class Windows:
         cores: cores that the run may use.
         critics: names of the processes whose updates the replay ratio counts.
         followers: names of the other learners' processes.
+        own: samplers whose number is below this are the launcher's on this machine; the others, on machines
+            that joined or started by hand, have no part in the windows but what learners receive from them.
     """
 
     def __init__(
-        self, replay_ratio: float, cores: int, critics: Sequence[str], followers: Sequence[str] = ()
+        self,
+        replay_ratio: float,
+        cores: int,
+        critics: Sequence[str],
+        followers: Sequence[str] = (),
+        own: float = math.inf,
     ) -> None:
-        self.replay_ratio, self.cores = replay_ratio, cores
+        self.replay_ratio, self.cores, self.own = replay_ratio, cores, own
         self.critics, self.followers = critics, followers
         self._lives: dict[str, tuple[str, int]] = {}
         self._taken: dict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
@@ -240,9 +248,9 @@ class Windows:
 
     def _window(self, num_samplers: int, granule: float, from_s: float, to_s: float) -> Window | None:
         spells = self.spells(from_s, to_s)
-        there = {name for name, spell in spells.items() if spell.role == "sampler"}
+        there = {name for name, spell in spells.items() if spell.role == "sampler" and spell.index < self.own}
         names = [f"sampler-{index}" for index in range(num_samplers)]
-        if not there.issuperset(names) or not names or not {*self.critics, *self.followers} <= spells.keys():
+        if there != set(names) or not names or not {*self.critics, *self.followers} <= spells.keys():
             return None
         samplers, critics, followers = (
             tuple(spells[name] for name in group) for group in (names, self.critics, self.followers)

@@ -244,6 +244,8 @@ def _launch_seeds(plan: Plan, arguments: argparse.Namespace, look: FirstLook, li
         raise InputError(f"--seeds {arguments.seeds}: at least 1 is expected")
     if arguments.resume:
         raise InputError("--seeds N makes N new runs, and --resume goes on with one: leave one of them out")
+    if arguments.listen:
+        raise InputError("--seeds N ends each run, and with it the machines that joined: leave --listen out")
     if plan.run.stop == StopPlan():
         raise InputError("--seeds N: the first run would never end: --set run.stop.minutes=10 ends each")
     parent = RunFolder.place(plan.name, arguments.run_dir)

@@ -121,7 +121,7 @@ def test_topologies_are_read_by_who_starts_a_run():
     when it is given a topology.
     """
     users = {room(path) for path in MODULES if any("topology" in name.split(".") for name in imports(path))}
-    assert users == {"plan", "component", "nodes", "launcher", "commands"}
+    assert users == {"plan", "component", "nodes", "commands"}
     code = "import sys, spreeze_zmq.component, spreeze_zmq.learner.learner, spreeze_zmq.broker.record; "
     code += "print('spreeze_zmq.plan.topology' in sys.modules, 'tomllib' in sys.modules)"
     said = subprocess.check_output([sys.executable, "-c", code], text=True)

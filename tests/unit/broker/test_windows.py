@@ -69,9 +69,18 @@ def test_rare_and_large_rollouts_make_it_longer():
 
 
 def test_another_number_of_samplers_than_expected_says_nothing():
-    """One is starting, or somebody started one by hand."""
+    """One is starting, or ending."""
     assert last(fed(10), 1, 0.0, 10.0) is None
     assert last(fed(10), 3, 0.0, 10.0) is None
+
+
+def test_samplers_elsewhere_keep_nobody_from_deciding():
+    """One on another machine, or started by hand, has a number after those of the launcher's."""
+    windows = fed(10)
+    windows.own = 1
+    window = last(windows, 1, 0.0, 10.0)
+    assert [spell.index for spell in window.samplers] == [0]
+    assert window.received_per_s == 100
 
 
 def test_a_ratio_that_is_not_kept_is_not_steady():
