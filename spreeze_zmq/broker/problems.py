@@ -21,7 +21,8 @@ KINDS_KEPT = 50
 LONGEST = 400
 
 _NUMBER = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
-#: Most rows that are kept, so that a peer that invents names cannot fill the memory.
+#: Most rows that are kept of refused messages, and of missing ones, so that a peer that invents names cannot
+#: fill the memory.
 MOST_ROWS = 64
 #: Kinds that a process exists to send. It is stuck if this many of one kind are refused over this time and
 #: none is accepted.
@@ -184,7 +185,7 @@ class RefusalRecord:
         news = []
         for (sender, kind, word), same in _grouped(rows).items():
             key = (taker, sender, kind, word)
-            if key not in self._refused and len(self._refused) >= MOST_ROWS:
+            if key not in self._refused and not self._has_room(word):
                 continue
             refused = self._refused.setdefault(key, Refused(*key, first=str(same[0].get("first", ""))[:300]))
             count, accepted = (sum(_count(row.get(name)) for row in same) for name in ("count", "good"))
@@ -193,6 +194,11 @@ class RefusalRecord:
                 refused.shown = refused.count
                 news.append(refused)
         return news
+
+    def _has_room(self, word: str) -> bool:
+        """Whether there is a place for one more row: a thousand silent processes leave those of refusals."""
+        alike = sum((known in MISSING) == (word in MISSING) for *_, known in self._refused)
+        return alike < MOST_ROWS
 
     def miss(self, sender: str, word: str, now_s: float) -> list[Refused]:
         """Record, once, that the broker expects a message of a process; returns it for display."""
@@ -206,7 +212,7 @@ class RefusalRecord:
         """Number of messages that broke a rule."""
         return sum(one.count for one in self._refused.values() if one.word not in NO_MISTAKES)
 
-    def rows(self, now_s: float, most: int = MOST_ROWS) -> list[Refused]:
+    def rows(self, now_s: float, most: int = 2 * MOST_ROWS) -> list[Refused]:
         """At most ``most`` rows: stuck senders first, then by count."""
         rows = [one.row(now_s) for one in self._refused.values()]
         return sorted(rows, key=lambda row: (not row.stuck, -row.count))[:most]

@@ -13,8 +13,9 @@ from spreeze_zmq.base.errors import WireError
 
 log = logging.getLogger("spreeze")
 
-#: Refusals and senders that are counted apart; all later ones are counted together.
-MOST_REFUSALS, MOST_SENDERS = 16, 256
+#: Refusals, and senders with a kind each, that are counted apart; all later ones are counted together. Two
+#: thousand processes send four kinds.
+MOST_REFUSALS, MOST_SENDERS = 16, 8192
 OTHERS = "others"
 #: Characters kept of an example.
 LONGEST_EXAMPLE = 240
@@ -77,7 +78,9 @@ class Refusals:
         return key if key in self._good or len(self._good) < MOST_SENDERS else (OTHERS, kind)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The refusals for a report; ``good`` is the number of taken messages of the same sender and kind."""
+        """The refusals for a report; ``good`` is the number of taken messages of the same sender and kind, of
+        one beyond ``MOST_SENDERS`` that of all such senders.
+        """
         return [
             {
                 "sender": sender,
@@ -85,7 +88,7 @@ class Refusals:
                 "word": word,
                 "count": refusal.count,
                 "first": refusal.first,
-                "good": max(0, self._good[sender, kind]),
+                "good": max(0, self._good[self._counted_as(sender, kind)]),
             }
             for (sender, kind, word), refusal in self._refused.items()
         ]

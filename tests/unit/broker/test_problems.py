@@ -1,6 +1,6 @@
 """The broker's record of refusals: what is displayed when, and which sender is stuck."""
 
-from spreeze_zmq.broker.problems import MOST_ROWS, RefusalRecord
+from spreeze_zmq.broker.problems import MOST_ROWS, NO_REPORT, RefusalRecord
 
 
 def row(count, good=0, kind="rollout", word="wrong_dtype", sender="sampler-0"):
@@ -78,3 +78,12 @@ def test_names_without_end_fill_no_memory():
         record.take("c-0", [row(1, sender=f"sampler-{number}")], 1.0)
         record.take("c-0", [{}, {"sender": [], "count": "many", "good": -1, "first": None}], 1.0)
     assert len(record.rows(1.0)) == MOST_ROWS
+
+
+def test_a_thousand_silent_processes_leave_places_for_refusals():
+    """As after a cut of a network."""
+    record = RefusalRecord()
+    for number in range(1000):
+        record.miss(f"sampler-{number}", NO_REPORT, 1.0)
+    assert len(record.take("c-0", [row(1)], 2.0)) == 1
+    assert len(record.rows(2.0)) == MOST_ROWS + 1

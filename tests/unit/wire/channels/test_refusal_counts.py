@@ -26,3 +26,13 @@ def test_a_peer_with_ever_new_names_fills_no_memory():
         refusals.refuse(MISFIT, f"sampler-{number}", "rollout", taken=True)
     assert len(refusals._good) <= MOST_SENDERS + 1
     assert len(refusals.rows()) <= MOST_REFUSALS + 1
+
+
+def test_a_sender_among_thousands_is_not_said_to_be_kept_out():
+    """Whether its messages that were taken are counted apart or with those of others."""
+    refusals = Refusals("ipc:///x")
+    for number in range(MOST_SENDERS + 1):
+        refusals.take(f"sampler-{number}", "report")
+    for number in (2000, MOST_SENDERS):
+        refusals.refuse(MISFIT, f"sampler-{number}", "report")
+    assert [row["good"] for row in refusals.rows()] == [1, 1]
