@@ -11,6 +11,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.envs import EnvironmentSpec
 
+#: The commonest types, which are plain already.
+_PLAIN = frozenset((float, int, str, bool, type(None)))
 #: Fields that were added to this format, which older files lack, and the functions that make their values.
 _ADDED: dict[str, Callable[[], Any]] = {
     "recording": dict,
@@ -29,6 +31,8 @@ def to_plain(value: Any) -> Any:
     """Dataclasses as JSON objects, recursively. Fields with ``row=False`` in their metadata are left out, the
     keys of those with ``spread`` stand in their place.
     """
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, EnvironmentSpec):
         return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
