@@ -24,6 +24,8 @@ from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.texts import further
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
+from spreeze_zmq.nodes.listening import Listening
+from spreeze_zmq.nodes.placers import read_hosts
 from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.parts import Count, StopPlan
 from spreeze_zmq.plan.plan import Plan
@@ -133,6 +135,11 @@ def _parser() -> Parser:
         default="",
         help="let other machines join at this machine's ADDRESS, or ADDRESS:PORT-PORT, by spreeze join",
     )
+    parser.add_argument(
+        "--nodes",
+        metavar="ssh:HOST,HOST",
+        help="with --listen: start spreeze join on these machines over ssh, and keep it running",
+    )
     parser.add_argument("--list", action="store_true", help="print the shipped topologies; start nothing")
     parser.add_argument("--version", action="version", version=__version__)
     return parser
@@ -199,15 +206,23 @@ def _launch(
     build_all(plan, view.note)
     native.prepare(view.note)
     plan = sizing.settle(plan, say=view.note)
+    listening = _listening(plan, arguments)
+    plan = plan if listening is None else listening.plan
     folder = RunFolder.create(plan.name, chosen or arguments.run_dir)
     if arguments.resume:
         for line in arguments.origin.inherit(folder, plan):
             view.note(line)
-    launch = Launch(plan, folder, view, threads=arguments.inproc, listen=arguments.listen)
+    launch = Launch(plan, folder, view, threads=arguments.inproc, listening=listening)
     try:
         return launch.run()
     finally:
         launch.report_end()
+
+
+def _listening(plan: Plan, arguments: argparse.Namespace) -> Listening | None:
+    """Where other machines join, and those that are asked to; None for nowhere. Raises InputError."""
+    hosts = read_hosts(arguments.nodes, arguments.listen) if arguments.nodes else ()
+    return Listening.at(arguments.listen, plan, hosts) if arguments.listen else None
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from spreeze_zmq.launcher.interrupts import Interrupts
 from spreeze_zmq.launcher.pinning import pinned
 from spreeze_zmq.nodes.head import Joined, NodeEvent, Nodes, TurnedAway
 from spreeze_zmq.nodes.listening import Listening, make_key_files
+from spreeze_zmq.nodes.placers import SshPlacer
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import (
@@ -54,7 +55,7 @@ class Launch:
         view: displays the run.
         remeasure: ignore the cached number of samplers.
         threads: run components as threads of this process, which a debugger may hold for any time.
-        listen: the address at which other machines join, as :class:`Listening` reads it; empty for none.
+        listening: where other machines join; None for nowhere.
     """
 
     def __init__(
@@ -65,18 +66,19 @@ class Launch:
         *,
         remeasure: bool = False,
         threads: bool = False,
-        listen: str = "",
+        listening: Listening | None = None,
     ) -> None:
         self.folder, self.view = folder, view
-        listening = Listening.at(listen, plan) if listen else None
-        plan = listening.plan if listening else plan
         plan, self.remembered = (plan, "") if remeasure else tuning.begin(plan)
         self.pinning = pinned(plan, usable_cores(os.sched_getaffinity(0)))
         plan = replace(plan, pinning={"cpus": self.pinning.cpus, "reason": self.pinning.reason})
         self.plan, self.sockets = write_plan(plan, folder)
         leave_mark(folder.path, own_modules(plan), Path(plan.topology_file).parent)
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
-        self.nodes = None if listening is None else self._listen(listening)
+        self.nodes: Nodes | None = None
+        self.placer: SshPlacer | None = None
+        if listening is not None:
+            self._listen(listening)
         self.crew = Crew(self.plan, folder, self.pinning, self.nodes, threads=threads)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
         self.status: dict[str, Any] = {}
@@ -91,9 +93,13 @@ class Launch:
     def _open(self, channel: str, end: str) -> Any:
         return channels.open_channel(self.plan.channels[channel], end, "launcher", self.incarnation)
 
-    def _listen(self, listening: Listening) -> Nodes:
-        keys, guests = make_key_files(self.sockets.path, self.folder.invitation)
-        return Nodes(self.plan, listening.address, keys, guests, incarnation=self.incarnation)
+    def _listen(self, listening: Listening) -> None:
+        """Open the channel of the other machines, and ask those that the user named to join."""
+        address, invitation = listening.address, self.folder.invitation
+        keys, guests = make_key_files(self.sockets.path, invitation)
+        files = listening.bundle
+        self.nodes = Nodes(self.plan, address, files, keys, guests, incarnation=self.incarnation)
+        self.placer = SshPlacer(listening.hosts, address, invitation, self.folder.logs)
 
     # --- starting
 
@@ -216,6 +222,8 @@ class Launch:
         """Handle the supervisor's events, and check that each process gets ready and reports in time."""
         for event in self.supervisor.poll():
             self.on_event(event)
+        for line in self.placer.poll() if self.placer is not None else ():
+            self.view.note(line)
         self.crew.fill()
         heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
@@ -324,6 +332,8 @@ class Launch:
         self.supervisor.close()
         if self.nodes is not None:
             self.nodes.close(self.stop_reason)
+        if self.placer is not None:
+            self.placer.close()
         self.view.close()
         self.control.close()
         self.reports.close()

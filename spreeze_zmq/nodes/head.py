@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ import numpy as np
 
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import WireError
-from spreeze_zmq.nodes.bundle import bundle
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import Process, ProcessSpec, Spawner
@@ -116,18 +114,17 @@ class Nodes:
     Args:
         plan: placed, with a remote address for each channel.
         address: to bind, ``tcp://HOST:PORT``.
+        files: the user's, as a bundle.
         keys: of the channel.
         guests: the folder of the public keys that the run's other channels accept.
         clock: monotonic seconds.
-
-    Raises:
-        InputError: the run needs more of the user's files than can be sent.
     """
 
     def __init__(
         self,
         plan: Plan,
         address: str,
+        files: bytes,
         keys: Keys,
         guests: Path,
         *,
@@ -135,7 +132,7 @@ class Nodes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan, self._server, self._guests, self._clock = plan, keys.public, guests, clock
-        self._bundle = bundle(plan, ["", *sys.path])
+        self._files = files
         self._packages = installed()
         self.router = Router(
             address, sender="launcher", incarnation=incarnation, bind=True, kinds=KINDS, keys=keys
@@ -213,7 +210,7 @@ class Nodes:
         welcome = {"node": node.name, "public": keys.public, "secret": keys.secret, "server": self._server}
         arrays = {
             "plan": np.frombuffer(self._plan.to_json().encode(), np.uint8),
-            "bundle": np.frombuffer(self._bundle, np.uint8),
+            "bundle": np.frombuffer(self._files, np.uint8),
         }
         self.router.send(peer, Message("welcome", welcome, arrays))
         self.lent[node.name] = node

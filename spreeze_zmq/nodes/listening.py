@@ -12,6 +12,7 @@ import math
 import random
 import re
 import socket
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 
 from spreeze_zmq.base.endpoints import Keys, is_address, write_keys
 from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.nodes.bundle import bundle
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.wire.channels import make_keys
 
@@ -40,21 +42,27 @@ class Listening:
     Attributes:
         plan: with the remote address of each channel.
         address: of the channel ``nodes``, ``tcp://HOST:PORT``.
+        bundle: the user's files that the others need, see :func:`bundle`.
+        hosts: the machines that are asked to join over ssh.
     """
 
     plan: Plan
     address: str
+    bundle: bytes
+    hosts: tuple[str, ...] = ()
 
     @classmethod
-    def at(cls, text: str, plan: Plan) -> Listening:
+    def at(cls, text: str, plan: Plan, hosts: tuple[str, ...] = ()) -> Listening:
         """An address for every channel of a plan.
 
         Args:
             text: ``HOST``, ``HOST:PORT`` or ``HOST:FIRST-LAST``, as on the command line.
             plan: of the run.
+            hosts: the machines that are asked to join.
 
         Raises:
-            InputError: it is no address of this machine, or too few of its ports are free.
+            InputError: it is no address of this machine, too few of its ports are free, or the run needs more
+                of the user's files than can be sent.
         """
         match = _ADDRESS.fullmatch(text)
         if match is None or not is_address(match["host"]):
@@ -76,7 +84,8 @@ class Listening:
             )
             for name, remote in zip(names, remotes[1:], strict=True)
         }
-        return cls(replace(plan, channels=channels), remotes[0])
+        files = bundle(plan, ["", *sys.path])
+        return cls(replace(plan, channels=channels), remotes[0], files, hosts)
 
 
 def make_key_files(sockets: Path, invitation: Path) -> tuple[Keys, Path]:

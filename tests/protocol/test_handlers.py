@@ -415,7 +415,7 @@ def nodes(house, tmp_path_factory):
     """The head's half, which one machine has joined."""
     plan = Listening.at("127.0.0.1", house.plan_as_read).plan.placed(Path("run"), house.sockets.path)
     keys, guests = make_key_files(house.sockets.path, tmp_path_factory.mktemp("key") / "join.key")
-    made = Nodes(plan, "tcp://127.0.0.1:*", keys, guests, incarnation=1)
+    made = Nodes(plan, "tcp://127.0.0.1:*", b"", keys, guests, incarnation=1)
     made._on_join(b"here", {**MESSAGES["join"].fields, "packages": installed()})
     yield made
     made.router.close()

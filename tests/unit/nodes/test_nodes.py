@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from spreeze_zmq.base.endpoints import read_keys
+from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes.head import LOST_S, Gone, Joined, Nodes, TurnedAway
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.packages import installed
+from spreeze_zmq.nodes.placers import read_hosts
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import ProcessSpec
@@ -30,7 +32,7 @@ class Head:
         keys, self.guests = make_key_files(self.sockets.path, folder / "join.key")
         self.time_s = 0.0
         self.nodes = Nodes(
-            self.plan, "tcp://127.0.0.1:*", keys, self.guests, incarnation=1, clock=lambda: self.time_s
+            self.plan, "tcp://127.0.0.1:*", b"", keys, self.guests, incarnation=1, clock=lambda: self.time_s
         )
         self.invitation = read_keys(folder / "join.key")
         self.peers = []
@@ -181,17 +183,17 @@ def test_a_machine_that_is_gone_takes_its_processes_along(head, tmp_path, how):
 )
 def test_an_address_that_others_cannot_reach_is_said_in_a_line(text, why):
     """Before anything starts."""
-    with pytest.raises(Exception, match=why):
+    with pytest.raises(InputError, match=why):
         Listening.at(text, topology.load("pendulum"))
 
 
 def test_a_run_in_order_or_with_addresses_of_its_own_does_not_listen():
     """Each says which of the two to leave out."""
     plan = topology.load("pendulum", ["balance.mode=lockstep"])
-    with pytest.raises(Exception, match="a run in order repeats itself"):
+    with pytest.raises(InputError, match="a run in order repeats itself"):
         Listening.at("127.0.0.1", plan)
     plan = topology.load("pendulum", ["channels.policy.endpoint=tcp://127.0.0.1:5555"])
-    with pytest.raises(Exception, match="the topology gives policy one"):
+    with pytest.raises(InputError, match="the topology gives policy one"):
         Listening.at("127.0.0.1", plan)
 
 
@@ -210,3 +212,21 @@ def test_ports_are_taken_from_a_range():
     assert 16 << 10 <= narrow["experience.critic_learner"].remote_buffer_bytes < 64 << 10
     assert narrow["policy"].remote_buffer_bytes == 0
     assert Path(narrow["policy"].keys or "none").name == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "listen", "why"),
+    [
+        ("desk2", "10.0.0.1", "expected ssh:HOST"),
+        ("ray:desk2", "10.0.0.1", "expected ssh:HOST"),
+        ("ssh:", "10.0.0.1", "expected ssh:HOST"),
+        ("ssh:-oProxyCommand=true", "10.0.0.1", "expected ssh:HOST"),
+        ("ssh:a,a", "10.0.0.1", "a host is named twice"),
+        ("ssh:a", "", "give --listen ADDRESS too"),
+    ],
+)
+def test_a_list_of_machines_is_read_whole_or_not_at_all(text, listen, why):
+    """Nothing of it can be an option of ssh."""
+    with pytest.raises(InputError, match=why):
+        read_hosts(text, listen)
+    assert read_hosts("ssh:desk2, me@desk3", "10.0.0.1") == ("desk2", "me@desk3")

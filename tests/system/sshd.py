@@ -1,0 +1,56 @@
+"""An ssh server of a test's own on 127.0.0.1, and the ssh command that reaches it."""
+
+import getpass
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
+CONFIG = """
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+"""
+
+
+class Server:
+    """sshd in the foreground; ``ssh`` logs in as this user, by whatever name the host is called."""
+
+    def __init__(self, folder):
+        Path("/run/sshd").mkdir(exist_ok=True)
+        for name in ("host", "user"):
+            made = ["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-f", folder / name]
+            subprocess.run(made, check=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        (folder / "config").write_text(CONFIG.format(port=self.port, folder=folder))
+        self.process = subprocess.Popen([SSHD, "-D", "-f", folder / "config"])
+        options = {
+            "HostName": "127.0.0.1",
+            "Port": self.port,
+            "User": getpass.getuser(),
+            "IdentityFile": folder / "user",
+            "StrictHostKeyChecking": "no",
+            "UserKnownHostsFile": "/dev/null",
+            "LogLevel": "ERROR",
+        }
+        self.ssh = "ssh -F none " + " ".join(f"-o {name}={value}" for name, value in options.items())
+        until_s = time.monotonic() + 10
+        while time.monotonic() < until_s:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise AssertionError("sshd does not listen")
+
+    def close(self):
+        """Leave nothing behind."""
+        self.process.kill()
+        self.process.wait()
