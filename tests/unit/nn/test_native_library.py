@@ -212,6 +212,24 @@ def child(script, tmp_path, **environment):
     return done.stdout
 
 
+@pytest.fixture
+def chosen(tmp_path, monkeypatch):
+    """What :data:`CHOOSE` prints, in this process: with the library that is found now."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native_library, "folder_of_libraries", native_library.cache_folder)
+
+    def choose():
+        found = native_library.library.__wrapped__()
+        for module in ("native_calls", "native_choice", "native_layers"):
+            monkeypatch.setattr(f"spreeze_zmq.nn.{module}.library", lambda: found)
+        network = nn.mlp((4, 16, 2))
+        line = nn.choose({"policy": network}, 64, (torch.float32,)).line
+        network(torch.ones(3, 4)).sum().backward()
+        return [line, str(network[0].weight.grad.shape)]
+
+    return choose
+
+
 CHOOSE = """
 import torch
 from setuptools import Distribution
@@ -226,19 +244,19 @@ print(network[0].weight.grad.shape)
 
 
 @pytest.mark.parametrize(
-    ("environment", "line"),
+    ("name", "value", "why"),
     [
-        ({"SPREEZE_NATIVE": "0"}, "layers: torch, about half as fast as native code: SPREEZE_NATIVE=0"),
-        (
-            {"PATH": "/nonexistent"},
-            "layers: torch, about half as fast as native code: no compiler (g++ or c++) on the path",
-        ),
+        ("SPREEZE_NATIVE", "0", "SPREEZE_NATIVE=0"),
+        ("PATH", "/nonexistent", "no compiler (g++ or c++) on the path"),
     ],
     ids=["turned off", "no compiler"],
 )
-def test_without_the_library_torch_does_the_work_and_one_line_says_so(environment, line, tmp_path):
+def test_without_the_library_torch_does_the_work_and_one_line_says_so(
+    name, value, why, chosen, tmp_path, monkeypatch
+):
     """The network learns as before."""
-    assert child(CHOOSE, tmp_path, **environment).splitlines() == [line, "torch.Size([16, 4])"]
+    monkeypatch.setenv(name, value)
+    assert chosen() == [f"layers: torch, about half as fast as native code: {why}", "torch.Size([16, 4])"]
     assert not list(tmp_path.rglob("*.so"))
 
 
@@ -268,19 +286,20 @@ def test_what_the_system_refuses_is_left_alone(tmp_path):
     assert "(the system refuses this process the registers of AMX)" in line
 
 
-def test_a_compiler_that_fails_is_named(tmp_path):
+def test_a_compiler_that_fails_is_named(chosen, tmp_path, monkeypatch):
     """With the first line of its error."""
     (tmp_path / "g++").write_text("#!/bin/sh\necho native.cpp:1: fatal error: no such luck >&2\nexit 1\n")
     (tmp_path / "g++").chmod(0o755)
-    out = child(CHOOSE, tmp_path, PATH=f"{tmp_path}:/bin:/usr/bin")
-    assert out.startswith("layers: torch, about half as fast as native code: ")
-    assert "failed: native.cpp:1: fatal error: no such luck" in out.splitlines()[0]
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    line, _ = chosen()
+    assert line.startswith("layers: torch, about half as fast as native code: ")
+    assert "failed: native.cpp:1: fatal error: no such luck" in line
 
 
-def test_a_cache_that_cannot_be_written_costs_only_the_speed(tmp_path):
+def test_a_cache_that_cannot_be_written_costs_only_the_speed(chosen, tmp_path):
     """It is a file here, where root may write anything else."""
     (tmp_path / "spreeze_zmq").write_text("")
-    assert "torch, about half as fast" in child(CHOOSE, tmp_path)
+    assert "torch, about half as fast" in chosen()[0]
 
 
 @pytest.mark.thorough
@@ -301,7 +320,7 @@ def test_two_processes_compile_once_and_choose_alike(tmp_path):
 
 
 @pytest.mark.usefixtures("quick_compiler")
-def test_what_was_compiled_with_the_package_needs_no_compiler(tmp_path):
+def test_what_was_compiled_with_the_package_needs_no_compiler(chosen, tmp_path, monkeypatch):
     """It is found by the sources and the flags: a file of other sources is passed over."""
     best = native_library.runnable()[0]
     [built] = build_into(tmp_path / "built", [best])
@@ -311,7 +330,9 @@ def test_what_was_compiled_with_the_package_needs_no_compiler(tmp_path):
     assert f"({best})" in line
     assert list(tmp_path.rglob("*.so")) == [built]
     built.rename(built.with_name("native-0123456789abcdef0123.so"))
-    assert "no compiler" in child(script, tmp_path, PATH="/nonexistent")
+    monkeypatch.setattr(native_library, "CARRIED", built.parent)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert "no compiler" in chosen()[0]
 
 
 def test_the_libraries_of_a_package_are_built_where_they_are_looked_for(tmp_path, monkeypatch):

@@ -63,6 +63,7 @@ def test_the_sampler_is_measured_beside_the_bare_physics(env_id, limit, tmp_path
 def test_channels_are_measured_beside_bare_pyzmq(tmp_path, monkeypatch):
     """Messages/s, with what they mean in bytes, and once more with keys."""
     monkeypatch.setattr(bench_channels, "SIZES", (1 << 20,))
+    monkeypatch.setattr(bench_channels, "ROUNDS", 1)
     assert run("channels", "--seconds", "0.3", "--json", str(tmp_path / "b.json")) == 0
     plain, encrypted = figures_of(tmp_path / "b.json").values()
     assert (plain["section"], plain["name"]) == ("channels", "1 MB messages")
@@ -75,7 +76,9 @@ def test_updates_are_measured_beside_matrix_products(tmp_path):
     """Both halves at two batch sizes; transitions/s are updates/s times the batch, and those of both after
     one another fewer than of either. Every shipped algorithm has a line.
     """
-    assert run("learner", "--env", "Pendulum-v1", "--seconds", "0.3", "--json", str(tmp_path / "b.json")) == 0
+    assert (
+        run("learner", "--env", "Pendulum-v1", "--seconds", "0.05", "--json", str(tmp_path / "b.json")) == 0
+    )
     figures = figures_of(tmp_path / "b.json")
     for batch_size in (256, 1024):
         each = [figures[f"{half}, fp32, batch {batch_size}"] for half in ("both", "critic", "policy")]

@@ -66,7 +66,23 @@ def policy(request, monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("policy", POLICIES, indirect=True)
+#: Policies whose parts other ones have too.
+ALIKE = (
+    "sac plain",
+    "dqn colours",
+    "pqn",
+    "pqn stack",
+    "ppo unbounded",
+    "ppo discrete",
+    "ppo multi-discrete",
+)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(name, marks=[pytest.mark.thorough] if name in ALIKE else []) for name in POLICIES],
+    indirect=True,
+)
 def test_onnx_acts_as_the_policy_does(policy, tmp_path):
     """On 1,000 observations to 1e-5, of one and of many at once; the file is whole and alone."""
     path = tmp_path / "policy.onnx"
