@@ -12,6 +12,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from spreeze_zmq.envs import probing
+from spreeze_zmq.nn.native import library
 
 ROOT = Path(__file__).parents[1]
 # A shell's background job ignores Ctrl-C, and so would the programs that tests start and interrupt.
@@ -90,6 +91,22 @@ def cache_of_its_own(tmp_path_factory):
     for name in names:
         os.environ.pop(name)
     os.environ |= {name: value for name, value in before.items() if value is not None}
+
+
+@pytest.fixture(scope="session")
+def native_layers(cache_of_its_own):
+    """Native layers are compiled before learners start, whose hello is waited for only so long."""
+    library.prepare(print)
+
+
+@pytest.fixture
+def nothing_measured(native_layers, tmp_path, monkeypatch):
+    """A cache as on a machine that has measured nothing yet, but for the native layers."""
+    new = tmp_path / "cache" / "spreeze_zmq"
+    new.mkdir(parents=True)
+    for path in (Path(os.environ["XDG_CACHE_HOME"]) / "spreeze_zmq").glob("native-*.so"):
+        os.link(path, new / path.name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(new.parent))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,6 +18,11 @@ from spreeze_zmq.commands import launch as launching
 LAUNCH = (sys.executable, "-m", "spreeze_zmq.commands.launch")
 #: Learners import torch, for which the 30 s of a start are too short where several runs share a busy core.
 PATIENCE = "components.{}.start_timeout_s=120"
+#: Environments whose steps sleep: a run that is looked at, hit or stopped leaves most of the cores to others.
+NAPPING = {
+    "pendulum": ("--set", "run.env=tests.benchmarks.napping:make"),
+    "cartpole_dqn": ("--set", "run.env=tests.benchmarks.napping:cartpole"),
+}
 #: The learners of shipped topologies.
 LEARNERS_OF = dict.fromkeys(("pendulum", "halfcheetah", "cartpole"), ("critic_learner", "actor_learner"))
 LEARNERS_OF |= dict.fromkeys(("cartpole_dqn", "cartpole_pqn"), ("critic_learner",))
@@ -121,7 +126,7 @@ class Run(Left):
         """Ctrl-C."""
         self.launcher.send_signal(signal.SIGINT)
 
-    def end(self, deadline_s=60):
+    def end(self, deadline_s=100):
         """Wait for the end; returns the exit code."""
         try:
             return self.launcher.wait(deadline_s)

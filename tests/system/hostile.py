@@ -24,7 +24,7 @@ import zmq
 from spreeze_zmq import envs
 from spreeze_zmq.learner.at_hand import random_rollout
 from spreeze_zmq.wire import Message, encode
-from tests.system.conftest import Run
+from tests.system.conftest import NAPPING, Run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from golden_messages import MESSAGES
@@ -220,7 +220,8 @@ def attack(folder, count, seed=1, minutes=60.0):
         *("run.stop.return=10000", f"run.stop.minutes={minutes}", "components.sampler.count=1"),
         *("algorithm.replay_capacity=20000", "algorithm.learning_starts=500"),
     ]
-    run = Run(folder, *(word for setting in sets for word in ("--set", setting)), "--without", "visualizer")
+    words = (word for setting in sets for word in ("--set", setting))
+    run = Run(folder, *words, *NAPPING["pendulum"], "--without", "visualizer")
     try:
         run.until_training()
         pids = {name: process.pid for name, process in run.processes().items()}

@@ -14,42 +14,40 @@ SETTINGS = (*AUTO, "components.sampler.count=1", "run.stop={env_steps=2000}")
 
 @pytest.mark.long("three batch sizes are measured until their rates are steady")
 @pytest.mark.timeout(120)
-def test_a_run_measures_its_batch_once_and_says_so(launch, monkeypatch, tmp_path):
+def test_a_run_measures_its_batch_once_and_says_so(launch, nothing_measured):
     """Choice, curve and scaling are in run.json, summary.json and the log; whoever loads the same topology
     again begins at once.
     """
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     arguments = [word for setting in SETTINGS for word in ("--set", setting)]
-    run = launch(*arguments)
+    run = launch(*arguments, topology="cartpole_dqn")
     assert run.end() == 0, run.said()
     plan, auto = run.plan(), run.summary()["auto"]
     chosen = auto["batch_size"]["chosen"]
     assert chosen in (64, 128, 256)
     assert [size for size, _ in auto["batch_size"]["curve"]] == [64, 128, 256]
     assert plan["algorithm"]["batch_size"] == chosen
-    assert plan["algorithm"]["learning_rate"] == pytest.approx(3e-3 * (chosen / 64) ** 0.5)
-    assert plan["algorithm"]["tau"] == pytest.approx(1 - 0.98 ** (chosen / 64))
+    assert plan["algorithm"]["learning_rate"] == pytest.approx(1e-3 * (chosen / 64) ** 0.5)
+    assert plan["algorithm"]["tau"] == pytest.approx(1 - 0.99 ** (chosen / 64))
     assert (plan["to_measure"], plan["measured"]) == ([], auto)
     summary = run.summary()
     assert summary["trained_transitions"] == chosen * summary["critic_updates"] > 0
     log = (run.folder / "logs" / "critic_learner-0.log").read_text()
     for said in (log, run.output.read_text()):
         assert f"batch_size {chosen} trains" in said
-        assert f"for {chosen / 64:g} times the batch of 64: learning_rate 0.003 x sqrt" in said
+        assert f"for {chosen / 64:g} times the batch of 64: learning_rate 0.001 x sqrt" in said
     assert auto["source"].startswith("measured in")
     assert run.leftovers() == []
-    again = sizing.settle(topology.load("pendulum", [*SETTINGS]))
+    again = sizing.settle(topology.load("cartpole_dqn", [*SETTINGS]))
     assert again.algorithm["batch_size"] == chosen
     assert again.measured["source"] == "as measured on this machine before"
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(150)
-def test_a_run_that_starves_goes_on_with_a_smaller_batch(launch, monkeypatch, tmp_path):
+def test_a_run_that_starves_goes_on_with_a_smaller_batch(launch, monkeypatch, nothing_measured):
     """Pendulum at a thousand steps a second: the batch that a core could train is far more than is fed. Both
     learners go on with one that suits it, the ratio holds, and summary, log and journal say why.
     """
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(BENCHMARKS))
     scarce = ("run.env=napping:make", "components.sampler.count=1", "components.sampler.envs=4")
     run_of = ("algorithm.learning_starts=100", "balance.replay_ratio=8", "run.stop={env_steps=12000}")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.benchmarks.slowed import Slowed
-from tests.system.conftest import adds_up, thorough_but
+from tests.system.conftest import NAPPING, adds_up, thorough_but
 
 #: A role that is slowed, and the bound of the lag.
 BOUNDS = (("actor_learner", 2), ("critic_learner", 8))
@@ -48,7 +48,7 @@ def test_a_slowed_learner_keeps_the_bound_and_so_does_its_next_life(launch, role
     """Slowed tenfold, killed and slowed again: the run goes on, no transition that was received is older than
     the bound, and every one is accounted for.
     """
-    run = launch(*TWO_SAMPLERS, *bounded(bound))
+    run = launch(*TWO_SAMPLERS, *NAPPING["pendulum"], *bounded(bound))
     run.until_training()
     name = f"{role}-0"
     with slowed(run, name):
@@ -73,7 +73,7 @@ def test_older_samples_are_trained_on_where_nothing_bounds_them(launch):
     """A sampler that stands still within a rollout while policies are published, without a bound: what it has
     is received beyond the bounds of the tests beside this one, and not dropped.
     """
-    run = launch(*TWO_SAMPLERS)
+    run = launch(*TWO_SAMPLERS, *NAPPING["cartpole_dqn"], topology="cartpole_dqn")
     run.until_training()
     bound = max(bound for _, bound in BOUNDS)
     with slowed(run, "sampler-0", 2.0):
@@ -89,7 +89,7 @@ def test_the_lag_is_bounded_whoever_is_stopped(launch):
     """Learners that are stopped again and again: no sample older than the bound is trained on, every one is
     dropped and counted; and with samplers that wait for newer policies the run goes on every time.
     """
-    run = launch(*TWO_SAMPLERS, *bounded(1))
+    run = launch(*TWO_SAMPLERS, *NAPPING["pendulum"], *bounded(1))
     run.until_training()
     for name in ("critic_learner-0", "actor_learner-0", "critic_learner-0"):
         process, before = run.processes()[name], run.summary()["critic_updates"]

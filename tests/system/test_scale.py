@@ -11,7 +11,7 @@ from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.plan import topology, tuning
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.view import View
-from tests.system.conftest import LEARNERS_OF, PATIENCE
+from tests.system.conftest import PATIENCE
 
 
 class Notes(View):
@@ -86,12 +86,11 @@ def test_a_name_that_is_still_leaving_is_taken_up_again(launch):
 
 
 def napping(tmp_path, monkeypatch, *overrides):
-    """A plan whose environment sleeps 2 ms a step, and an empty cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    """A plan of one learner whose environment sleeps 2 ms a step."""
     (tmp_path / "napping.py").write_text(
         "import time\n"
-        "from gymnasium.envs.classic_control import PendulumEnv\n"
-        "class Napping(PendulumEnv):\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Napping(CartPoleEnv):\n"
         "    def step(self, action):\n"
         "        time.sleep(0.002)\n"
         "        return super().step(action)\n"
@@ -99,8 +98,8 @@ def napping(tmp_path, monkeypatch, *overrides):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     always = ["run.env=napping:Napping", "run.stop={minutes=3}", "components.sampler.envs=4"]
-    always += (PATIENCE.format(role) for role in LEARNERS_OF["pendulum"])
-    return topology.load("pendulum", [*always, *overrides])
+    always.append(PATIENCE.format("critic_learner"))
+    return topology.load("cartpole_dqn", [*always, *overrides])
 
 
 CORES = physical_cores(os.sched_getaffinity(0))
@@ -127,7 +126,7 @@ def test_processes_run_where_the_layout_says(tmp_path):
 
 @pytest.mark.long("a learner must starve for as long as the broker's rule looks back")
 @pytest.mark.timeout(180)
-def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch):
+def test_a_live_run_gets_the_samplers_that_it_starves_for(nothing_measured, tmp_path, monkeypatch):
     """From one sampler of a slow environment, where an earlier run is said to have settled, to more within
     what the topology allows, and back to nothing.
     """
@@ -148,7 +147,7 @@ def test_a_live_run_gets_the_samplers_that_it_starves_for(tmp_path, monkeypatch)
 
 @pytest.mark.thorough
 @pytest.mark.timeout(180)
-def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypatch):
+def test_a_slow_environment_has_its_samplers_before_it_trains(nothing_measured, tmp_path, monkeypatch):
     """One that sleeps needs many samplers, and no core for them: they come while the learners wait for their
     first samples.
     """
@@ -172,9 +171,8 @@ def test_a_slow_environment_has_its_samplers_before_it_trains(tmp_path, monkeypa
 
 @pytest.mark.thorough
 @pytest.mark.timeout(120)
-def test_a_cheap_environment_keeps_its_sampler(tmp_path, monkeypatch):
+def test_a_cheap_environment_keeps_its_sampler(nothing_measured, tmp_path):
     """One is enough, as soon as there are steady rates to tell it from."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     plan = topology.load("pendulum", ["components.sampler.count=[1, 3]", "run.stop={minutes=1}"])
     run = Launch(plan, RunFolder.create("cheap", str(tmp_path / "run")), Notes())
     until_s, settled = time.monotonic() + 50, False

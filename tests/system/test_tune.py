@@ -1,7 +1,6 @@
 """``spreeze tune`` as a user calls it."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -12,23 +11,16 @@ from spreeze_zmq.plan import sizing, topology, tuning
 from tests.system.conftest import said_in
 
 TUNE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "tune")
-SMALL = ("--set", "components.sampler.count=[1, 2]", "--set", "balance.replay_ratio=64")
+SMALL = ("--set", "components.sampler.count=[1, 2]", "--set", "algorithm.hidden_sizes=[16]")
 AUTO = ("--set", "algorithm.batch_size=auto", "--set", "algorithm.max_batch_size=128")
-
-
-def tune(tmp_path, *arguments):
-    """Its outcome; what it keeps goes into the test's own folder."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    return subprocess.run(
-        [*TUNE, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
-    )
 
 
 @pytest.mark.long("rates are measured until they are steady")
 @pytest.mark.timeout(200)
-def test_it_prints_the_plan_and_keeps_it_for_the_next_run(tmp_path, monkeypatch):
+def test_it_prints_the_plan_and_keeps_it_for_the_next_run(nothing_measured, tmp_path):
     """The same figures for a person and in JSON; nothing but the cache stays behind."""
-    done = tune(tmp_path, "pendulum", *SMALL, *AUTO, "--seconds", "120", "--json", "figures.json")
+    command = [*TUNE, "cartpole_dqn", *SMALL, *AUTO, "--seconds", "120", "--json", "figures.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert f"plan: {figures['samplers']} samplers of 1 to 2, 16 environments in each" in done.stdout
@@ -37,12 +29,11 @@ def test_it_prints_the_plan_and_keeps_it_for_the_next_run(tmp_path, monkeypatch)
     assert figures["settled"], done.stdout
     batch_size = figures["auto"]["batch_size"]["chosen"]
     assert f"batch_size {batch_size} trains" in done.stdout
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    plan = topology.load("pendulum", [setting for setting in (*SMALL, *AUTO) if setting != "--set"])
+    plan = topology.load("cartpole_dqn", [setting for setting in (*SMALL, *AUTO) if setting != "--set"])
     plan = sizing.settle(plan)
     assert plan.algorithm["batch_size"] == batch_size
     assert tuning.recall(plan).samplers == figures["samplers"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["figures.json", "spreeze_zmq"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "figures.json"]
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def collect(obs):
     """T steps of N environments with random actions: the rollout's arrays and the last observations."""
     rows, final_obs, final_index = [], [], []
     for t in range(T):
-        action = rng.uniform(-2, 2, (N, 1)).astype(np.float32)
+        action = rng.integers(0, 2, N)
         following, reward, terminated, truncated, info = envs.step(action)
         rows.append((obs, action, reward, terminated, truncated))
         for n in np.flatnonzero(terminated | truncated):
@@ -144,7 +144,7 @@ def collect(obs):
         "reward": reward.astype(np.float64 if err("wrong dtype") else np.float32),
         "terminated": terminated,
         "truncated": truncated,
-        "final_obs": np.array(final_obs, np.float32).reshape(-1, 3),
+        "final_obs": np.array(final_obs, np.float32).reshape(-1, 4),
         "final_index": np.array(final_index, np.int32).reshape(-1, 2),
     }
     if err("[T] for [T+1]"):
