@@ -119,6 +119,7 @@ def test_starving_learners_get_more_samplers(peers):
     assert 0 < balance[-1]["busy_cores"] <= balance[-1]["cores"] + 0.5
 
 
+@pytest.mark.long("rates are watched for as long as the broker's rule looks back")
 @pytest.mark.parametrize("peers", [["components.sampler.count=[1, 8]"]], indirect=True)
 def test_samplers_that_gain_nothing_leave_again(peers):
     """The broker asks for six; together they produce no more than one did, and it asks for one."""

@@ -71,6 +71,7 @@ def test_a_learner_that_is_told_to_stop_leaves_though_samplers_go_on(peers):
     assert process.wait(30) == 0
 
 
+@pytest.mark.long("a learner has two lives")
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
 def test_a_learner_restores_what_it_saved(peers):
     """A checkpoint's part on request; a second life goes on with its counters and parameters."""
@@ -131,6 +132,7 @@ def set_batch(peers, role, size):
     peers.publish("control", "set", role=role, option="batch_size", value=size)
 
 
+@pytest.mark.long("a learner has two lives")
 @pytest.mark.parametrize("peers", [AUTO], indirect=True)
 def test_the_critic_learner_goes_on_with_the_batch_that_it_is_told(peers):
     """More updates of the same samples, the ratio kept, the learning rate by the rule; another role's batch

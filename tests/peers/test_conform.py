@@ -139,6 +139,7 @@ def test_the_numbers_and_tiers_are_those_of_the_document():
         assert about.expected, about.number
 
 
+@pytest.mark.long("what a broken program does not do is waited for")
 @pytest.mark.parametrize("name", STARTS)
 def test_a_broken_sampler_breaks_its_clauses_and_no_others(verdicts, name):
     """Each with what was seen."""
@@ -167,6 +168,7 @@ def test_our_sampler_keeps_every_clause(verdicts):
     )
 
 
+@pytest.mark.long("each act of a learner starts it anew")
 @pytest.mark.parametrize("role", conform.ROLES[1:])
 def test_our_other_components_keep_every_clause(verdicts, role):
     """Of every role's life, and an evaluator's figures and file."""
@@ -174,6 +176,7 @@ def test_our_other_components_keep_every_clause(verdicts, role):
     assert not broken_of(found) | unseen_of(found), text
 
 
+@pytest.mark.long("a learner has two lives and is left waiting")
 @pytest.mark.parametrize(
     ("role", "topology"),
     [

@@ -88,6 +88,7 @@ def living(tmp_path_factory, native_layers):
         yield result
 
 
+@pytest.mark.long("each act of a learner starts it anew")
 @pytest.mark.parametrize(
     "start",
     [*LEARNING[:4], pytest.param(LEARNING[4], marks=pytest.mark.thorough)],

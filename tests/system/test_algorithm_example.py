@@ -30,15 +30,16 @@ def write_example(folder):
     return folder / "redq.toml"
 
 
+@pytest.mark.long("ten critics are trained")
 @pytest.mark.timeout(120)
 def test_the_readmes_algorithm_trains(tmp_path, launch):
     """Under 100 lines, and far beyond what random actions reach."""
     topology = write_example(tmp_path)
     assert len((tmp_path / "redq.py").read_text().splitlines()) < 100
     assert random_return("Pendulum-v1") < -800
-    run = launch("--set", "run.stop.return=-400", "--set", "run.stop.minutes=1.0", topology=str(topology))
+    run = launch("--set", "run.stop.return=-500", "--set", "run.stop.minutes=1.0", topology=str(topology))
     assert run.end(100) == 0, run.said()
-    assert reached(run.summary(), -400), run.said()
+    assert reached(run.summary(), -500), run.said()
     assert run.plan()["algorithm"]["num_critics"] == 10
 
 

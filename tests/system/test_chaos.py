@@ -41,7 +41,7 @@ def strike(run, role, blow, number):
 
 @pytest.mark.long("a process of each kind is hit, starts again and is waited for")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("road", thorough_but("sac", "ppo", "dqn", of=ROADS))
+@pytest.mark.parametrize("road", thorough_but("sac", "ppo", of=ROADS))
 def test_whoever_is_hit_comes_back_and_the_run_goes_on(launch, road):
     """Killed, hung, or asked to leave by somebody else, as by a daemon that is short of memory. A successor
     takes over, a learner's with what the replay held; training goes on, and the policy still learns. In the

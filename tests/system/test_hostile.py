@@ -1,8 +1,11 @@
 """A peer that sends anything over every socket of a run neither ends nor fills nor misleads it."""
 
+import pytest
+
 from tests.system.hostile import attack
 
 
+@pytest.mark.long("thousands of messages are made and refused, and memory is watched")
 def test_a_hostile_peer_changes_nothing(tmp_path):
     """A few thousand messages here; ``python -m tests.system.hostile --count 1000000`` sends millions."""
     found = attack(tmp_path / "run", 4000)

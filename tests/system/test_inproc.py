@@ -3,6 +3,7 @@
 import sys
 
 import psutil
+import pytest
 
 from tests.system.conftest import adds_up
 from tests.system.terminal import Terminal, place_of_update
@@ -32,10 +33,18 @@ def test_a_run_in_one_process_trains_and_ends_at_ctrl_c(launch):
     assert run.leftovers() == []
 
 
+@pytest.mark.long("a debugger slows a whole run")
 def test_a_breakpoint_in_any_component_holds_the_run(tmp_path):
     """pdb asks in the learner's thread; afterwards the run goes on, and Ctrl-C ends it."""
-    words = [sys.executable, "-m", "pdb", "-m", "spreeze_zmq.commands.launch", "pendulum", *SMALL]
-    words += ["--run-dir", str(tmp_path / "run"), "--set", "run.stop.minutes=2", "--set", "run.stop.return=0"]
+    words = [sys.executable, "-m", "pdb", "-m", "spreeze_zmq.commands.launch", "cartpole_dqn", *SMALL]
+    words += [
+        "--run-dir",
+        str(tmp_path / "run"),
+        "--set",
+        "run.stop.minutes=2",
+        "--set",
+        "run.stop.return=1000",
+    ]
     pdb = Terminal(*words)
     pdb.answer("(Pdb) ", f"b {place_of_update()}\n")
     pdb.answer("(Pdb) ", "c\n")

@@ -80,6 +80,7 @@ def assert_strangers_are_counted_everywhere(run):
     assert {line["word"] for line in lines if line["kind"] == "refused"} == {"bad_keys"}
 
 
+@pytest.mark.long("a stranger tries ten handshakes")
 def test_a_run_with_keys_trains_and_lets_no_stranger_in(launch, keys, tmp_path):
     """Its messages travel as ever; a forged request to stop does nothing and is told; no file holds a key."""
     places, words = endpoints(), []

@@ -76,6 +76,7 @@ def spreeze(folder, *arguments):
     return printed
 
 
+@pytest.mark.long("two runs, one after the other")
 @pytest.mark.timeout(200)
 def test_seeds_run_one_after_another_without_a_topology_file(seeds):
     """Two runs with folders of their own below one, named after the environment; a line each at the end."""

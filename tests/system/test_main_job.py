@@ -31,6 +31,7 @@ def main_job(tmp_path_factory):
     return SimpleNamespace(run=Left(folder), terminal=terminal)
 
 
+@pytest.mark.long("the main job trains to its return")
 def test_the_main_job_solves_pendulum(main_job):
     """Evaluated at -200 or better; the policy's file alone plays its score again; every figure of the summary
     is there.

@@ -86,6 +86,7 @@ def statuses_until_seen(run, pattern):
     raise AssertionError(f"{pattern} is not on the screen:\n{run.said()}")
 
 
+@pytest.mark.long("some mistakes show only after seconds of silence")
 @pytest.mark.parametrize(
     "mistake",
     [pytest.param(one, marks=[pytest.mark.thorough] if one in ALIKE else []) for one in MISTAKES],

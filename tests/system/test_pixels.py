@@ -34,6 +34,7 @@ PPO = (
 )
 
 
+@pytest.mark.long("convolutions are trained")
 @pytest.mark.parametrize(
     ("topology", "settings"),
     thorough_but(("cartpole_dqn", DQN), of=[("cartpole_dqn", DQN), ("cartpole", PPO)]),

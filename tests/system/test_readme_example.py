@@ -32,6 +32,7 @@ def random_return(env_id):
     return float(np.mean(returns))
 
 
+@pytest.mark.long("a run trains to its return")
 @pytest.mark.timeout(120)
 def test_the_readmes_mujoco_task_trains(tmp_path, launch, monkeypatch):
     """Copied into two files, launched as it says: the best return leaves the random policy's far behind."""

@@ -110,6 +110,7 @@ gymnasium.register("Reach-v0", Reach, max_episode_steps=20)
 '''
 
 
+@pytest.mark.long("a run trains to its return")
 @pytest.mark.timeout(200)
 def test_an_environment_of_ones_own_trains(tmp_path, launch, monkeypatch):
     """A module in the current directory, named in a topology, with a keyword argument."""

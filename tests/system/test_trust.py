@@ -15,21 +15,21 @@ from spreeze_zmq.run.folder import RunFolder
 from tests.system.conftest import Run, thorough_but
 
 ENVIRONMENT = """
-from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import TimeLimit
 
 def make(render_mode=None):
-    return TimeLimit(PendulumEnv(render_mode=render_mode), 50)
+    return TimeLimit(CartPoleEnv(render_mode=render_mode), 50)
 """
 ALGORITHM = """
-from spreeze_zmq.algorithms.sac import SAC
+from spreeze_zmq.algorithms.dqn import DQN
 
-class Waving(SAC):
+class Leaning(DQN):
     def act(self, obs, greedy):
-        return self.policy(obs)[:, :1].sin()
+        return (self.q(obs)[:, 0] + obs[:, 2] > 0).long()
 """
 TOPOLOGY = """
-run = { env = "own_env:make", algorithm = "own_algorithm:Waving", stop = { env_steps = 600 } }
+run = { env = "own_env:make", algorithm = "own_algorithm:Leaning", stop = { env_steps = 600 } }
 algorithm = { hidden_sizes = [16], batch_size = 32, learning_starts = 100 }
 components.sampler = { count = 1, envs = 4 }
 components.evaluator = { episodes = 2, confirm_episodes = 2 }
@@ -58,18 +58,19 @@ def hints(lines):
     return {what: how.strip() for what, _, how in named if how.strip()}
 
 
+@pytest.mark.long("four programs import torch for a user's policy")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("marked", "what", "more"),
     thorough_but(
         (True, "evaluate it", ""),
-        (True, "in Python", "; assert policy([1, 0, 0]) <= 1"),
+        (True, "in Python", "; assert policy([1, 0, 0, 0]) <= 1"),
         of=[
             (marked, what, more)
             for marked in (True, False)
             for what, more in (
                 ("evaluate it", ""),
-                ("in Python", "; assert policy([1, 0, 0]) <= 1"),
+                ("in Python", "; assert policy([1, 0, 0, 0]) <= 1"),
                 ("watch it", " --video own.mp4"),
                 ("train on", " --check"),
             )

@@ -72,6 +72,7 @@ def test_channels_are_measured_beside_bare_pyzmq(tmp_path, monkeypatch):
         assert figure["details"]["reached_gb_per_s"] == pytest.approx(figure["reached"] * (1 << 20) / 1e9)
 
 
+@pytest.mark.long("every shipped algorithm is measured in five rounds")
 def test_updates_are_measured_beside_matrix_products(tmp_path):
     """Both halves at two batch sizes; transitions/s are updates/s times the batch, and those of both after
     one another fewer than of either. Every shipped algorithm has a line.
