@@ -101,6 +101,11 @@ class Broker:
         """Seconds since the run began, or the first of those that it goes on from."""
         return time.monotonic() - self.began_s
 
+    @property
+    def is_orphan(self) -> bool:
+        """Whether the launcher is gone."""
+        return os.getppid() != self.launcher
+
     def say(self, kind: str, **fields: Any) -> None:
         self.control.publish(Message(kind, fields))
 
@@ -273,7 +278,9 @@ class Broker:
         self.notes.status(status, self.record.learning.gauges, self.now_s)
         for row in self.record.doctor.news():
             self.note("finding", row)
-        reason = self.exit_reason or self.component.stop_reason
+        reason = self.exit_reason or (
+            "the launcher was killed" if self.is_orphan else self.component.stop_reason
+        )
         write_json(self.component.folder.summary, self.record.summary(reason, self.now_s, final=final))
         state = {"began_s": self.began_s, "record": self.record.to_dict(), "exit_reason": self.exit_reason}
         write_json(self.state_file, state)
@@ -282,13 +289,11 @@ class Broker:
 
     def finish(self) -> None:
         """Write the last summary. The state file stays for a restarted broker; the launcher removes it."""
-        if launcher_is_gone := os.getppid() != self.launcher:
-            self.exit_reason = self.exit_reason or "the launcher was killed"
         self.write(final=True)
         sound = not (self.record.failures.count or self.record.restarts or self.record.refusals.mistakes)
         if sound and (found := self.balancer.tuning()) is not None:
             tuning.remember(self.plan, found)
-        if launcher_is_gone or not self.record.workers:
+        if self.is_orphan or not self.record.workers:
             self.state_file.unlink()
             self.component.folder.tidy()
         self.notes.close()

@@ -22,6 +22,8 @@ while topic != "end":
         continue  # sent again for somebody who joined late
     had[key] = header["sequence"]
     if topic == "status":
-        about = {name: about.get(name) for name in ("env_steps", "env_steps_per_s", "best_return")}
+        best = about["evaluation"]["best"] or {}  # None before the first evaluation
+        about = {name: about[name] for name in ("env_steps", "env_steps_per_s")}
+        about["best_return"] = best.get("mean_return")
     figures = ", ".join(f"{name} {value}" for name, value in about.items())
     print(f"{t_s:8.1f} s  {topic}: {figures}", flush=True)

@@ -224,7 +224,8 @@ class Algorithm(ABC):
         """The rollout arrays that the learner of ``part``, one of ``PARTS``, asks for."""
         fields = cls.critic_fields if part == PARTS[0] else cls.policy_fields
         if cls.on_policy():
-            fields = (*TRANSITION_FIELDS, "log_prob", *(("memory",) if memory_size else ()))
+            memory = ("memory",) if memory_size else ()
+            fields = tuple(dict.fromkeys((*TRANSITION_FIELDS, "log_prob", *memory, *fields)))
         return fields if frame_stack == 1 else tuple(dict.fromkeys((*fields, *STACK_FIELDS)))
 
     @classmethod

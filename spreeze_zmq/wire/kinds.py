@@ -79,8 +79,14 @@ KINDS: dict[str, KindSpec] = {
     "stopping": KindSpec(_fields("roles: names")),
     "status": KindSpec(
         _fields(
-            "state: text?, t_s: number?, env_steps: count?, episodes: map?, processes: rows?, others: rows?, "
-            "refusals: maps?, went_back: maps?, findings: maps?, num_failures: count?, failures: maps?"
+            "state: text?, t_s: number?, learners: names?, env_steps: count?, critic_updates: count?, "
+            "actor_updates: count?, trained_transitions: count?, sampled_transitions: count?, "
+            "env_steps_per_s: number?, critic_updates_per_s: number?, actor_updates_per_s: number?, "
+            "trained_transitions_per_s: number?, replay_ratio: map?, policy_lag: map?, publication: rows?, "
+            "devices: rows?, samples: map?, workers: rows?, episodes: map?, evaluation: map?, stop: map?, "
+            "processes: rows?, others: rows?, gauges: map?, experience: map?, machine: map?, "
+            "findings: maps?, efficiency: any?, balance: map?, refusals: maps?, went_back: maps?, "
+            "num_failures: count?, failures: maps?"
         ),
         retained=True,
     ),

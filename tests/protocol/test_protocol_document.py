@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from golden_messages import MESSAGES, REFUSED
 
 from spreeze_zmq import algorithms, envs, wire
 from spreeze_zmq.base.rollout import ARRAY_FIELDS
+from spreeze_zmq.broker.status import SHOWN, Shared, Status
 from spreeze_zmq.plan import topology
 from spreeze_zmq.plan.roles import CHANNELS, ROLES
 from spreeze_zmq.policy import Policy
@@ -78,6 +79,22 @@ def test_fields_and_arrays_are_documented_as_they_are_checked(kind):
         assert {name: e for name, e in documented(kind).items() if name not in LAYERS} == expected
     else:
         assert documented(kind) == expected
+
+
+def test_every_figure_of_a_status_is_documented():
+    """What the broker counts is a field of the message, and stands in the table with it."""
+    here = [item for item in fields(Status) if "spread" not in item.metadata]
+    shared = [item for item in fields(Shared) if "spread" not in item.metadata]
+    names = {item.name for item in (*here, *shared)} | set(SHOWN) | {f"{name}_per_s" for name in SHOWN}
+    assert names | {"others"} == set(KINDS["status"].fields)  # those are left out where there are none
+
+
+def test_every_role_is_documented():
+    """In the list of roles, and in the table of what each must send and heed; the broker hears the others."""
+    listed = between("Each has a **role** (", ") and a **name**")
+    assert set(re.findall(r"`(\w+)`", listed)) == set(ROLES)
+    table = {cells[0] for cells in rows(between("| role | must send", "## Being started"))}
+    assert set(ROLES) - {"broker"} <= table
 
 
 def test_the_arrays_of_a_rollout_are_documented_with_their_shapes():

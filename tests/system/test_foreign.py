@@ -68,6 +68,8 @@ def test_javascript_swings_a_pendulum_and_an_observer_sees_it(new_node, launch):
     assert run.end(90) == 0, run.said()
     said, _ = looking.communicate(timeout=10)
     assert all(f" s  {topic}: " in said for topic in ("hello", "status", "end")), said
+    [*_, status] = [line for line in said.splitlines() if " s  status: " in line]
+    assert "None" not in status
     summary = run.summary()
     assert summary["env_steps"] >= 4000
     assert summary["failures"] == []
