@@ -19,6 +19,7 @@ from spreeze_zmq.base import errors
 from tests.system.conftest import adds_up, reached
 
 
+@pytest.mark.long("a run trains to its return")
 def test_a_run_is_trained_and_evaluated(trained):
     """Its policy acts in Gymnasium's own environment as well as the run says."""
     assert reached(trained.summary, -300)
@@ -49,23 +50,23 @@ def test_the_folder_of_a_run_is_enough(trained):
 SCRIPT = """
     import sys
     import spreeze_zmq
-    import my_pendulum
+    import my_pole
 
     print("the script begins", flush=True)
     run = spreeze_zmq.train(
-        my_pendulum.Mine, algorithm="sac", options={"hidden_sizes": (16,), "learning_starts": 500}, seed=3,
-        components={"evaluator": {"episodes": 2}, "sampler": {"count": 1}}, env_kwargs={"g": 9.0},
+        my_pole.Mine, algorithm="dqn", options={"hidden_sizes": (16,), "learning_starts": 500}, seed=3,
+        components={"evaluator": {"episodes": 2}, "sampler": {"count": 1}}, env_kwargs={"length": 90},
         run_dir=sys.argv[1],
     )
     print("ended:", run.summary["exit_reason"], run.policy.version, flush=True)
 """
 MODULE = """
-    from gymnasium.envs.classic_control import PendulumEnv
+    from gymnasium.envs.classic_control import CartPoleEnv
     from gymnasium.wrappers import TimeLimit
 
     class Mine(TimeLimit):
-        def __init__(self, g=10.0):
-            super().__init__(PendulumEnv(g=g), 100)
+        def __init__(self, length=100):
+            super().__init__(CartPoleEnv(), length)
 """
 
 
@@ -86,7 +87,7 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
     beside, folder = tmp_path / "mine", tmp_path / "run"
     beside.mkdir()
     (beside / "script.py").write_text(textwrap.dedent(SCRIPT))
-    (beside / "my_pendulum.py").write_text(textwrap.dedent(MODULE))
+    (beside / "my_pole.py").write_text(textwrap.dedent(MODULE))
     output = tmp_path / "output"
     with output.open("w") as file:
         script = subprocess.Popen(
@@ -101,7 +102,7 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
     children = []
     try:
         until((folder / "policy.safetensors").exists, script, "policy")
-        until(lambda: json.loads((folder / "summary.json").read_text())["actor_updates"], script, "updates")
+        until(lambda: json.loads((folder / "summary.json").read_text())["critic_updates"], script, "updates")
         children = psutil.Process(script.pid).children(recursive=True)
         script.send_signal(signal.SIGINT)
         assert script.wait(60) == 0, output.read_text()
@@ -113,8 +114,8 @@ def test_an_interrupted_script_goes_on_with_its_run(tmp_path):
     assert "Traceback" not in said
     assert list((folder / "checkpoints").iterdir())
     plan = json.loads((folder / "run.json").read_text())
-    assert (plan["run"]["env"], plan["run"]["env_kwargs"]) == ("my_pendulum:Mine", {"g": 9.0})
-    assert len(children) > 4
+    assert (plan["run"]["env"], plan["run"]["env_kwargs"]) == ("my_pole:Mine", {"length": 90})
+    assert len(children) > 3
     assert not psutil.wait_procs(children, 30)[1]
 
 
@@ -134,6 +135,7 @@ def test_a_killed_script_takes_its_run_along(tmp_path):
     assert not psutil.wait_procs(children, 60)[1]
 
 
+@pytest.mark.long("a kernel starts and trains")
 @pytest.mark.timeout(240)
 def test_a_notebook_trains_and_shows_it(tmp_path):
     """In a real kernel: notes are printed, the figures are replaced, and the kernel goes on."""

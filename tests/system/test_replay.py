@@ -15,6 +15,8 @@ from tests.system.test_dial import LOCKSTEP
 
 ROOT = Path(__file__).parents[2]
 SPREEZE = (sys.executable, "-m", "spreeze_zmq.commands.spreeze")
+#: Enough for some hundred updates.
+FEW = ("--set", "run.stop.env_steps=2560")
 #: A critic-learner whose published critics are off by 1e-6.
 NUDGED = """
 import runpy
@@ -50,12 +52,13 @@ def recorded(tmp_path_factory):
     names = [word for name in ("critic_learner", "actor_learner", "sampler-1") for word in ("--record", name)]
     command = [sys.executable, "-m", "spreeze_zmq.commands.launch", "pendulum", "--run-dir", str(folder)]
     done = subprocess.run(
-        [*command, *LOCKSTEP, *names], capture_output=True, text=True, timeout=100, check=False
+        [*command, *LOCKSTEP, *FEW, *names], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
+@pytest.mark.long("a whole run is recorded")
 def test_every_process_that_was_asked_for_is_recorded(recorded):
     """And no other; a recording holds the plan and what travelled."""
     found = {path.name: Recording(path) for path in (recorded / "recordings").iterdir()}
@@ -82,9 +85,10 @@ def test_a_replay_in_lockstep_sends_the_same_bits(recorded, name, tmp_path):
         role = name.removesuffix("-0")
         expected, found = counted(recorded), counted(tmp_path / "replay")
         assert found == {file: expected[file] for file in (f"{role}.pt", f"{role}.jsonl")}
-    kept = tmp_path / "replay" / "recordings" / f"{name}.recording"
-    again = replay(kept, "--run-dir", tmp_path / "again")
-    assert again.returncode == 0, again.stdout + again.stderr
+    if name != "actor_learner-0":  # which records a replay as the other learner does
+        kept = tmp_path / "replay" / "recordings" / f"{name}.recording"
+        again = replay(kept, "--run-dir", tmp_path / "again")
+        assert again.returncode == 0, again.stdout + again.stderr
 
 
 def counted(folder):
@@ -93,6 +97,7 @@ def counted(folder):
     return {path.name: path.read_bytes() for path in [*last.glob("*.pt"), *(folder / "learning").iterdir()]}
 
 
+@pytest.mark.long("a learner is replayed twice")
 def test_another_implementation_is_compared_output_by_output(recorded, tmp_path):
     """One that is off by a millionth differs bit by bit, and is within a tolerance of 1e-4."""
     program = tmp_path / "nudged.py"
@@ -106,6 +111,7 @@ def test_another_implementation_is_compared_output_by_output(recorded, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long("a debugger slows a learner")
 def test_a_replay_runs_under_a_debugger(recorded, tmp_path):
     """A breakpoint in the learner's update is hit and the replay goes on to its end, bit by bit the same."""
     file = recorded / "recordings" / "critic_learner-0.recording"
@@ -122,7 +128,7 @@ def test_a_replay_runs_under_a_debugger(recorded, tmp_path):
 
 def test_a_replay_goes_step_by_step(recorded, tmp_path):
     """Each message is shown before it is fed, in the order of the recording; q ends the replay."""
-    file = recorded / "recordings" / "critic_learner-0.recording"
+    file = recorded / "recordings" / "sampler-1.recording"
     words = [*SPREEZE, "replay", str(file), "--pace", "step", "--run-dir", str(tmp_path / "replay")]
     stepping = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     shown = []
@@ -145,16 +151,17 @@ def test_a_replay_goes_step_by_step(recorded, tmp_path):
     stepping.stdin.flush()
     rest = stepping.stdout.read()
     assert stepping.wait(20) == 1
-    assert "critic_learner-0: 4 messages fed" in rest
+    assert "sampler-1: 4 messages fed" in rest
     came = [decode(entry.frames) for entry in Recording(file).entries() if not entry.sent]
     for line, message in zip(shown, came, strict=False):
         assert f": {message.kind} {message.sequence} of {message.sender}: " in line
 
 
+@pytest.mark.long("a run, and once more at its pace")
 def test_a_sampler_of_a_free_run_is_held_back_as_it_was(launch, tmp_path):
     """At the recorded pace its peers take a rollout where the learner took one, and no more."""
     few = ("--set", "run.stop.env_steps=5000", "--set", "components.sampler.count=1")
-    run = launch("--record", "sampler", "--set", "algorithm.hidden_sizes=[16]", *few)
+    run = launch("--record", "sampler", "--set", "algorithm.hidden_sizes=[16]", *few, topology="cartpole_dqn")
     assert run.end() == 0, run.said()
     done = replay(run.folder / "recordings" / "sampler-0.recording", "--run-dir", tmp_path / "replay")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -163,7 +170,7 @@ def test_a_sampler_of_a_free_run_is_held_back_as_it_was(launch, tmp_path):
         sent, recorded_ = (int(part.split()[0]) for part in line.split(": ")[1].split(", ")[:2])
         assert recorded_ > 5
         assert sent <= recorded_
-    assert len(lines) == 2
+    assert len(lines) == 1
 
 
 def test_mistakes_are_named_in_a_line(recorded, tmp_path):

@@ -23,12 +23,13 @@ def test_resume_goes_on_from_the_last_checkpoint(launch):
     """Networks, optimisers and counters: the second run begins where the first one ended, and does not train
     on its first few transitions alone. Its clock and its curve go on, and it begins with the best policy.
     """
-    one = ("--set", "run.stop.return=0", "--set", "components.sampler.count=1")  # little is under way
+    one = ("--set", "run.stop.return=1000", "--set", "components.sampler.count=1")  # little is under way
     one += ("--set", "algorithm.learning_starts=300")
-    first = launch(*one, "--set", "run.stop.env_steps=6000")
+    first = launch(*one, "--set", "run.stop.env_steps=6000", topology="cartpole_dqn")
     assert first.end() == 0, first.said()
     before = first.summary()
-    second = launch(*one, "--resume", str(first.folder), "--set", "run.stop.env_steps=12000")
+    further = ("--resume", str(first.folder), "--set", "run.stop.env_steps=12000")
+    second = launch(*one, *further, topology="cartpole_dqn")
     assert second.end() == 0, second.said()
     after = second.summary()
     assert 12000 <= after["env_steps"] < 12000 + 4000
