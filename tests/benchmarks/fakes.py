@@ -9,11 +9,11 @@ learners run, rollouts of 16 x 1 constant steps at a stated rate. It heeds ``col
 room as a sampler does; it acts in no environment. A process has up to ``PER_PROCESS`` fakes, and serves each
 every half second, so that a rate above two rollouts a second comes in bursts.
 
-A line for each number: samplers in the broker's sums, the broker's share of a core, resident memory and
-descriptors, rows and bytes of its largest status, reports that fakes sent in a second, how many found no
-place, messages refused, the journal's bytes in a second, and transitions ``produced`` as the account says at
-the end and as the fakes counted them. In a mode that bounds the lag by count also how many policies a fake
-took that gave it no limit although its stream was known, and publications' interval.
+A line for each number: samplers in the broker's sums, shares of a core of the run's processes, the broker's
+resident memory and descriptors, rows and bytes of its largest status, reports that fakes sent in a second,
+how many found no place, messages refused, the journal's bytes in a second, and transitions ``produced`` as
+the account says at the end and as the fakes counted them. In a mode that bounds the lag by count also how many
+policies a fake took that gave it no limit although its stream was known.
 """
 
 import json
@@ -45,8 +45,8 @@ PER_PROCESS = 250
 #: Interval of a fake's reports, and of its looks at what has come for it.
 INTERVAL_S = 0.5
 NUM_STEPS = 16
-#: Longest time for fakes to be heard, for the run to end, and for rollouts under way to arrive.
-BEGIN_S, END_S, SETTLE_S = 120.0, 60.0, 3.0
+#: Longest time for fakes to be heard, and for them and for the run to end.
+BEGIN_S, END_S = 120.0, 60.0
 #: Rollouts after which a fake counts as known to the learners: more than fit in the queues between them.
 KNOWN_AFTER = 40
 #: The gauges of a sampler's report; the values are of no matter.
@@ -174,7 +174,7 @@ def fake(run_file, first, count, per_s):
             counts["pushed"] = sum(one.pushed.get(LEARNERS[0], 0) for one in fakes)
             print(json.dumps(counts), flush=True)
             if stopping:
-                time.sleep(SETTLE_S)
+                sys.stdin.read()  # until the run has heard the last words
                 os._exit(0)
         time.sleep(max(0.0, due_s - time.monotonic()))
         one, turn = fakes[turn % count], turn + 1
@@ -207,6 +207,12 @@ class Swarm:
         answers = [json.loads(process.stdout.readline()) for process in self.processes]
         return {name: sum(answer[name] for answer in answers) for name in answers[0]}
 
+    def close(self):
+        """Let them go."""
+        for process in self.processes:
+            process.stdin.close()
+            process.wait(END_S)
+
 
 class Watch:
     """The broker seen from outside: its status messages, its process and its journal."""
@@ -215,7 +221,7 @@ class Watch:
         end = ("sub", "watch", 1)
         self.control, self.run_dir = channels.open_channel(plan.channels[CONTROL], *end), run_dir
         self.status, self.largest = {}, (0, 0)
-        self.process = None
+        self.processes = {}
 
     def look(self):
         """Take the statuses that have come."""
@@ -233,12 +239,13 @@ class Watch:
         return bool(self.status) and enough(self.status)
 
     def marks(self):
-        """Time, CPU seconds of the broker and size of the journal."""
-        if self.process is None:
-            self.process = psutil.Process(self.status["processes"][f"{BROKER}-0"]["pid"])
-        times = self.process.cpu_times()
+        """Time, size of the journal, and CPU seconds of the run's own ``processes``."""
+        if not self.processes:
+            rows = self.status["processes"].items()
+            pids = {name: row["pid"] for name, row in rows if row["role"] != SAMPLER}
+            self.processes = {name: psutil.Process(pid) for name, pid in sorted(pids.items())}
         size = (self.run_dir / "metrics.jsonl").stat().st_size
-        return np.array([time.monotonic(), times.user + times.system, size])
+        return np.array([time.monotonic(), size, *(sum(p.cpu_times()[:2]) for p in self.processes.values())])
 
 
 def num_samplers(status):
@@ -257,9 +264,11 @@ def measured(count, arguments, run_dir):
         watch.until(lambda status: status["critic_updates"] > 0, arguments.begin_s)
     before, sent = watch.marks(), swarm.ask()["sent"]
     watch.until(lambda _: False, arguments.seconds)
-    (span_s, cpu_s, journal), sent = watch.marks() - before, swarm.ask()["sent"] - sent
-    line = {"fakes": count, "seen": num_samplers(watch.status), "broker": f"{cpu_s / span_s:.0%}"}
-    line |= {"rss": f"{watch.process.memory_info().rss / 1e6:.0f} MB", "fds": watch.process.num_fds()}
+    (span_s, journal, *cpu_s), sent = watch.marks() - before, swarm.ask()["sent"] - sent
+    broker = watch.processes[f"{BROKER}-0"]
+    line = {"fakes": count, "seen": num_samplers(watch.status)}
+    line |= {name: f"{own_s / span_s:.0%}" for name, own_s in zip(watch.processes, cpu_s, strict=True)}
+    line |= {"rss": f"{broker.memory_info().rss / 1e6:.0f} MB", "fds": broker.num_fds()}
     line |= {"rows": watch.largest[1], "status": watch.largest[0], "reports/s": round(sent / span_s)}
     line["journal"] = f"{journal / span_s / 1e3:.0f} KB/s"
     line["env steps/s"] = round(watch.status["env_steps_per_s"])
@@ -267,7 +276,8 @@ def measured(count, arguments, run_dir):
     line |= {"dropped": counts["dropped"], "pushed": counts["pushed"]}
     if counts["policies"]:
         line["no limit"] = f"{counts['unlimited']} of {counts['policies']}"
-    watch.until(lambda status: not num_samplers(status), SETTLE_S)
+    watch.until(lambda status: not num_samplers(status), END_S)
+    swarm.close()
     return line
 
 
