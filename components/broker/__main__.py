@@ -39,6 +39,9 @@ LAST_CHECKPOINT_S = 5.0
 DRAIN_S = 2.0
 #: Longest time for which reports are handled before the broker does its other work.
 LISTEN_AT_MOST_S = 0.1
+#: Reports of more processes than this are gathered for a moment: to take them one by one costs several times
+#: as much.
+MANY_PROCESSES, GATHER_S = 50, 0.02
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
@@ -305,6 +308,8 @@ def main(component: Component) -> None:
     component.ready()
     next_show_s = 0.0
     while component.running:
+        if len(broker.record.processes) > MANY_PROCESSES:
+            component.poll(timeout_s=GATHER_S)
         component.poll([broker.reports], timeout_s=0.1)
         broker.listen()
         broker.decide()

@@ -93,7 +93,8 @@ class RunRecord:
     @property
     def learners_are_ready(self) -> bool:
         """Whether every learner has been set up, from a checkpoint where there is one."""
-        ready = {one.role for one in self.processes.values() if one.ready and not one.gone}
+        known = [self.processes[name] for name in self.learners if name in self.processes]
+        ready = {one.role for one in known if one.ready and not one.gone}
         return ready.issuperset(self.plan.learning.learners)
 
     @property

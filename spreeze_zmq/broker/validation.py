@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -16,6 +17,7 @@ LAUNCHER = "launcher"
 #: Most characters of a text, entries of a map or list, characters of a name: all must fit in one header.
 LONGEST_TEXT, MOST_ENTRIES, LONGEST_NAME = 8000, 64, 80
 LONGEST_WAIT = 100
+_NUMBERS = frozenset((float, int))
 #: Maps of a report whose numbers are added up or divided.
 _NUMERIC = ("clock_s", "counters", "policy_lag", "publication", "device")
 
@@ -40,7 +42,11 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
     _check_sender(kind, sender, plan)
     if kind in ("hello", "report", "bye"):
         _check_process(sender, fields, plan)
-    kept = {name: _cut(fields[name]) for name in KINDS[kind].fields if name in fields and name != "taken"}
+    kept = {
+        name: value if type(value := fields[name]) in _NUMBERS else _cut(value)
+        for name in KINDS[kind].fields
+        if name in fields and name != "taken"
+    }
     if "clock_s" in kept:
         kept |= {name: _finite(kept[name]) for name in _NUMERIC if name in kept}
         kept["cpu_s"] = kept["cpu_s"] if abs(kept["cpu_s"]) <= LARGEST else 0.0
@@ -85,10 +91,16 @@ def _check_process(sender: str, fields: Mapping[str, Any], plan: Plan) -> None:
     role, name = fields["role"], fields["name"]
     if name != sender:
         raise WireError("wrong_sender", f"its name is {name!r:.60}, the header's sender {sender!r:.60}")
-    if role not in plan.components or not re.fullmatch(rf"{re.escape(role)}-\d{{1,6}}", sender, re.ASCII):
+    if role not in plan.components or not _is_numbered(sender, role):
         roles = ", ".join(plan.components)
         came = f"{sender!r:.60} of role {role!r:.60}"
         raise WireError("wrong_sender", f"{came}, expected ROLE-INDEX of {roles}")
+
+
+@lru_cache(4096)
+def _is_numbered(name: str, role: str) -> bool:
+    """Whether a name is ``ROLE-INDEX``."""
+    return re.fullmatch(rf"{re.escape(role)}-\d{{1,6}}", name, re.ASCII) is not None
 
 
 def _finite(numbers: Mapping[str, Any]) -> dict[str, float]:
@@ -98,7 +110,7 @@ def _finite(numbers: Mapping[str, Any]) -> dict[str, float]:
 
 def _cut(value: Any, depth: int = 0) -> Any:
     kind = type(value)
-    if kind is float or kind is int:
+    if kind in _NUMBERS:
         return value
     if kind is str:
         return value[: LONGEST_TEXT if depth == 0 else 4 * LONGEST_NAME]
@@ -106,7 +118,10 @@ def _cut(value: Any, depth: int = 0) -> Any:
         return None
     if kind is dict:
         entries = islice(value.items(), MOST_ENTRIES)
-        return {name[:LONGEST_NAME]: _cut(item, depth + 1) for name, item in entries}
+        return {
+            name[:LONGEST_NAME]: item if type(item) in _NUMBERS else _cut(item, depth + 1)
+            for name, item in entries
+        }
     if kind is list:
         return [_cut(item, depth + 1) for item in value[:MOST_ENTRIES]]
     return value if kind is not bytes else None

@@ -196,8 +196,10 @@ class Windows:
         if begins:
             self.lose(sender)
             self._lives[sender] = life
-        taken = self._taken[sender]  # a report lists the streams that have changed, and not all of very many
-        taken.update(fields.get("taken", {}))
+        taken: dict[str, Mapping[str, int]] = {}
+        if "taken" in fields:  # a report lists the streams that have changed, and not all of very many
+            taken = self._taken[sender]
+            taken.update(fields["taken"])
         _append(self._reports[sender], _figures(fields, taken.values()), now_s)
         return begins
 

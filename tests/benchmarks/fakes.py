@@ -12,8 +12,8 @@ every half second, so that a rate above two rollouts a second comes in bursts.
 A line for each number: samplers in the broker's sums, shares of a core of the run's processes, the broker's
 resident memory and descriptors, rows and bytes of its largest status, reports that fakes sent in a second,
 how many found no place, messages refused, the journal's bytes in a second, and transitions ``produced`` as
-the account says at the end and as the fakes counted them. In a mode that bounds the lag by count also how many
-policies a fake took that gave it no limit although its stream was known.
+the account says at the end and as the fakes counted them. In a mode that bounds the lag by count also how
+many policies a fake took that gave it no limit although its stream was known.
 """
 
 import json
