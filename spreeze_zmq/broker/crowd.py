@@ -13,7 +13,7 @@ from spreeze_zmq.broker.figures import ProcessRecord, Workers, worker_rows
 from spreeze_zmq.broker.problems import SILENT_S
 
 #: Most rows of a status, unless the launcher's own processes are more.
-MOST_SHOWN = 100
+MOST_SHOWN = 50
 #: The lists of a status, whose texts may be long.
 LISTS = ("findings", "refusals", "went_back", "failures")
 

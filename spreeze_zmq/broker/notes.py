@@ -66,7 +66,8 @@ class Notes:
 
     def kept(self, status: Mapping[str, Any], t_s: float) -> Mapping[str, Any]:
         """A status as the journal has it."""
-        has_rows = self.rows_due("status", len(status["processes"]), t_s)
+        others = sum(row["count"] for row in status.get("others", {}).values())
+        has_rows = self.rows_due("status", len(status["processes"]) + others, t_s)
         return status if has_rows else {**status, "processes": {}}
 
     def rows_due(self, topic: str, count: int, t_s: float) -> bool:
