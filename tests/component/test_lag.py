@@ -55,6 +55,7 @@ def test_samplers_that_wait_go_on_when_the_critic_learner_is_another(peers):
         other.restart()
 
 
+@pytest.mark.long("a learner is killed and has a second life")
 @pytest.mark.parametrize("peers", [OVERRIDES], indirect=True)
 def test_no_version_of_the_policy_is_given_twice(peers):
     """Killed before any checkpoint, the actor-learner begins to learn again, and counts its versions on: what
@@ -68,7 +69,7 @@ def test_no_version_of_the_policy_is_given_twice(peers):
         other.publish(critic_updates=100 + 10 * other.version)
 
     peers.meanwhile = give
-    for _ in range(3):
+    for _ in range(2):
         process = peers.start()
         hello = peers.next("hello")
         versions = []

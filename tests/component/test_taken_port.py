@@ -9,7 +9,12 @@ from tests.component.conftest import Run
 
 
 @pytest.mark.parametrize(
-    ("role", "channel"), [("broker", "report"), ("critic_learner", "critic"), ("actor_learner", "policy")]
+    ("role", "channel"),
+    [
+        ("broker", "report"),
+        ("critic_learner", "critic"),
+        pytest.param("actor_learner", "policy", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_taken_port_is_the_last_word_of_who_needs_it(tmp_path, role, channel):
     """Exit code 2, which nobody starts again; the report of a half-built learner does not hide the cause."""

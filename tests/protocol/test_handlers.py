@@ -34,7 +34,7 @@ from spreeze_zmq.screen.terminal.words import plain_line
 from spreeze_zmq.wire import KINDS, Message, decode, encode
 
 THOROUGH = settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

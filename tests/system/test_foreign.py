@@ -26,11 +26,14 @@ def heard(run):
     return {name for entry in statuses for name, row in entry["processes"].items() if row["busy"] > 0}
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.long("a program in C++ is compiled, and a run trains")
 def test_cpp_and_python_in_one_run(built_cpp, launch):
     """A sampler in C++ joins a run of one in Python, before that one has its name: both are taken from, and
     nothing is lost.
     """
     words = ["run.stop={minutes=5}", "algorithm.learning_starts=1000", "components.sampler.count=1"]
+    words += ["algorithm.hidden_sizes=[16]"]
     run = launch(*(word for key in words for word in ("--set", key)), topology="halfcheetah")
     run.until((run.folder / "run.json").exists, "run.json")
     command = [sys.executable, str(COMPONENTS / "sampler_cpp"), str(run.folder)]
@@ -48,6 +51,7 @@ def test_cpp_and_python_in_one_run(built_cpp, launch):
     assert {"sampler-0", "sampler-1"} <= {entry["name"] for entry in entries(run, "hello")}
 
 
+@pytest.mark.thorough
 def test_cpp_by_its_name_in_a_topology(built_cpp, launch):
     """``use = "sampler_cpp"`` is all that it takes."""
     words = ["run.stop={env_steps=3000}", "components.sampler.use=sampler_cpp", "components.sampler.count=1"]
@@ -58,9 +62,11 @@ def test_cpp_by_its_name_in_a_topology(built_cpp, launch):
     assert run.plan()["components"]["sampler"]["command"][-1] == str(COMPONENTS / "sampler_cpp")
 
 
+@pytest.mark.long("packages of JavaScript are fetched, and a run trains")
 def test_javascript_swings_a_pendulum_and_an_observer_sees_it(new_node, launch):
     """The Pendulum written in JavaScript, and a program of 30 lines that only looks."""
     words = ["run.stop={env_steps=4000}", f"components.sampler.use={new_node}", "components.sampler.count=1"]
+    words += ["algorithm.hidden_sizes=[16]", "balance.replay_ratio=8"]
     run = launch(*(word for key in words for word in ("--set", key)))
     run.until((run.folder / "run.json").exists, "run.json")
     observer = [sys.executable, COMPONENTS / "examples" / "observer.py", run.folder]
