@@ -16,6 +16,7 @@ TWO_SAMPLERS = (
     *("--set", "components.sampler.count=2"),
     *("--set", "run.stop={minutes=3}"),
     *("--set", "run.checkpoint_minutes=0.05"),
+    *("--without", "evaluator"),
 )
 
 
