@@ -42,6 +42,8 @@ LISTEN_AT_MOST_S = 0.1
 #: Reports of more processes than this are gathered for a moment: to take them one by one costs several times
 #: as much.
 MANY_PROCESSES, GATHER_S = 50, 0.02
+#: More processes than this hear the status half as often.
+CROWD = 200
 #: Interval at which the balance is checked.
 BALANCE_INTERVAL_S = 1.0
 
@@ -314,7 +316,8 @@ def main(component: Component) -> None:
         broker.listen()
         broker.decide()
         if broker.now_s >= next_show_s:
-            next_show_s = broker.now_s + component.options["status_interval_s"]
+            pace = 1 if len(broker.record.processes) <= CROWD else 2
+            next_show_s = broker.now_s + pace * component.options["status_interval_s"]
             broker.show()
         if broker.now_s >= broker.next_write_s:
             broker.write()
