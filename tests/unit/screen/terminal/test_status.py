@@ -668,3 +668,16 @@ def test_the_status_needs_neither_numpy_nor_torch_nor_zmq():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=20
     )
     assert done.stdout == "[]\n"
+
+
+def test_samplers_without_rows_have_a_line_of_their_own():
+    """Of a thousand the worst are told apart, and the rest in one line with their mean and sums."""
+    run = Recorded("halfcheetah")
+    for index in range(1000):
+        name = f"sampler-{run.record.plan.components['sampler'].count.maximum + index}"
+        figures = report("sampler", index, (0.25, 0.0, 0.75), name=name)
+        run.record.take_hello(name, 7, figures, 1.0)
+    text = shown(run.status("training", 2.0), height=60)
+    (line,) = [line for line in text.splitlines() if line.startswith("950 samplers")]
+    assert "25% busy" in line
+    assert "75% starved" in line
