@@ -172,6 +172,10 @@ class Broker:
         self.record.take_workers(**message.fields, now_s=self.now_s)
         self.balancer.disturb(self.now_s)
 
+    def on_machine(self, message: Message) -> None:
+        """The launcher tells of a machine that has joined, or is gone."""
+        self.record.machines.take(message.fields)
+
     def on_stop_request(self, message: Message) -> None:
         self.end(message.fields["reason"])
 

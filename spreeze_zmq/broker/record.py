@@ -21,6 +21,7 @@ from spreeze_zmq.broker.figures import (
     OtherPrograms,
     ProcessRecord,
 )
+from spreeze_zmq.broker.machines import Machines
 from spreeze_zmq.broker.problems import (
     FAILURES_KEPT,
     NO_HELLO,
@@ -71,6 +72,7 @@ class RunRecord:
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
     refusals: RefusalRecord = field(default_factory=RefusalRecord)
     others: OtherPrograms = field(default_factory=OtherPrograms)
+    machines: Machines = field(default_factory=Machines)
 
     def __post_init__(self) -> None:
         self.accounts = {role: SampleAccount() for role in self.plan.learning.learners}
@@ -118,7 +120,8 @@ class RunRecord:
             self.processes[sender] = process
         if "clock_s" not in fields:
             return
-        self.others.own_cpu_s += max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
+        if not self.machines.have(sender):
+            self.others.own_cpu_s += max(0.0, fields["cpu_s"] - process.clock.get("cpu", 0.0))
         process.take(fields, now_s)
         instance = f"{sender}/{incarnation}"
         for learner, transitions in fields.get("pushed", {}).items():

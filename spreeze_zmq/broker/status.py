@@ -21,6 +21,7 @@ from spreeze_zmq.broker.figures import (
     Workers,
     worker_rows,
 )
+from spreeze_zmq.broker.machines import Machine
 from spreeze_zmq.broker.problems import FailureRow, Refused, WentBack
 from spreeze_zmq.broker.returns import Episodes, EvaluationRow
 from spreeze_zmq.broker.rows import SPREAD
@@ -81,6 +82,7 @@ class Status:
         evaluation: the ``last`` look and the ``best`` policy.
         processes: the living ones by name, of very many the worst.
         others: sums of those that ``processes`` leaves out.
+        machines: those that have joined, by name.
         experience: what samplers see of their environment.
         machine: the CPUs that other programs hold.
         refusals: the worst, as ``failures`` and ``went_back`` are the newest.
@@ -97,6 +99,7 @@ class Status:
     stop: StopPlan
     processes: Mapping[str, ProcessRecord]
     others: Mapping[str, Mapping[str, Others]] = field(metadata=SPREAD)
+    machines: Mapping[str, Mapping[str, Machine]] = field(metadata=SPREAD)
     gauges: Mapping[str, float]
     experience: Mapping[str, float]
     machine: Mapping[str, float]
@@ -128,6 +131,7 @@ class Status:
             stop=record.plan.run.stop,
             processes=rows,
             others=others(processes, rows),
+            machines=record.machines.rows(processes),
             gauges=record.learning.gauges,
             experience=experience_row(one.gauges for one in processes.values() if one.role == SAMPLER),
             machine=record.others.row(now_s),

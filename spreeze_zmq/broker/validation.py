@@ -27,7 +27,7 @@ _TELLERS = {
         kind: tuple(role.name for role in ROLES.values() if kind in role.reports)
         for kind in sorted({kind for role in ROLES.values() for kind in role.reports})
     },
-    **dict.fromkeys(("exited", "workers", "stopping"), (LAUNCHER,)),
+    **dict.fromkeys(("exited", "workers", "machine", "stopping"), (LAUNCHER,)),
 }
 
 
@@ -53,6 +53,8 @@ def validated(message: Message, plan: Plan) -> dict[str, Any]:
         kept["waiting_for"] = kept.get("waiting_for", "")[:LONGEST_WAIT]
         if "taken" in fields:
             kept["taken"] = fields["taken"]
+    if kind == "machine":
+        kept |= {"processes": fields["processes"], "busy": _finite({"busy": fields["busy"]}).get("busy", 0.0)}
     if "traceback" in kept:
         kept["traceback"] = fields["traceback"][-LONGEST_TEXT:]
     if kind == "evaluation":

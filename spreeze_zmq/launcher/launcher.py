@@ -196,8 +196,10 @@ class Launch:
             self.view.note(event.line)
         elif isinstance(event, Joined):
             names = [] if self.stop_reason else self.crew.lend(event.node)
+            self.tell("machine", **event.node.about())
             self.view.note(texts.joined(event.node, names))
         else:
+            self.tell("machine", **event.node.about(gone=True))
             gone = self.supervisor.alive(event.node.processes)
             self.supervisor.forget(gone)
             for name in gone:
@@ -208,6 +210,8 @@ class Launch:
         """Show a status and its new lines; a process all of whose messages are refused ends the run."""
         self.status = status
         self.crew.deadlines.hear_status()
+        for node in self.nodes.lent.values() if self.nodes is not None else ():
+            self.tell("machine", **node.about())
         self.view.update(status)
         for line in self.news.of(status):
             self.view.note(line)

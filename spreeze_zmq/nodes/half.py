@@ -12,9 +12,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import psutil
+
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.usage import busy_cpu_s
 from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
 from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.place import ROLES, Place
@@ -33,6 +36,8 @@ SIGNALS, MOST_THREADS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL), 1024
 TAIL_BYTES = 16 * 1024
 #: After this silence it is tried whether anybody listens at the head's address.
 DOUBT_S = 2.0
+#: The load of this machine is measured over this time.
+LOAD_S = 2.0
 _TICK_S = 0.05
 
 
@@ -134,6 +139,21 @@ def is_closed(head: str) -> bool | None:
     return False
 
 
+class Load:
+    """The cores of this machine that are busy, with whatever program, on average over the last seconds."""
+
+    def __init__(self) -> None:
+        self._before = time.monotonic(), busy_cpu_s()
+        self._busy = 0.0
+
+    def busy(self) -> float:
+        """Their number."""
+        (began_s, before_s), now = self._before, (time.monotonic(), busy_cpu_s())
+        if now[0] - began_s >= LOAD_S:
+            self._busy, self._before = (now[1] - before_s) / (now[0] - began_s), now
+        return self._busy
+
+
 class Life:
     """One membership: from a ``join`` to the loss of the head or the end of the run."""
 
@@ -151,7 +171,7 @@ class Life:
         self.place: Place | None = None
         self.spawner: GroupSpawner | None = None
         self.heard_s = time.monotonic()
-        self.next_beat_s = 0.0
+        self.next_beat_s, self.load = 0.0, Load()
         self.next_doubt_s = self.heard_s + DOUBT_S
 
     def live(self) -> None:
@@ -265,7 +285,8 @@ class Life:
             name: {"pid": process.pid, "printed": process.has_printed}
             for name, process in self.processes.items()
         }
-        self.dealer.send(Message("beat", {"processes": rows}))
+        fields = {"processes": rows, "busy": self.load.busy(), "memory_bytes": psutil.virtual_memory().used}
+        self.dealer.send(Message("beat", fields))
 
     # --- the end
 

@@ -71,6 +71,8 @@ class Node:
         samplers: that it wants to run.
         peer: address of its connection.
         heard_s: when it was heard last, by the clock of :class:`Nodes`.
+        busy: cores that are busy there.
+        memory_bytes: in use there.
         processes: by name.
     """
 
@@ -80,7 +82,21 @@ class Node:
     samplers: int
     peer: bytes
     heard_s: float
+    busy: float = 0.0
+    memory_bytes: int = 0
     processes: dict[str, RemoteProcess] = field(default_factory=dict)
+
+    def about(self, *, gone: bool = False) -> dict[str, Any]:
+        """The fields of ``machine``."""
+        return {
+            "node": self.name,
+            "host": self.host,
+            "cores": self.cores,
+            "busy": self.busy,
+            "memory_bytes": self.memory_bytes,
+            "processes": list(self.processes),
+            "gone": gone,
+        }
 
 
 @dataclass(frozen=True)
@@ -219,6 +235,7 @@ class Nodes:
     def _hear(self, node: Node, message: Message) -> list[NodeEvent]:
         fields = message.fields
         if message.kind == "beat":
+            node.busy, node.memory_bytes = fields.get("busy", 0.0), fields.get("memory_bytes", 0)
             for name, row in fields.get("processes", {}).items():
                 if process := node.processes.get(name):
                     process.pid, process.has_printed = row.get("pid", 0), row.get("printed") is True

@@ -75,6 +75,12 @@ KINDS: dict[str, KindSpec] = {
     "part": KindSpec(_fields("folder: text, part: map")),
     "exited": KindSpec(_fields("name: text, how: text, restarting: flag")),
     "workers": KindSpec(_fields("role: text, count: count, reason: text")),
+    "machine": KindSpec(
+        _fields(
+            "node: text, host: text, cores: count, busy: number, memory_bytes: count, processes: names, "
+            "gone: flag"
+        )
+    ),
     "stop_request": KindSpec(_fields("reason: text")),
     "stopping": KindSpec(_fields("roles: names")),
     "status": KindSpec(
@@ -84,9 +90,9 @@ KINDS: dict[str, KindSpec] = {
             "env_steps_per_s: number?, critic_updates_per_s: number?, actor_updates_per_s: number?, "
             "trained_transitions_per_s: number?, replay_ratio: map?, policy_lag: map?, publication: rows?, "
             "devices: rows?, samples: map?, workers: rows?, episodes: map?, evaluation: map?, stop: map?, "
-            "processes: rows?, others: rows?, gauges: map?, experience: map?, machine: map?, "
-            "findings: maps?, efficiency: any?, balance: map?, refusals: maps?, went_back: maps?, "
-            "num_failures: count?, failures: maps?"
+            "processes: rows?, others: rows?, machines: rows?, gauges: map?, experience: map?, "
+            "machine: map?, findings: maps?, efficiency: any?, balance: map?, refusals: maps?, "
+            "went_back: maps?, num_failures: count?, failures: maps?"
         ),
         retained=True,
     ),
@@ -106,7 +112,7 @@ KINDS: dict[str, KindSpec] = {
     ),
     "start": KindSpec(_fields("name: text, nice: count, threads: count, orphaned: count")),
     "signal": KindSpec(_fields("name: text, number: count")),
-    "beat": KindSpec(_fields("processes: rows?")),
+    "beat": KindSpec(_fields("processes: rows?, busy: number?, memory_bytes: count?")),
     "ended": KindSpec(_fields("name: text, code: count?, signal: count?, log: text")),
     "leave": KindSpec(_fields("code: count, reason: text")),
 }

@@ -92,6 +92,15 @@ _FIELDS = {
     },
     "exited": {"name": "sampler-1", "how": "was killed by SIGKILL", "restarting": True},
     "workers": {"role": "sampler", "count": 2, "reason": "as the topology says"},
+    "machine": {
+        "node": "node-1",
+        "host": "desk2",
+        "cores": 8,
+        "busy": 7.5,
+        "memory_bytes": 4_294_967_296,
+        "processes": ["sampler-8", "sampler-9"],
+        "gone": False,
+    },
     "stop_request": {"reason": "interrupted by the user"},
     "stopping": {"roles": ["sampler", "evaluator"]},
     "status": {"state": "training", "t_s": 12.5, "env_steps": 4096},
@@ -118,7 +127,11 @@ _FIELDS = {
     },
     "start": {"name": "sampler-8", "nice": 0, "threads": 1, "orphaned": 9},
     "signal": {"name": "sampler-8", "number": 15},
-    "beat": {"processes": {"sampler-8": {"pid": 4713, "printed": False}}},
+    "beat": {
+        "processes": {"sampler-8": {"pid": 4713, "printed": False}},
+        "busy": 7.5,
+        "memory_bytes": 4_294_967_296,
+    },
     "ended": {"name": "sampler-8", "code": 0, "log": "stopped: SIGTERM"},
     "leave": {"code": 0, "reason": "minutes 10.00 >= 10"},
 }

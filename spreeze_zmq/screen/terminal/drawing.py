@@ -96,6 +96,7 @@ def frame(scene: Scene, width: int, height: int, encoding: str = "utf-8") -> Tex
         *_counts(scene.status, width),
         Section(5, _losses(scene.status, width)),
         Section(4, _processes(scene, width)),
+        Section(4, _machines(scene.status), joined=True),
         Section(11, _legend(scene, width), joined=True),
         *_places(scene),
     ]
@@ -276,6 +277,17 @@ def _processes(scene: Scene, width: int) -> list[Line]:
         else _wait(group, max(scene.lasted_s.get(name, 0.0) for name in group.names))
         for group in groups
     ]
+
+
+def _machines(status: Mapping[str, Any]) -> list[Line]:
+    """A line for each machine that has joined."""
+    lines: list[Line] = []
+    for row in status.get("machines", {}).values():
+        samplers = f"{row['samplers']} sampler{'s' * (row['samplers'] != 1)}"
+        load = f"{row['busy']:.1f} of {row['cores']} cores busy, {memory(row['memory_bytes'])}"
+        steps = f"{rate(row['env_steps_per_s'])} env steps/s"
+        lines.append([(f"{row['host'][: LABEL - 1]:{LABEL}}", ""), (f"{samplers}, {steps}, {load}", "")])
+    return lines
 
 
 def _legend(scene: Scene, width: int) -> list[Line]:

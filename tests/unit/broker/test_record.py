@@ -346,6 +346,23 @@ def test_a_new_life_of_the_critic_learner_counts_on_from_its_checkpoint():
     assert summary["trained_transitions"] == 6800
 
 
+def test_a_process_elsewhere_is_load_of_its_own_machine():
+    """Its CPU time is not subtracted from what is busy here, and its row says what it makes there."""
+    run = record()
+    run.take_report("sampler-0", 1, report("sampler", cpu_s=2.0), 1.0)
+    assert run.others.own_cpu_s == 2.0
+    about = {"node": "node-1", "host": "desk2", "cores": 8, "busy": 7.5, "memory_bytes": 1 << 30}
+    run.machines.take({**about, "processes": ["sampler-8"], "gone": False})
+    run.take_report("sampler-8", 1, report("sampler", cpu_s=40.0, pushed={"critic_learner": 640}), 1.0)
+    assert run.others.own_cpu_s == 2.0
+    [row] = run.status("training", BALANCE, 1.0)["machines"].values()
+    assert (row["host"], row["busy"], row["samplers"]) == ("desk2", 7.5, 1)
+    assert row["env_steps_per_s"] > 0
+    assert "processes" not in row
+    run.machines.take({**about, "processes": [], "gone": True})
+    assert "machines" not in run.status("training", BALANCE, 2.0)
+
+
 def test_the_keys_of_status_and_summary_stay():
     """Programs of others, and later versions that read this run's folder, look for them by name."""
     run = record()
@@ -356,7 +373,7 @@ def test_the_keys_of_status_and_summary_stay():
     status += ["gauges", "experience", "machine", "findings", "efficiency", "balance", "refusals"]
     status += ["went_back", "num_failures", "failures"]
     assert list(run.status("training", BALANCE, 1.0)) == status
-    assert KINDS["status"].fields.keys() <= {*status, "others"}  # which only a very large run has
+    assert KINDS["status"].fields.keys() <= {*status, "others", "machines"}  # which few runs have
     summary = ["exit_reason", "wall_s", "env", "algorithm", "seed", *shared, "sampled_transitions_per_s"]
     summary += ["critic_flops_per_s", "actor_flops_per_s", "efficiency", "samples", "samples_by_channel"]
     summary += ["workers", "moves", "went_back", "restarts", "resumed", "failures", "num_failures"]

@@ -115,6 +115,17 @@ def test_a_frame_fits_its_terminal_and_cuts_no_figure(status, stages, width, hei
         assert any(group in row for row in rows), group
 
 
+def test_each_machine_that_has_joined_has_a_line():
+    """Its samplers, what they make, and its load; it fits a narrow terminal."""
+    run = Recorded()
+    about = {"node": "node-1", "host": "desk2.lab.example.org", "cores": 64, "busy": 63.5}
+    names = [f"sampler-{index}" for index in range(8, 72)]
+    about |= {"memory_bytes": 120_000_000_000, "processes": names, "gone": False}
+    run.record.machines.take(about)
+    [row] = [row for row in shown(run.status("training", 9.0), width=80).splitlines() if "desk2" in row]
+    assert row.split(maxsplit=1)[1] == "64 samplers, 0.0 env steps/s, 63.5 of 64 cores busy, 120.0 GB"
+
+
 def test_failures_of_the_environment_have_one_line():
     """Their count and the newest."""
     run = Recorded()

@@ -1,0 +1,63 @@
+"""The machines that have joined a run, as the launcher tells of them, and what their processes make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spreeze_zmq.broker.figures import ProcessRecord
+from spreeze_zmq.broker.rows import inner
+
+
+@dataclass
+class Machine:
+    """A machine of the run beside the launcher's own.
+
+    Attributes:
+        host: what it calls itself.
+        cores: that the run may use.
+        busy: cores that are busy, with this run or with other programs.
+        memory_bytes: in use.
+        samplers: how many run there.
+        env_steps_per_s: that these push.
+        processes: their names.
+    """
+
+    host: str
+    cores: int
+    busy: float
+    memory_bytes: int
+    samplers: int = 0
+    env_steps_per_s: float = 0.0
+    processes: tuple[str, ...] = inner(tuple)
+
+
+class Machines:
+    """Those that are part of the run now, by the names that the head gave them."""
+
+    def __init__(self) -> None:
+        self._machines: dict[str, Machine] = {}
+
+    def take(self, fields: Mapping[str, Any]) -> None:
+        """Record what the launcher tells of a machine."""
+        if fields["gone"]:
+            self._machines.pop(fields["node"], None)
+            return
+        names = tuple(fields["processes"])
+        figures = fields["host"], fields["cores"], fields["busy"], fields["memory_bytes"]
+        self._machines[fields["node"]] = Machine(*figures, samplers=len(names), processes=names)
+
+    def have(self, name: str) -> bool:
+        """Whether a process runs on one of them."""
+        return any(name in machine.processes for machine in self._machines.values())
+
+    def rows(self, processes: Mapping[str, ProcessRecord]) -> dict[str, dict[str, Machine]]:
+        """``machines``: a row for each; nothing where there are none."""
+        for machine in self._machines.values():
+            machine.env_steps_per_s = _pushed_per_s(processes.get(name) for name in machine.processes)
+        return {"machines": dict(self._machines)} if self._machines else {}
+
+
+def _pushed_per_s(processes: Iterable[ProcessRecord | None]) -> float:
+    return sum(one.produced_per_s for one in processes if one is not None)
