@@ -99,7 +99,8 @@ class Launch:
         keys, guests = make_key_files(self.sockets.path, invitation)
         files = listening.bundle
         self.nodes = Nodes(self.plan, address, files, keys, guests, incarnation=self.incarnation)
-        self.placer = SshPlacer(listening.hosts, address, invitation, self.folder.logs)
+        if listening.hosts:
+            self.placer = SshPlacer(listening.hosts, address, invitation, self.folder.logs)
 
     # --- starting
 
@@ -172,6 +173,8 @@ class Launch:
         if self.interrupts.suspends:
             self.view.suspend()
             self.crew.deadlines.postpone(self.interrupts.suspend())
+            if self.nodes is not None:
+                self.nodes.postpone()
         channels.poll([self.control, *self.others], [], timeout_s=timeout_s)
         for event in self.nodes.serve() if self.nodes is not None else ():
             self.on_node(event)
@@ -189,6 +192,10 @@ class Launch:
     def others(self) -> list[channels.Channel]:
         """The channel of the other machines, if there is one."""
         return [] if self.nodes is None else [self.nodes.router]
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether a process runs on another machine."""
+        return self.nodes is not None and self.nodes.holds(name)
 
     def on_node(self, event: NodeEvent) -> None:
         """Have a machine that joins run samplers; close the books of one that is gone."""
@@ -262,7 +269,7 @@ class Launch:
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.crew.deadlines.begin(event.name)
             fault = texts.fault_in(event)
-            if event.code == InputError.exit_code:
+            if event.code == InputError.exit_code and not self.is_elsewhere(event.name):
                 self.input_fault = self.input_fault or (event.name, fault)
             self.fail(event.name, fault)
         elif isinstance(event, Exited):
@@ -270,6 +277,8 @@ class Launch:
             if event.overdue:
                 grace_s = self.plan.components[event.name.rpartition("-")[0]].stop_grace_s
                 self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
+        elif isinstance(event, GaveUp) and self.nodes is not None and self.is_elsewhere(event.name):
+            self.on_node(self.nodes.give_up(event.name, str(event)))
         elif isinstance(event, GaveUp):
             self.gave_up, self.stop_reason = True, str(event)
             if full := texts.full_disk(self.folder, self.input_fault):

@@ -38,6 +38,8 @@ TAIL_BYTES = 16 * 1024
 DOUBT_S = 2.0
 #: The load of this machine is measured over this time.
 LOAD_S = 2.0
+#: Why a machine leaves whose ssh client is gone.
+UNREAD = "nobody reads its output any more"
 _TICK_S = 0.05
 
 
@@ -75,7 +77,7 @@ class Half:
             try:
                 Life(self).live()
             except Left as left:
-                self._say(f"{left}")
+                self.say(f"{left}")
                 if left.code != HEAD_LOST or not self._comes_back():
                     return left.code
 
@@ -84,22 +86,19 @@ class Half:
         that started it is gone.
         """
         if any(event & (select.POLLERR | select.POLLHUP) for _, event in self._output.poll(0)):
-            self.stop_reason = self.stop_reason or "nobody reads its output any more"
+            self.stop_reason = self.stop_reason or UNREAD
         if self.stop_reason:
             raise Left(OVER, f"left the run: {self.stop_reason}")
 
     def _on_signal(self, number: int, frame: object) -> None:
         self.stop_reason = self.stop_reason or signal.Signals(number).name
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Print a line, if anybody reads it."""
         try:
             print(line, flush=True)
-        except OSError:  # whoever started this process is gone
-            self.stop_reason = self.stop_reason or "nobody reads its output any more"
-
-    def say(self, line: str) -> None:
-        """Print a line."""
-        self._say(line)
+        except OSError:
+            self.stop_reason = self.stop_reason or UNREAD
 
     def _comes_back(self) -> bool:
         """Wait until the head's machine can be reached; False if nobody listens there, or if this machine has
@@ -247,7 +246,7 @@ class Life:
         elif kind == "signal" and fields["number"] in SIGNALS and fields["name"] in self.processes:
             self.processes[fields["name"]].signal(fields["number"])
         elif kind == "leave":
-            self._drain()
+            self._watch()  # its processes have been asked to stop
             raise Left(int(fields["code"]), str(fields["reason"]))
 
     def _start(self, fields: Mapping[str, Any]) -> None:
@@ -289,10 +288,6 @@ class Life:
         self.dealer.send(Message("beat", fields))
 
     # --- the end
-
-    def _drain(self) -> None:
-        """At the head's ``leave`` its processes have been asked to stop: tell of those that have ended."""
-        self._watch()
 
     def _end_processes(self) -> None:
         """SIGTERM, then SIGKILL after ``GRACE_S``; a lost head waits for nobody, so at once."""

@@ -196,6 +196,10 @@ class Nodes:
         silent = [node for node in self.lent.values() if self._clock() - node.heard_s > LOST_S]
         return events + [self._lose(node, f"not heard for {LOST_S:.0f} s") for node in silent]
 
+    def give_up(self, name: str, how: str) -> Gone:
+        """Turn out the machine on which a process fails again and again; it does not come back by itself."""
+        return self._lose(self._places[name], how, REFUSED)
+
     def postpone(self) -> None:
         """Hear every machine now, after the launcher itself was stopped for a time."""
         for node in self.lent.values():
@@ -211,7 +215,7 @@ class Nodes:
         self.router.send(node.peer, message)
 
     def _on_join(self, peer: bytes, fields: Mapping[str, Any]) -> list[NodeEvent]:
-        host = fields["host"][:80]
+        host = "".join(filter(str.isprintable, fields["host"]))[:80]
         if why := difference(self._plan, self._packages, fields["packages"]):
             self.router.refusals.refuse(WireError("other_release", f"{host}: {why}"), host, "join")
             self.router.send(peer, Message("leave", {"code": REFUSED, "reason": why}))
@@ -246,12 +250,13 @@ class Nodes:
             return [self._lose(node, fields["reason"][:200])]
         return []
 
-    def _lose(self, node: Node, how: str) -> Gone:
+    def _lose(self, node: Node, how: str, code: int = HEAD_LOST) -> Gone:
         """Give a machine up: its key opens nothing any more, and its names are not used again."""
         del self.lent[node.name]
         (self._guests / node.name).unlink(missing_ok=True)
         self._places = {name: there for name, there in self._places.items() if there is not node}
-        self._send(node, Message("leave", {"code": HEAD_LOST, "reason": "it was given up"}))
+        reason = how if code == REFUSED else "it was given up"
+        self._send(node, Message("leave", {"code": code, "reason": reason}))
         return Gone(node, how)
 
 

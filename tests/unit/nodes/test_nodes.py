@@ -172,6 +172,20 @@ def test_a_machine_that_is_gone_takes_its_processes_along(head, tmp_path, how):
     assert message.fields["code"] == 3
 
 
+def test_a_machine_where_a_process_always_fails_is_turned_out(head, tmp_path):
+    """With the reason, and a code with which it does not come back by itself."""
+    peer = head.machine()
+    [joined] = head.events()
+    head.nodes.place("sampler-8", joined.node)
+    head.nodes.spawn(spec(tmp_path, "sampler-8"))
+    gone = head.nodes.give_up("sampler-8", "sampler-8 is not started again: no meshes/arm.stl")
+    assert gone.node is joined.node
+    assert not head.nodes.lent
+    while (message := head.heard(peer)).kind != "leave":
+        head.nodes.serve()
+    assert message.fields == {"code": 2, "reason": "sampler-8 is not started again: no meshes/arm.stl"}
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

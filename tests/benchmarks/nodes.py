@@ -1,0 +1,172 @@
+"""A run on several machines: env steps/s, ratio, lag and account by the number of machines that joined.
+
+Each machine is a namespace with its own network, host name and mounts; the head is one more, which samples
+nothing. The environment waits in each step, so that one computer can play all of them. Needs root.
+
+    python tests/benchmarks/nodes.py 1 2 4 8 --wait-ms 10 --seconds 30
+"""
+
+import argparse
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BRIDGE, NAME, NETWORK = "spreeze-br", "spreeze-n", "10.77.0"
+MODULE = '''
+import time
+import gymnasium
+import numpy as np
+
+class Waiting(gymnasium.Env):
+    """A point that is pushed towards 0; each step waits, as a robot or another program would."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, wait_s=0.01):
+        self.wait_s = wait_s
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state, self.steps = self.np_random.uniform(-1, 1, 2).astype(np.float32), 0
+        return self.state.copy(), {}
+
+    def step(self, action):
+        time.sleep(self.wait_s)
+        place, speed = self.state
+        speed = np.clip(speed + 0.1 * float(action[0]), -1, 1)
+        self.state = np.array([np.clip(place + 0.1 * speed, -10, 10), speed], np.float32)
+        self.steps += 1
+        return self.state.copy(), -abs(float(place)), False, self.steps >= 100, {}
+'''
+TOPOLOGY = """
+[run]
+env = "waiting:Waiting"
+env_kwargs = {{ wait_s = {wait_s} }}
+algorithm = "sac"
+stop = {{ minutes = 20 }}
+
+[algorithm]
+hidden_sizes = [32, 32]
+learning_starts = 1000
+
+[balance]
+replay_ratio = 1
+
+[components.sampler]
+envs = 4
+workers = 0
+"""
+
+
+def call(*words):
+    """Run a command of the system's."""
+    subprocess.run(words, check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def network(count):
+    """A bridge with a namespace for the head and for each machine; removed at the end with all processes."""
+    names = [f"{NAME}{number}" for number in range(count + 1)]
+    try:
+        call("ip", "link", "add", BRIDGE, "type", "bridge")
+        call("ip", "link", "set", BRIDGE, "up")
+        for number, name in enumerate(names):
+            call("ip", "netns", "add", name)
+            call("ip", "link", "add", f"sp{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            call("ip", "link", "set", f"sp{number}", "master", BRIDGE, "up")
+            call("ip", "-n", name, "addr", "add", f"{NETWORK}.{number + 1}/24", "dev", "eth0")
+            for device in ("eth0", "lo"):
+                call("ip", "-n", name, "link", "set", device, "up")
+        yield names
+    finally:
+        for name in names:
+            pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
+            for pid in pids.stdout.split():
+                subprocess.run(["kill", "-9", pid], check=False)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
+
+
+def statuses(run):
+    """The status lines of a run's journal."""
+    with contextlib.suppress(FileNotFoundError):
+        for line in (run / "metrics.jsonl").read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                if (entry := json.loads(line))["kind"] == "status":
+                    yield entry
+
+
+def wait_for(condition, deadline_s=120):
+    """The condition's value, as soon as there is one."""
+    until_s = time.monotonic() + deadline_s
+    while time.monotonic() < until_s:
+        if value := condition():
+            return value
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing in {deadline_s} s")
+
+
+def measured(folder, names, seconds):
+    """One run that every machine joins; its figures over the last seconds before it is stopped."""
+    (folder / "waiting.py").write_text(MODULE)
+    python = [sys.executable, "-m"]
+    run, said = folder / "run", folder / "head.out"
+    launch = ["spreeze_zmq.commands.launch", folder / "waiting.toml", "--listen", f"{NETWORK}.1"]
+    launch += ["--run-dir", run, "--without", "sampler"]
+    with said.open("w") as output:
+        head = subprocess.Popen(
+            ["ip", "netns", "exec", names[0], *python, *launch], stdout=output, stderr=output, cwd=folder
+        )
+    address = wait_for(lambda: re.search(r"spreeze join (tcp://[\d.:]+)", said.read_text()))[1]
+    machines = []
+    for name in names[1:]:
+        join = [*python, "spreeze_zmq.commands.spreeze", "join", address, "--samplers", "1"]
+        inside = ["unshare", "--uts", "--mount", "ip", "netns", "exec", name]
+        with (run / "join.key").open() as key, (folder / f"{name}.out").open("w") as output:
+            machines.append(
+                subprocess.Popen([*inside, *join], stdin=key, stdout=output, stderr=output, cwd="/")
+            )
+    wait_for(lambda: any(len(s.get("machines", {})) == len(machines) for s in statuses(run)))
+    wait_for(lambda: any(s["state"] == "training" for s in statuses(run)))
+    time.sleep(5.0)  # until each machine's first rollouts have come
+    first = list(statuses(run))[-1]
+    time.sleep(seconds)
+    last = list(statuses(run))[-1]
+    head.send_signal(signal.SIGINT)
+    code = head.wait(60)
+    codes = [machine.wait(30) for machine in machines]
+    summary = json.loads((run / "summary.json").read_text())
+    span_s = last["t_s"] - first["t_s"]
+    return {
+        "machines": len(machines),
+        "env_steps_per_s": (last["env_steps"] - first["env_steps"]) / span_s,
+        "replay_ratio": summary["replay_ratio"]["measured"],
+        "policy_lag": summary["policy_lag"],
+        "samples": summary["samples"],
+        "codes": [code, *codes],
+    }
+
+
+def main():
+    """Print a row for each number of machines."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("counts", type=int, nargs="+", metavar="N", help="machines beside the head")
+    parser.add_argument("--wait-ms", type=float, default=10.0, help="of each step")
+    parser.add_argument("--seconds", type=float, default=30.0, help="measured of each run")
+    arguments = parser.parse_args()
+    for count in arguments.counts:
+        with tempfile.TemporaryDirectory() as place, network(count) as names:
+            folder = Path(place)
+            (folder / "waiting.toml").write_text(TOPOLOGY.format(wait_s=arguments.wait_ms / 1000))
+            print(json.dumps(measured(folder, names, arguments.seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
