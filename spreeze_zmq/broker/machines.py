@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spreeze_zmq.broker.figures import ProcessRecord
+from spreeze_zmq.broker.figures import ProcessRecord, Rates
 from spreeze_zmq.broker.rows import inner
 
 
@@ -38,6 +38,7 @@ class Machines:
 
     def __init__(self) -> None:
         self._machines: dict[str, Machine] = {}
+        self._rates = Rates()
 
     def take(self, fields: Mapping[str, Any]) -> None:
         """Record what the launcher tells of a machine."""
@@ -52,12 +53,10 @@ class Machines:
         """Whether a process runs on one of them."""
         return any(name in machine.processes for machine in self._machines.values())
 
-    def rows(self, processes: Mapping[str, ProcessRecord]) -> dict[str, dict[str, Machine]]:
+    def rows(self, processes: Mapping[str, ProcessRecord], now_s: float) -> dict[str, dict[str, Machine]]:
         """``machines``: a row for each; nothing where there are none."""
-        for machine in self._machines.values():
-            machine.env_steps_per_s = _pushed_per_s(processes.get(name) for name in machine.processes)
+        for node, machine in self._machines.items():
+            there = [processes[name] for name in machine.processes if name in processes]
+            self._rates.add(node, sum(one.pushed for one in there), now_s)
+            machine.env_steps_per_s = self._rates.rate(node, now_s)
         return {"machines": dict(self._machines)} if self._machines else {}
-
-
-def _pushed_per_s(processes: Iterable[ProcessRecord | None]) -> float:
-    return sum(one.produced_per_s for one in processes if one is not None)

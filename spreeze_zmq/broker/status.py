@@ -131,7 +131,7 @@ class Status:
             stop=record.plan.run.stop,
             processes=rows,
             others=others(processes, rows),
-            machines=record.machines.rows(processes),
+            machines=record.machines.rows(processes, now_s),
             gauges=record.learning.gauges,
             experience=experience_row(one.gauges for one in processes.values() if one.role == SAMPLER),
             machine=record.others.row(now_s),

@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Lend this machine until the run is over."""
     try:
-        check_endpoint(arguments.head)
-    except Unfit as unfit:
-        raise InputError(f"{unfit.problem}; expected the address that the run's launcher prints") from None
-    if not arguments.head.startswith("tcp://"):
+        is_tcp = check_endpoint(arguments.head).startswith("tcp://")
+    except Unfit:
+        is_tcp = False
+    if not is_tcp:
         raise InputError(f"{arguments.head}: expected tcp://HOST:PORT, as the run's launcher prints it")
     if arguments.samplers is not None and arguments.samplers < 1:
         raise InputError(f"--samplers {arguments.samplers}: at least 1 is expected")
@@ -43,6 +43,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _invitation(path: Path | None) -> Keys:
     """The key from a file, or from standard input."""
+    if path is not None and not path.exists():
+        raise InputError(f"--key {path}: no such file; expected the join.key in the run's folder")
     if path is not None:
         keys = read_keys(path)
     elif sys.stdin.isatty():

@@ -209,7 +209,8 @@ class Life:
         self.place = Place(message.fields, plan, message.arrays["bundle"].tobytes())
         self.spawner = GroupSpawner([self.place.sockets.path])
         half.node = message.fields["node"]
-        half.say(f"joined {plan.name} as {half.node}: {half.cores} cores, {half.samplers} samplers")
+        number = f"{half.samplers} sampler{'s' * (half.samplers != 1)}"
+        half.say(f"joined {plan.name} as {half.node}: {number} on {half.cores} cores")
 
     # --- taking part
 

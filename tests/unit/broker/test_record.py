@@ -355,12 +355,14 @@ def test_a_process_elsewhere_is_load_of_its_own_machine():
     run.machines.take({**about, "processes": ["sampler-8"], "gone": False})
     run.take_report("sampler-8", 1, report("sampler", cpu_s=40.0, pushed={"critic_learner": 640}), 1.0)
     assert run.others.own_cpu_s == 2.0
-    [row] = run.status("training", BALANCE, 1.0)["machines"].values()
+    run.status("training", BALANCE, 1.0)
+    run.take_report("sampler-8", 1, report("sampler", cpu_s=41.0, pushed={"critic_learner": 1280}), 3.0)
+    [row] = run.status("training", BALANCE, 3.0)["machines"].values()
     assert (row["host"], row["busy"], row["samplers"]) == ("desk2", 7.5, 1)
-    assert row["env_steps_per_s"] > 0
+    assert row["env_steps_per_s"] == 320
     assert "processes" not in row
     run.machines.take({**about, "processes": [], "gone": True})
-    assert "machines" not in run.status("training", BALANCE, 2.0)
+    assert "machines" not in run.status("training", BALANCE, 4.0)
 
 
 def test_the_keys_of_status_and_summary_stay():
