@@ -356,7 +356,8 @@ def test_a_process_elsewhere_is_load_of_its_own_machine():
     run.take_report("sampler-8", 1, report("sampler", cpu_s=40.0, pushed={"critic_learner": 640}), 1.0)
     assert run.others.own_cpu_s == 2.0
     run.status("training", BALANCE, 1.0)
-    run.take_report("sampler-8", 1, report("sampler", cpu_s=41.0, pushed={"critic_learner": 1280}), 3.0)
+    later = {"cpu_s": 41.0, "pushed": {"critic_learner": 1280}, "clock_s": {"busy": 3.0}}
+    run.take_report("sampler-8", 1, report("sampler", **later), 3.0)
     [row] = run.status("training", BALANCE, 3.0)["machines"].values()
     assert (row["host"], row["busy"], row["samplers"]) == ("desk2", 7.5, 1)
     assert row["env_steps_per_s"] == 320
