@@ -9,6 +9,7 @@ machine; 3: the head is lost.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"{arguments.head}: expected tcp://HOST:PORT, as the run's launcher prints it")
     if arguments.samplers is not None and arguments.samplers < 1:
         raise InputError(f"--samplers {arguments.samplers}: at least 1 is expected")
+    logging.getLogger("spreeze").setLevel(logging.ERROR)  # what refuses this machine is its last line
     return Half(arguments.head, _invitation(arguments.key), arguments.samplers).run()
 
 

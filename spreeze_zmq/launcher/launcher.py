@@ -18,10 +18,9 @@ from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
 from spreeze_zmq.launcher.interrupts import Interrupts
+from spreeze_zmq.launcher.lending import Lending, open_nodes
 from spreeze_zmq.launcher.pinning import pinned
-from spreeze_zmq.nodes.head import Joined, NodeEvent, Nodes, TurnedAway
-from spreeze_zmq.nodes.listening import Listening, make_key_files
-from spreeze_zmq.nodes.placers import SshPlacer
+from spreeze_zmq.nodes.listening import Listening
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import (
@@ -75,11 +74,8 @@ class Launch:
         self.plan, self.sockets = write_plan(plan, folder)
         leave_mark(folder.path, own_modules(plan), Path(plan.topology_file).parent)
         self.incarnation, self.threads = secrets.randbelow(2**53 - 1) + 1, threads
-        self.nodes: Nodes | None = None
-        self.placer: SshPlacer | None = None
-        if listening is not None:
-            self._listen(listening)
-        self.crew = Crew(self.plan, folder, self.pinning, self.nodes, threads=threads)
+        nodes = open_nodes(listening, self.plan, folder, self.incarnation) if listening is not None else None
+        self.crew = Crew(self.plan, folder, self.pinning, nodes, threads=threads)
         self.supervisor, self.ports = self.crew.supervisor, self.crew.ports
         self.status: dict[str, Any] = {}
         self.control, self.reports = self._open(CONTROL, "sub"), self._open(REPORT, "push")
@@ -89,18 +85,12 @@ class Launch:
         self.input_fault: tuple[str, str] | None = None
         self.stages, self.news = texts.Stages(self.sockets), texts.News(folder)
         self.interrupts = Interrupts()
+        self.lending: Lending | None = None
+        if nodes is not None and listening is not None:
+            self.lending = Lending(nodes, listening.hosts, folder, self.crew, self.tell, view.note)
 
     def _open(self, channel: str, end: str) -> Any:
         return channels.open_channel(self.plan.channels[channel], end, "launcher", self.incarnation)
-
-    def _listen(self, listening: Listening) -> None:
-        """Open the channel of the other machines, and ask those that the user named to join."""
-        address, invitation = listening.address, self.folder.invitation
-        keys, guests = make_key_files(self.sockets.path, invitation)
-        files = listening.bundle
-        self.nodes = Nodes(self.plan, address, files, keys, guests, incarnation=self.incarnation)
-        if listening.hosts:
-            self.placer = SshPlacer(listening.hosts, address, invitation, self.folder.logs)
 
     # --- starting
 
@@ -120,8 +110,8 @@ class Launch:
         self.show_processes()
         if self.pinning.cpus or self.plan.balance.pin == "always":
             self.view.note(self.pinning.reason)
-        if self.nodes is not None:
-            self.view.note(texts.how_to_join(self.nodes.router.endpoint, self.folder))
+        if self.lending is not None:
+            self.view.note(texts.how_to_join(self.lending.nodes.router.endpoint, self.folder))
         why = texts.why_count(self.plan, SAMPLER, self.remembered)
         for note in filter(None, (texts.first_count(self.plan, why), texts.not_evaluated(self.plan))):
             self.view.note(note)
@@ -173,11 +163,13 @@ class Launch:
         if self.interrupts.suspends:
             self.view.suspend()
             self.crew.deadlines.postpone(self.interrupts.suspend())
-            if self.nodes is not None:
-                self.nodes.postpone()
-        channels.poll([self.control, *self.others], [], timeout_s=timeout_s)
-        for event in self.nodes.serve() if self.nodes is not None else ():
-            self.on_node(event)
+            if self.lending is not None:
+                self.lending.nodes.postpone()
+        others = [] if self.lending is None else [self.lending.nodes.router]
+        channels.poll([self.control, *others], [], timeout_s=timeout_s)
+        if self.lending is not None:
+            self.lending.is_over = bool(self.stop_reason)
+            self.lending.serve()
         while (message := self.control.receive()) is not None:
             if message.kind == "status":
                 self.hear_status(message.fields)
@@ -188,37 +180,12 @@ class Launch:
             elif message.kind == "set" and message.fields.get("reason"):
                 self.view.note(message.fields["reason"])
 
-    @property
-    def others(self) -> list[channels.Channel]:
-        """The channel of the other machines, if there is one."""
-        return [] if self.nodes is None else [self.nodes.router]
-
-    def is_elsewhere(self, name: str) -> bool:
-        """Whether a process runs on another machine."""
-        return self.nodes is not None and self.nodes.holds(name)
-
-    def on_node(self, event: NodeEvent) -> None:
-        """Have a machine that joins run samplers; close the books of one that is gone."""
-        if isinstance(event, TurnedAway):
-            self.view.note(event.line)
-        elif isinstance(event, Joined):
-            names = [] if self.stop_reason else self.crew.lend(event.node)
-            self.tell("machine", **event.node.about())
-            self.view.note(texts.joined(event.node, names))
-        else:
-            self.tell("machine", **event.node.about(gone=True))
-            gone = self.supervisor.alive(event.node.processes)
-            self.supervisor.forget(gone)
-            for name in gone:
-                self.tell("exited", name=name, how=f"is gone with {event.node.host}", restarting=False)
-            self.view.note(texts.gone(event.node, event.how, gone))
-
     def hear_status(self, status: dict[str, Any]) -> None:
         """Show a status and its new lines; a process all of whose messages are refused ends the run."""
         self.status = status
         self.crew.deadlines.hear_status()
-        for node in self.nodes.lent.values() if self.nodes is not None else ():
-            self.tell("machine", **node.about())
+        if self.lending is not None:
+            self.lending.show()
         self.view.update(status)
         for line in self.news.of(status):
             self.view.note(line)
@@ -233,8 +200,6 @@ class Launch:
         """Handle the supervisor's events, and check that each process gets ready and reports in time."""
         for event in self.supervisor.poll():
             self.on_event(event)
-        for line in self.placer.poll() if self.placer is not None else ():
-            self.view.note(line)
         self.crew.fill()
         heard = self.status.get("processes", {})
         for name, pid in self.supervisor.pids().items():
@@ -261,6 +226,7 @@ class Launch:
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""
         asked = self.interrupts.count > 0
+        elsewhere = self.lending if self.lending and self.lending.nodes.holds(event.name) else None
         if isinstance(event, Printed):
             self.on_printed(event)
         elif is_observer(event.name):
@@ -269,7 +235,7 @@ class Launch:
             self.tell("exited", name=event.name, how=event.how, restarting=event.restarting)
             self.crew.deadlines.begin(event.name)
             fault = texts.fault_in(event)
-            if event.code == InputError.exit_code and not self.is_elsewhere(event.name):
+            if event.code == InputError.exit_code and elsewhere is None:
                 self.input_fault = self.input_fault or (event.name, fault)
             self.fail(event.name, fault)
         elif isinstance(event, Exited):
@@ -277,8 +243,8 @@ class Launch:
             if event.overdue:
                 grace_s = self.plan.components[event.name.rpartition("-")[0]].stop_grace_s
                 self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
-        elif isinstance(event, GaveUp) and self.nodes is not None and self.is_elsewhere(event.name):
-            self.on_node(self.nodes.give_up(event.name, str(event)))
+        elif isinstance(event, GaveUp) and elsewhere is not None:
+            elsewhere.turn_out(event.name, str(event))
         elif isinstance(event, GaveUp):
             self.gave_up, self.stop_reason = True, str(event)
             if full := texts.full_disk(self.folder, self.input_fault):
@@ -343,10 +309,8 @@ class Launch:
             self.supervisor.stop(names)
             self.see_off(names, group)
         self.supervisor.close()
-        if self.nodes is not None:
-            self.nodes.close(self.stop_reason)
-        if self.placer is not None:
-            self.placer.close()
+        if self.lending is not None:
+            self.lending.end(self.stop_reason)
         self.view.close()
         self.control.close()
         self.reports.close()

@@ -199,8 +199,8 @@ class Life:
         until_s = time.monotonic() + ANSWER_S
         while (message := self._receive()) is None:
             half.check_wanted()
-            if self.dealer.attend():
-                raise Left(REFUSED, f"{half.head} does not accept this key: it is that of another run")
+            if refused := self.dealer.attend():
+                raise Left(REFUSED, refused)
             if time.monotonic() > until_s:
                 raise Left(HEAD_LOST, f"{half.head} does not answer: is the run over?")
         if message.kind != "welcome":

@@ -108,10 +108,13 @@ class Joined:
 
 @dataclass(frozen=True)
 class Gone:
-    """A machine left or is lost, and with it the processes that were there."""
+    """A machine left or is lost, and with it the processes that had their place there, also those that wait
+    for a restart.
+    """
 
     node: Node
     how: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -254,10 +257,12 @@ class Nodes:
         """Give a machine up: its key opens nothing any more, and its names are not used again."""
         del self.lent[node.name]
         (self._guests / node.name).unlink(missing_ok=True)
-        self._places = {name: there for name, there in self._places.items() if there is not node}
+        names = tuple(name for name, there in self._places.items() if there is node)
+        for name in names:
+            del self._places[name]
         reason = how if code == REFUSED else "it was given up"
         self._send(node, Message("leave", {"code": code, "reason": reason}))
-        return Gone(node, how)
+        return Gone(node, how, names)
 
 
 class PlacedSpawner:

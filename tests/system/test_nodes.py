@@ -135,7 +135,7 @@ def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path):
     run.until(lambda: len(takers(run)) >= 3, "rollouts of every machine", 90)
     stranger = machine(key=foreign(run, tmp_path))
     assert stranger.process.wait(60) == 2, stranger.said()
-    assert "does not accept this key" in stranger.said()
+    assert "does not accept this machine's key" in stranger.said()
     first.process.kill()
     run.until(lambda: "is gone: not heard for 5 s" in run.output.read_text(), "the loss of a machine")
     before = run.summary()["env_steps"]

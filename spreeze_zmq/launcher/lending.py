@@ -1,0 +1,85 @@
+"""The machines that have joined a run, for its launcher: what runs there, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from spreeze_zmq.launcher import texts
+from spreeze_zmq.launcher.crew import Crew
+from spreeze_zmq.nodes.head import Gone, Joined, Nodes, TurnedAway
+from spreeze_zmq.nodes.listening import Listening, make_key_files
+from spreeze_zmq.nodes.placers import SshPlacer
+from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.run.folder import RunFolder
+
+
+def open_nodes(listening: Listening, plan: Plan, folder: RunFolder, incarnation: int) -> Nodes:
+    """Write the keys of a run, and open the channel on which other machines join."""
+    keys, guests = make_key_files(Path(plan.socket_dir), folder.invitation)
+    return Nodes(plan, listening.address, listening.bundle, keys, guests, incarnation=incarnation)
+
+
+class Lending:
+    """Has machines run samplers as long as they are part of the run.
+
+    Args:
+        nodes: the machines.
+        hosts: those that are asked to join over ssh.
+        folder: the run's folder.
+        crew: starts the processes there, and forgets them with their machine.
+        tell: sends a message of this kind and these fields to the broker.
+        note: shows the user a line.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        hosts: tuple[str, ...],
+        folder: RunFolder,
+        crew: Crew,
+        tell: Callable[..., None],
+        note: Callable[[str], None],
+    ) -> None:
+        self.nodes, self._crew, self._tell, self._note = nodes, crew, tell, note
+        place = nodes.router.endpoint, folder.invitation, folder.logs
+        self._placer = SshPlacer(hosts, *place) if hosts else None
+        self.is_over = False
+
+    def serve(self) -> None:
+        """Handle what the machines have sent; never waits."""
+        for event in self.nodes.serve():
+            if isinstance(event, TurnedAway):
+                self._note(event.line)
+            elif isinstance(event, Joined):
+                names = [] if self.is_over else self._crew.lend(event.node)
+                self._tell("machine", **event.node.about())
+                self._note(texts.joined(event.node, names))
+            else:
+                self._close(event)
+
+    def show(self) -> None:
+        """Tell the broker of each machine, and the user of each ssh connection that has ended."""
+        for node in self.nodes.lent.values():
+            self._tell("machine", **node.about())
+        for line in self._placer.poll() if self._placer is not None else ():
+            self._note(line)
+
+    def turn_out(self, name: str, why: str) -> None:
+        """Give up the machine on which a process fails again and again; the run goes on."""
+        self._close(self.nodes.give_up(name, why))
+
+    def end(self, reason: str) -> None:
+        """Tell the machines that the run is over."""
+        self.nodes.close(reason)
+        if self._placer is not None:
+            self._placer.close()
+
+    def _close(self, event: Gone) -> None:
+        """Close the books of a machine that is gone."""
+        self._tell("machine", **event.node.about(gone=True))
+        gone = self._crew.supervisor.alive(event.names)
+        self._crew.supervisor.forget(gone)
+        for name in gone:
+            self._tell("exited", name=name, how=f"is gone with {event.node.host}", restarting=False)
+        self._note(texts.gone(event.node, event.how, gone))
