@@ -244,7 +244,8 @@ class Launch:
                 grace_s = self.plan.components[event.name.rpartition("-")[0]].stop_grace_s
                 self.fail(event.name, f"still there {grace_s:g} s after SIGTERM, when it should end; killed")
         elif isinstance(event, GaveUp) and elsewhere is not None:
-            elsewhere.turn_out(event.name, str(event))
+            faults = [what for name, what in self.failures if name == event.name]
+            elsewhere.turn_out(event.name, f"{event.name}: {[str(event), *faults][-1].splitlines()[0]}")
         elif isinstance(event, GaveUp):
             self.gave_up, self.stop_reason = True, str(event)
             if full := texts.full_disk(self.folder, self.input_fault):
