@@ -1,6 +1,7 @@
 """What tests share: a cache and keys that are not the user's, and one thread where sums must repeat."""
 
 import importlib
+import logging
 import os
 import shutil
 import signal
@@ -127,6 +128,29 @@ def looks_by_fork():
     before, probing.may_fork = probing.may_fork, lambda: True
     yield
     probing.may_fork = before
+
+
+def state_of_the_process():
+    """What one test could leave behind for whichever comes next on its worker."""
+    ours = [name for name in logging.Logger.manager.loggerDict if name.startswith("spreeze")]
+    loggers = [logging.getLogger(name) for name in (None, *ours)]
+    state = {f"logger {each.name}": each.level for each in loggers if each.level}
+    state |= {f"disabled {each.name}": True for each in loggers if each.disabled}
+    state.pop("logger spreeze.page", None)  # for ever silent
+    state |= {each.name: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)}
+    own = ("SPREEZE", "XDG", "PATH", "HOME")
+    state |= {name: text for name, text in os.environ.items() if name.startswith(own)}
+    return state | {"folder": Path.cwd(), "logging.disable": logging.root.manager.disable}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """A test leaves the process as it found it: which one comes next depends on how fast the workers are."""
+    before = state_of_the_process()
+    yield
+    after = state_of_the_process()
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    assert not changed, {name: (before.get(name), after.get(name)) for name in changed}
 
 
 @pytest.fixture(autouse=True)

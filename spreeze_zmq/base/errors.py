@@ -19,13 +19,15 @@ SpreezeError                exit code 1: the run failed
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import inspect
+import logging
 import signal
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -220,3 +222,15 @@ def let_interrupts_pass(error: BaseException) -> None:
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     ):
         raise error
+
+
+@contextlib.contextmanager
+def hushed(logger: str, level: int = logging.ERROR) -> Iterator[None]:
+    """Let a logger say only what is at ``level`` or above meanwhile."""
+    quiet = logging.getLogger(logger)
+    before = quiet.level
+    quiet.setLevel(level)
+    try:
+        yield
+    finally:
+        quiet.setLevel(before)

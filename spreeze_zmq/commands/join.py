@@ -9,12 +9,11 @@ machine; 3: the head is lost.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
 from spreeze_zmq.base.endpoints import Keys, parse_keys, read_keys
-from spreeze_zmq.base.errors import InputError
+from spreeze_zmq.base.errors import InputError, hushed
 from spreeze_zmq.base.schema import Unfit
 from spreeze_zmq.nodes.half import Half
 from spreeze_zmq.plan.topology.wiring import check_endpoint
@@ -39,8 +38,9 @@ def main(arguments: argparse.Namespace) -> int:
         raise InputError(f"{arguments.head}: expected tcp://HOST:PORT, as the run's launcher prints it")
     if arguments.samplers is not None and arguments.samplers < 1:
         raise InputError(f"--samplers {arguments.samplers}: at least 1 is expected")
-    logging.getLogger("spreeze").setLevel(logging.ERROR)  # what refuses this machine is its last line
-    return Half(arguments.head, _invitation(arguments.key), arguments.samplers).run()
+    half = Half(arguments.head, _invitation(arguments.key), arguments.samplers)
+    with hushed("spreeze"):  # what refuses this machine is its last line
+        return half.run()
 
 
 def _invitation(path: Path | None) -> Keys:

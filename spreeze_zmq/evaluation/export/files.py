@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spreeze_zmq.base.errors import InputError, SpreezeError
+from spreeze_zmq.base.errors import InputError, SpreezeError, hushed
 from spreeze_zmq.evaluation.export.module import Deterministic
 from spreeze_zmq.policy import Policy
 from spreeze_zmq.policy.observations import ObservationScaling
@@ -58,10 +57,7 @@ def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") ->
     def write(module: Deterministic, example: torch.Tensor, file: Path) -> Run:
         import onnxruntime
 
-        quiet = logging.getLogger("torch.onnx")
-        level = quiet.level
-        quiet.setLevel(logging.ERROR)
-        try:
+        with hushed("torch.onnx"):
             torch.onnx.export(
                 module,
                 (example,),
@@ -74,8 +70,6 @@ def export_onnx(policy: Policy, path: Path | str, obs_dtype: str = "float32") ->
                 external_data=False,
                 verbose=False,
             )
-        finally:
-            quiet.setLevel(level)
         session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
         return lambda obs: np.asarray(session.run(None, {"obs": obs})[0])
 
