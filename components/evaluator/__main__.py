@@ -24,6 +24,7 @@ from spreeze_zmq.evaluation.video.films import VideoSchedule
 from spreeze_zmq.plan.plan import first_index
 from spreeze_zmq.plan.roles import EVALUATOR, SAMPLER
 from spreeze_zmq.policy import Policy, usable
+from spreeze_zmq.run.outbox import BEST_POLICY
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Subscriber
 
@@ -59,10 +60,15 @@ class Evaluator:
         self.policies = component.open("policy", Subscriber)
         self.budget = EvaluationBudget(available_cores() * options["cost_share"], self.goal)
         self.videos = VideoSchedule(
-            component.folder, options["videos"], Path(plan.topology_file).parent, own_modules(plan)
+            component.folder,
+            options["videos"],
+            Path(plan.topology_file).parent,
+            own_modules(plan),
+            made=component.hand_over,
         )
         self.seed, self.final_seed = (int(word) for word in component.seed_sequence().generate_state(2))
         self.best: Contestant | None = None
+        component.fetch(BEST_POLICY)
         if component.folder.best_policy.exists():  # of an earlier process of this run, or of its parent
             self.best = Contestant.read(component.folder.best_policy)
         self.has_to_take_up = self.best is not None
@@ -225,7 +231,8 @@ class Evaluator:
             self.best = one
             self.save()
             log.info("new best policy: version %d, %s", one.policy.version, one.said)
-        self.component.report("evaluation", one.fields(best=keep))
+        files = [self.component.folder.best_policy] if keep else []
+        self.component.report("evaluation", one.fields(best=keep), files=files)
 
     def rescore(self, num_more: int) -> None:
         """Report and save the best policy's score after further episodes of its own."""
@@ -233,7 +240,8 @@ class Evaluator:
         self.save()
         if num_more:
             log.info("best re-scored: %s, %d of them new", self.best.said, num_more)
-        self.component.report("evaluation", {**self.best.fields(best=True), "rescored": num_more})
+        fields = {**self.best.fields(best=True), "rescored": num_more}
+        self.component.report("evaluation", fields, files=[self.component.folder.best_policy])
 
     def save(self) -> None:
         assert self.best is not None
@@ -317,6 +325,7 @@ def keep_newest(component: Component) -> None:
     if (newest := policies.newest() or newest) is not None:
         about = {"environment": json.dumps(component.environment.to_dict())}
         Policy.from_message(newest.fields, newest.arrays).save(component.folder.best_policy, about)
+        component.hand_over(component.folder.best_policy)
 
 
 def main(component: Component) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+#: The best policy, in a run's folder.
+POLICY_FILE = "policy.safetensors"
 #: Prefix of half-written files.
 TEMPORARY = ".writing-"
 

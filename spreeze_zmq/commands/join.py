@@ -25,7 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key", type=Path, metavar="FILE", help="the run's join.key (default: standard input)"
     )
-    parser.add_argument("--samplers", type=int, metavar="N", help="how many (default: one on each core)")
+    parser.add_argument(
+        "--samplers",
+        type=int,
+        metavar="N",
+        help="how many (default: one on each core; 0 for other roles alone)",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -36,8 +41,8 @@ def main(arguments: argparse.Namespace) -> int:
         is_tcp = False
     if not is_tcp:
         raise InputError(f"{arguments.head}: expected tcp://HOST:PORT, as the run's launcher prints it")
-    if arguments.samplers is not None and arguments.samplers < 1:
-        raise InputError(f"--samplers {arguments.samplers}: at least 1 is expected")
+    if arguments.samplers is not None and arguments.samplers < 0:
+        raise InputError(f"--samplers {arguments.samplers}: at least 0 is expected")
     half = Half(arguments.head, _invitation(arguments.key), arguments.samplers)
     with hushed("spreeze"):  # what refuses this machine is its last line
         return half.run()

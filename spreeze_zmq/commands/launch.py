@@ -24,7 +24,7 @@ from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.launcher.texts import further
 from spreeze_zmq.nn.native import library as native
 from spreeze_zmq.nodes.building import build_all
-from spreeze_zmq.nodes.listening import Listening
+from spreeze_zmq.nodes.listening import Listening, need_no_machine
 from spreeze_zmq.nodes.placers import read_hosts
 from spreeze_zmq.plan import sizing, topology
 from spreeze_zmq.plan.parts import Count, StopPlan
@@ -222,7 +222,10 @@ def _launch(
 def _listening(plan: Plan, arguments: argparse.Namespace) -> Listening | None:
     """Where other machines join, and those that are asked to; None for nowhere. Raises InputError."""
     hosts = read_hosts(arguments.nodes, arguments.listen) if arguments.nodes else ()
-    return Listening.at(arguments.listen, plan, hosts) if arguments.listen else None
+    if not arguments.listen:
+        need_no_machine(plan)
+        return None
+    return Listening.at(arguments.listen, plan, hosts)
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import secrets
 import socket
 import time
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ import psutil
 
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.base.usage import Family
+from spreeze_zmq.component.handing import Handing
 from spreeze_zmq.component.process import Charge, Waits, begin_recording, claim_name, limit_of
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.plan.roles import BROKER, CONTROL, REPORT
@@ -46,6 +47,7 @@ class Component:
         figures: field of a report -> function that computes it when the report is sent; ``counters``,
             ``gauges``, ``pushed``, ``taken``, ``policy_lag``, ``publication``, ``device`` (see PROTOCOL.md).
         has_more: whether ``taken`` did not hold all streams that have changed, so that more must follow.
+        handing: the files that it writes into the run's folder, and reads there.
         hear_own: receives the broker's reports about itself; every other role sends its reports.
         waits: the clocks of its time, and its current wait.
         stop_reason: why it should stop; empty while it should not.
@@ -66,6 +68,7 @@ class Component:
         self.has_more: Callable[[], bool] = lambda: False
         self.lacks: Callable[[], str] = lambda: ""
         self.hear_own: Callable[[Message], None] = lambda message: None
+        self.handing = Handing(self.folder, self.name, self._send)
         self.reports_dropped = 0
         self.stop_reason = ""
         self.stopping_roles: set[str] = set()
@@ -110,9 +113,38 @@ class Component:
         """Call ``handler(fields)`` on each control message of ``kind``."""
         self._handlers[kind] = handler
 
-    def report(self, kind: str, fields: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> None:
-        """Send one message to the broker; if the queue is full, drop and count it."""
+    def report(
+        self,
+        kind: str,
+        fields: Mapping[str, Any],
+        arrays: Mapping[str, Any] | None = None,
+        files: Iterable[Path] = (),
+    ) -> None:
+        """Send one message to the broker; if the queue is full, drop and count it.
+
+        Args:
+            kind: of the message.
+            fields: of it.
+            arrays: of it.
+            files: those in the run's folder that it speaks of.
+        """
         message = Message(kind, dict(fields), dict(arrays or {}), self.name, self.incarnation)
+        self.handing.send(message, files)
+
+    def hand_over(self, *files: Path) -> None:
+        """Have the head get files in the run's folder, if that is on another machine."""
+        self.handing.give(files)
+
+    def fetch(self, word: str) -> None:
+        """Have copies of files in the run's folder, if that is on another machine; see ``run.outbox``."""
+
+        def go_on() -> bool:
+            self.breathe()
+            return self.running
+
+        self.handing.fetch(word, go_on)
+
+    def _send(self, message: Message) -> None:
         if self._outbox is None:
             self.hear_own(message)
         elif not self._outbox.try_push(message):
@@ -219,6 +251,7 @@ class Component:
             InputError: the keys of this process differ from those at the other end of a channel.
         """
         self._next_report_s = time.monotonic() + REPORT_INTERVAL_S
+        self.handing.serve()
         for channel in self._channels.values():
             if hopeless := channel.attend():
                 raise InputError(hopeless)
@@ -254,6 +287,7 @@ class Component:
 
     def close(self, reason: str) -> None:
         """Send ``bye`` and close every channel; queued messages are sent within the linger time."""
+        self.handing.close()
         *others, last = self._reports()
         for fields in others:
             self.report("report", fields)

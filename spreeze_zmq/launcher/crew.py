@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +91,39 @@ class Crew:
                 return name
 
     def fill(self) -> None:
-        """Start the missing processes, except where a predecessor of the same name still runs."""
+        """Start the missing processes, except where a predecessor of the same name still runs, or the machine
+        is missing that is to run one.
+        """
         for name in [name for name in self._missing if not self.supervisor.alive([name])]:
             role, _, index = name.rpartition("-")
+            if not self._find_place(name, role):
+                continue
             self.supervisor.start(self._spec(role, int(index)))
             self._missing.remove(name)
             self.deadlines.begin(name)
+
+    def _find_place(self, name: str, role: str) -> bool:
+        """Whether a process has its place, or gets one now."""
+        wanted = self._plan.placement.get(role)
+        if wanted is None or self._nodes is None or self._nodes.holds(name):
+            return True
+        if (node := self._nodes.fitting(wanted)) is not None:
+            self._nodes.place(name, node)
+        return node is not None
+
+    def miss(self, names: Iterable[str]) -> None:
+        """Note that processes are gone with their machine; those that are placed go to another one."""
+        self._missing += [name for name in names if name.rpartition("-")[0] in self._plan.placement]
+
+    def wanted_place(self, name: str) -> str:
+        """The placement of a process."""
+        return self._plan.placement[name.rpartition("-")[0]]
+
+    @property
+    def waiting(self) -> list[str]:
+        """The processes that wait for a machine."""
+        placed = [name for name in self._missing if name.rpartition("-")[0] in self._plan.placement]
+        return [name for name in placed if self._nodes is not None and not self._nodes.holds(name)]
 
     def _spec(self, role: str, index: int) -> ProcessSpec:
         """The specification of one process for the supervisor."""

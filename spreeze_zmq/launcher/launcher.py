@@ -226,7 +226,7 @@ class Launch:
     def on_event(self, event: Event) -> None:
         """Report the end of a process to the broker and the user."""
         asked = self.interrupts.count > 0
-        elsewhere = self.lending if self.lending and self.lending.nodes.holds(event.name) else None
+        elsewhere = self.lending if self.lending and self.lending.may_lose(event.name) else None
         if isinstance(event, Printed):
             self.on_printed(event)
         elif is_observer(event.name):

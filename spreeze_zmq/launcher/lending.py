@@ -7,10 +7,11 @@ from pathlib import Path
 
 from spreeze_zmq.launcher import texts
 from spreeze_zmq.launcher.crew import Crew
-from spreeze_zmq.nodes.head import Gone, Joined, Nodes, TurnedAway
+from spreeze_zmq.nodes.head import Gone, Joined, Nodes, NotWritten, TurnedAway
 from spreeze_zmq.nodes.listening import Listening, make_key_files
 from spreeze_zmq.nodes.placers import SshPlacer
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import ROLES
 from spreeze_zmq.run.folder import RunFolder
 
 
@@ -45,11 +46,12 @@ class Lending:
         place = nodes.router.endpoint, folder.invitation, folder.logs
         self._placer = SshPlacer(hosts, *place) if hosts else None
         self.is_over = False
+        self._waiting: list[str] = []
 
     def serve(self) -> None:
         """Handle what the machines have sent; never waits."""
         for event in self.nodes.serve():
-            if isinstance(event, TurnedAway):
+            if isinstance(event, TurnedAway | NotWritten):
                 self._note(event.line)
             elif isinstance(event, Joined):
                 names = [] if self.is_over else self._crew.lend(event.node)
@@ -57,6 +59,9 @@ class Lending:
                 self._note(texts.joined(event.node, names))
             else:
                 self._close(event)
+        if not self.is_over:
+            self._crew.fill()
+            self._note_waiting()
 
     def show(self) -> None:
         """Tell the broker of each machine, and the user of each ssh connection that has ended."""
@@ -64,6 +69,10 @@ class Lending:
             self._tell("machine", **node.about())
         for line in self._placer.poll() if self._placer is not None else ():
             self._note(line)
+
+    def may_lose(self, name: str) -> bool:
+        """Whether a process runs elsewhere, and the run goes on without it if its machine is given up."""
+        return self.nodes.holds(name) and not ROLES[name.rpartition("-")[0]].single
 
     def turn_out(self, name: str, why: str) -> None:
         """Give up the machine on which a process fails again and again; the run goes on."""
@@ -75,11 +84,23 @@ class Lending:
         if self._placer is not None:
             self._placer.close()
 
+    def _note_waiting(self) -> None:
+        """Say once of each process that it waits for a machine, and where it runs then."""
+        waiting = self._crew.waiting
+        for name in waiting:
+            if name not in self._waiting:
+                self._note(texts.waits(name, self._crew.wanted_place(name), bool(self.nodes.lent)))
+        for name in self._waiting:
+            if name not in waiting and (node := self.nodes.place_of(name)) is not None:
+                self._note(f"{name} runs on {node.host} ({node.name})")
+        self._waiting = waiting
+
     def _close(self, event: Gone) -> None:
         """Close the books of a machine that is gone."""
         self._tell("machine", **event.node.about(gone=True))
         gone = self._crew.supervisor.alive(event.names)
         self._crew.supervisor.forget(gone)
+        self._crew.miss(gone)
         for name in gone:
             self._tell("exited", name=name, how=f"is gone with {event.node.host}", restarting=False)
         self._note(texts.gone(event.node, event.how, gone))

@@ -16,7 +16,7 @@ from spreeze_zmq.evaluation.saved import own_modules
 from spreeze_zmq.nodes.head import Node
 from spreeze_zmq.plan.parts import StopPlan
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import BROKER, EVALUATOR, SAMPLER
+from spreeze_zmq.plan.roles import BROKER, EVALUATOR, NODE, SAMPLER
 from spreeze_zmq.run.checkpoint import latest
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.screen.terminal.ending import next_commands, outcome
@@ -59,6 +59,14 @@ def joined(node: Node, names: Sequence[str]) -> str:
     """That a machine has joined, in one line."""
     runs = f"{names[0]} to {names[-1]}" if len(names) > 1 else "".join(names) or "nothing"
     return f"{node.host} has joined as {node.name}: {node.cores} cores; it runs {runs}"
+
+
+def waits(name: str, wanted: str, any_joined: bool) -> str:
+    """That a process waits for a machine, in one line."""
+    if wanted == NODE:
+        return f"{name} waits for a machine that joins (placement)"
+    has = "none of those that have joined is one" if any_joined else "none has joined"
+    return f"{name} waits for a machine called {wanted} (placement): {has}"
 
 
 def gone(node: Node, how: str, names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import psutil
@@ -18,9 +18,11 @@ from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.usage import busy_cpu_s
+from spreeze_zmq.nodes.errands import KINDS as ERRANDS
+from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
 from spreeze_zmq.nodes.packages import installed
-from spreeze_zmq.nodes.place import ROLES, Place
+from spreeze_zmq.nodes.place import Place
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
 from spreeze_zmq.wire import Message, channels
@@ -113,11 +115,16 @@ class Half:
         return time.monotonic() < self.until_s and not self.stop_reason
 
 
-def odd_start(fields: Mapping[str, Any]) -> str:
-    """What is wrong with a ``start``, which its kind does not check; empty for nothing."""
+def odd_start(fields: Mapping[str, Any], roles: Collection[str]) -> str:
+    """What is wrong with a ``start``, which its kind does not check; empty for nothing.
+
+    Args:
+        fields: of the message.
+        roles: those that may run here.
+    """
     role, _, index = fields["name"].rpartition("-")
-    if role not in ROLES or not re.fullmatch(r"[0-9]{1,6}", index):
-        return f"start.name is {fields['name'][:40]!r}, expected one of {', '.join(ROLES)} and its number"
+    if role not in roles or not re.fullmatch(r"[0-9]{1,6}", index):
+        return f"start.name is {fields['name'][:40]!r}, expected one of {', '.join(roles)} and its number"
     for name, most in (("nice", 19), ("threads", MOST_THREADS)):
         if fields[name] > most:
             return f"start.{name} is {fields[name]}, expected at most {most}"
@@ -168,9 +175,11 @@ class Life:
         self.processes: dict[str, Process] = {}
         self.logs: dict[str, Any] = {}
         self.place: Place | None = None
+        self.errands: Errands | None = None
         self.spawner: GroupSpawner | None = None
         self.heard_s = time.monotonic()
         self.next_beat_s, self.load = 0.0, Load()
+        self.is_leaving = False
         self.next_doubt_s = self.heard_s + DOUBT_S
 
     def live(self) -> None:
@@ -208,6 +217,7 @@ class Life:
         plan = Plan.from_json(message.arrays["plan"].tobytes().decode())
         self.place = Place(message.fields, plan, message.arrays["bundle"].tobytes())
         self.spawner = GroupSpawner([self.place.sockets.path])
+        self.errands = Errands(self.place.folder, self.dealer.send)
         half.node = message.fields["node"]
         number = f"{half.samplers} sampler{'s' * (half.samplers != 1)}"
         half.say(f"joined {plan.name} as {half.node}: {number} on {half.cores} cores")
@@ -216,8 +226,11 @@ class Life:
 
     def _turn(self) -> None:
         """One look at everything."""
-        while (message := self._receive()) is not None:
-            self._obey(message.kind, message.fields)
+        until_s = time.monotonic() + BEAT_S
+        while time.monotonic() < until_s and (message := self._receive()) is not None:
+            self._obey(message)
+        if self.errands is not None:
+            self.errands.run()
         self._watch()
         now_s = time.monotonic()
         self.half.until_s = now_s + PATIENCE_S
@@ -239,13 +252,21 @@ class Life:
             self.heard_s = time.monotonic()
         return message
 
-    def _obey(self, kind: str, fields: Mapping[str, Any]) -> None:
-        if kind == "start" and (why := odd_start(fields)):
+    def _obey(self, message: Message) -> None:
+        kind, fields = message.kind, message.fields
+        assert self.place is not None
+        assert self.errands is not None
+        if kind == "start" and (why := odd_start(fields, self.place.roles)):
             self.dealer.refuse(WireError("wrong_field_type", why), "launcher", kind)
         elif kind == "start":
             self._start(fields)
         elif kind == "signal" and fields["number"] in SIGNALS and fields["name"] in self.processes:
             self.processes[fields["name"]].signal(fields["number"])
+        elif kind in ERRANDS:
+            try:
+                self.errands.hear(message)
+            except WireError as error:
+                self.dealer.refuse(error, "launcher", kind)
         elif kind == "leave":
             self._watch()  # its processes have been asked to stop
             raise Left(int(fields["code"]), str(fields["reason"]))
@@ -271,14 +292,18 @@ class Life:
             )
 
     def _watch(self) -> None:
-        """Tell the head of each process that has ended."""
+        """Tell the head of each process that has ended, once the head has the files that it left."""
         for name, process in list(self.processes.items()):
-            if (code := process.poll()) is not None:
+            if (code := process.poll()) is not None and not self._owes(name):
                 del self.processes[name]
                 tail = self.logs[name].read_bytes()[process.log_start :][-TAIL_BYTES:]
                 log = tail.decode("utf-8", errors="replace")
                 how = {"code": code} if code >= 0 else {"signal": -code}
                 self.dealer.send(Message("ended", {"name": name, **how, "log": log}))
+
+    def _owes(self, process: str) -> bool:
+        """Whether the head still takes files of a process."""
+        return self.errands is not None and not self.is_leaving and self.errands.holds(process)
 
     def _beat(self) -> None:
         rows = {
@@ -292,6 +317,7 @@ class Life:
 
     def _end_processes(self) -> None:
         """SIGTERM, then SIGKILL after ``GRACE_S``; a lost head waits for nobody, so at once."""
+        self.is_leaving = True
         lost = time.monotonic() - self.heard_s > HEAD_LOST_S
         for process in self.processes.values():
             process.signal(signal.SIGKILL if lost else signal.SIGTERM)
@@ -306,6 +332,8 @@ class Life:
     def _close(self) -> None:
         if self.spawner is not None:
             self.spawner.close()
+        if self.errands is not None:
+            self.errands.close()
         self.dealer.close()
         channels.terminate()
         if self.place is not None:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,18 @@ import numpy as np
 
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.nodes.archive import Archive
+from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
+from spreeze_zmq.plan.roles import NODE
+from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.supervisor import Process, ProcessSpec, Spawner
 from spreeze_zmq.wire import Message
 from spreeze_zmq.wire.channels import Router, make_keys
 
 #: The messages of the channel.
-KINDS = ("join", "welcome", "start", "signal", "beat", "ended", "leave")
+KINDS = ("join", "welcome", "start", "signal", "beat", "ended", *ERRANDS, "leave")
 BEAT_S = 0.5
 #: A node that was not heard for this time is lost; it ends its processes itself after ``HEAD_LOST_S``.
 LOST_S, HEAD_LOST_S = 5.0, 10.0
@@ -74,6 +79,7 @@ class Node:
         busy: cores that are busy there.
         memory_bytes: in use there.
         processes: by name.
+        archive: the run's files for them.
     """
 
     name: str
@@ -85,6 +91,7 @@ class Node:
     busy: float = 0.0
     memory_bytes: int = 0
     processes: dict[str, RemoteProcess] = field(default_factory=dict)
+    archive: Archive | None = None
 
     def about(self, *, gone: bool = False) -> dict[str, Any]:
         """The fields of ``machine``."""
@@ -124,7 +131,16 @@ class TurnedAway:
     line: str
 
 
-NodeEvent = Joined | Gone | TurnedAway
+@dataclass(frozen=True)
+class NotWritten:
+    """A file of a process elsewhere could not be written or read here, in one line."""
+
+    line: str
+
+
+NodeEvent = Joined | Gone | TurnedAway | NotWritten
+#: Longest time for which messages are handled before the launcher does its other work.
+SERVE_AT_MOST_S = 0.1
 
 
 class Nodes:
@@ -170,6 +186,22 @@ class Nodes:
         """Whether a process has its place on a node."""
         return name in self._places
 
+    def place_of(self, name: str) -> Node | None:
+        """The node on which a process has its place."""
+        return self._places.get(name)
+
+    def fitting(self, wanted: str) -> Node | None:
+        """The machine for a role, of those with fewest roles the one with most cores; None if none fits.
+
+        Args:
+            wanted: a value of the plan's placement.
+        """
+        fit = [node for node in self.lent.values() if wanted == NODE or fnmatch(node.host, wanted)]
+        placed = [
+            self._places[name] for name in self._places if name.rpartition("-")[0] in self._plan.placement
+        ]
+        return max(fit, key=lambda node: (-placed.count(node), node.cores), default=None)
+
     def spawn(self, spec: ProcessSpec) -> RemoteProcess:
         """Start a process on its node; its log here begins with where it runs."""
         node = self._places[spec.name]
@@ -187,7 +219,8 @@ class Nodes:
     def serve(self) -> list[NodeEvent]:
         """Handle what the machines have sent, and find those that are silent; never waits."""
         events: list[NodeEvent] = []
-        while (received := self.router.receive()) is not None:
+        until_s = time.monotonic() + SERVE_AT_MOST_S
+        while time.monotonic() < until_s and (received := self.router.receive()) is not None:
             peer, message = received
             if message.kind == "join":
                 events += self._on_join(peer, message.fields)
@@ -212,6 +245,8 @@ class Nodes:
         """Tell every machine that the run is over."""
         for node in list(self.lent.values()):
             self._send(node, Message("leave", {"code": OVER, "reason": reason}))
+            if node.archive is not None:
+                node.archive.close()
         self.router.close()
 
     def _send(self, node: Node, message: Message) -> None:
@@ -237,6 +272,11 @@ class Nodes:
         }
         self.router.send(peer, Message("welcome", welcome, arrays))
         self.lent[node.name] = node
+        node.archive = Archive(
+            RunFolder(Path(self._plan.run_dir)),
+            lambda message: self._send(node, message),
+            lambda name: self._places.get(name) is node,
+        )
         return [*events, Joined(node)]
 
     def _hear(self, node: Node, message: Message) -> list[NodeEvent]:
@@ -249,13 +289,27 @@ class Nodes:
             self._send(node, Message("beat"))
         elif message.kind == "ended" and (process := node.processes.pop(fields["name"], None)):
             process.end(fields.get("code", -fields.get("signal", signal.SIGKILL)), fields["log"])
+        elif message.kind in ERRANDS and node.archive is not None:
+            return self._handle_files(node, node.archive, message)
         elif message.kind == "leave":
             return [self._lose(node, fields["reason"][:200])]
+        return []
+
+    def _handle_files(self, node: Node, archive: Archive, message: Message) -> list[NodeEvent]:
+        try:
+            archive.hear(message)
+        except WireError as error:
+            self.router.refuse(error, node.host, message.kind)
+        except OSError as error:
+            about = str(message.fields["about"]).rpartition(".")[0]
+            return [NotWritten(f"{about}: {error.filename}: {error.strerror}; the run goes on without it")]
         return []
 
     def _lose(self, node: Node, how: str, code: int = HEAD_LOST) -> Gone:
         """Give a machine up: its key opens nothing any more, and its names are not used again."""
         del self.lent[node.name]
+        if node.archive is not None:
+            node.archive.close()
         (self._guests / node.name).unlink(missing_ok=True)
         names = tuple(name for name, there in self._places.items() if there is node)
         for name in names:

@@ -88,6 +88,15 @@ class Listening:
         return cls(replace(plan, channels=channels), remotes[0], files, hosts)
 
 
+def need_no_machine(plan: Plan) -> None:
+    """Raise InputError for a run that does not listen, and has a role for a machine that joins."""
+    for role, wanted in plan.placement.items():
+        raise InputError(
+            f'placement.{role} = "{wanted}": it needs another machine, and this run listens for none: give '
+            f"--listen ADDRESS, or set placement.{role} to head"
+        )
+
+
 def make_key_files(sockets: Path, invitation: Path) -> tuple[Keys, Path]:
     """Write the head's keys and the invitation of a run; returns the keys of the channel ``nodes``, and the
     folder of the nodes' public keys.

@@ -18,15 +18,13 @@ from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire.channels import SocketFolder
 
-#: The roles that a node can run.
-ROLES = (SAMPLER,)
-
 
 class Place:
     """The folder, locked as long as this process lives.
 
     Attributes:
         plan: the run's, with the paths and endpoints of this machine.
+        roles: those that may run here.
         folder: as that of a run.
         sockets: holds the names of this machine's processes.
     """
@@ -44,7 +42,9 @@ class Place:
             write_keys(Keys(welcome["public"], welcome["secret"], welcome["server"]), root / KEYS_FILE)
             self.folder = RunFolder(root / "run")
             self.folder.logs.mkdir(parents=True, mode=0o700)
-            self.plan = _moved(plan, root)
+            self.folder.outbox.mkdir()
+            self.roles = roles_elsewhere(plan)
+            self.plan = _moved(plan, root, self.roles)
             self.folder.run_file.write_text(self.plan.to_json())
         except BaseException:
             self.sockets.remove()
@@ -56,7 +56,12 @@ class Place:
         return (*self.plan.components[role].command, str(self.folder.run_file), index)
 
 
-def _moved(plan: Plan, root: Path) -> Plan:
+def roles_elsewhere(plan: Plan) -> tuple[str, ...]:
+    """The roles of which processes may run on other machines than the head's."""
+    return (SAMPLER, *plan.placement)
+
+
+def _moved(plan: Plan, root: Path, roles: tuple[str, ...]) -> Plan:
     """The plan with this machine's folders, commands and endpoints."""
     topology = root / "bundle" / Path(plan.topology_file).name
     channels = {
@@ -71,7 +76,7 @@ def _moved(plan: Plan, root: Path) -> Plan:
         for name, channel in plan.channels.items()
     }
     components = {
-        role: _component(component, topology.parent) if role in ROLES else component
+        role: _component(component, topology.parent) if role in roles else component
         for role, component in plan.components.items()
     }
     return replace(

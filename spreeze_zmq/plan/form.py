@@ -22,6 +22,7 @@ _ADDED: dict[str, Callable[[], Any]] = {
     "keys": str,
     "command": tuple,
     "ancestors": tuple,
+    "placement": dict,
     "tried": dict,
     "timing": dict,
 }

@@ -7,10 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spreeze_zmq.base.files import POLICY_FILE
 from spreeze_zmq.plan.parts import ChannelPlan
 
 CRITIC_LEARNER, ACTOR_LEARNER = "critic_learner", "actor_learner"
 BROKER, EVALUATOR, SAMPLER, VISUALIZER = "broker", "evaluator", "sampler", "visualizer"
+
+
+#: Where ``[placement]`` puts a role: where the run was started, or any machine that joins.
+HEAD, NODE = "head", "node"
+_LEARNERS_STAY = "learners run where the run was started"
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,9 @@ class Role:
         is_observer: a run goes on without it, even if it cannot start.
         keeps_off: where learners have cores of their own, it stays off them.
         orphaned: the signal that its process gets when the launcher dies.
+        stays: why ``[placement]`` cannot give it to another machine; empty where it can.
+        writes: the files below the run's folder that it hands to the head from another machine, as patterns
+            of :func:`fnmatch.fnmatchcase` for each part of the path.
     """
 
     name: str
@@ -38,6 +47,8 @@ class Role:
     is_observer: bool = False
     keeps_off: bool = False
     orphaned: signal.Signals = signal.SIGKILL
+    stays: str = ""
+    writes: tuple[str, ...] = ()
 
 
 #: Every role in starting order: the slowest first, since a socket may connect before its peer binds.
@@ -51,6 +62,7 @@ ROLES: Mapping[str, Role] = {
             single="one trains the critics; a larger algorithm.batch_size trains on more at once",
             defaults={"count": 1},
             reports=("part",),
+            stays=_LEARNERS_STAY,
         ),
         Role(
             ACTOR_LEARNER,
@@ -58,9 +70,16 @@ ROLES: Mapping[str, Role] = {
             trains="policy",
             single="one trains the policy; a larger algorithm.batch_size trains on more at once",
             reports=("part",),
+            stays=_LEARNERS_STAY,
         ),
         # The broker is idle, measures the whole machine's load, and writes the run's record at the end.
-        Role(BROKER, stopped=3, single="one broker keeps the books of a run", orphaned=signal.SIGTERM),
+        Role(
+            BROKER,
+            stopped=3,
+            single="one broker keeps the books of a run",
+            orphaned=signal.SIGTERM,
+            stays="it writes the run's record into the run's folder",
+        ),
         # The evaluator plays the last policy after the run ends.
         Role(
             EVALUATOR,
@@ -69,8 +88,15 @@ ROLES: Mapping[str, Role] = {
             defaults={"nice": 5, "stop_grace_s": 15.0},
             reports=("evaluation",),
             keeps_off=True,
+            writes=(POLICY_FILE, "videos/*.safetensors", "videos/*.mp4"),
         ),
-        Role(SAMPLER, stopped=0, reports=("episodes",), keeps_off=True),
+        Role(
+            SAMPLER,
+            stopped=0,
+            reports=("episodes",),
+            keeps_off=True,
+            stays="samplers run here and on every machine that joins; spreeze join --samplers 0 takes none",
+        ),
         Role(
             VISUALIZER,
             stopped=2,
@@ -78,6 +104,7 @@ ROLES: Mapping[str, Role] = {
             defaults={"nice": 10},
             is_observer=True,
             keeps_off=True,
+            stays="the page is served where the run was started",
         ),
     )
 }

@@ -15,8 +15,6 @@ from spreeze_zmq.base.files import replacing
 
 #: Identifies a policy file; the number goes up when older readers would misread it.
 FILE_FORMAT = "spreeze_zmq.policy.1"
-#: The name of the best policy's file in a run's folder.
-POLICY_FILE = "policy.safetensors"
 _FIELDS = ("description", "version", "extras")
 
 

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spreeze_zmq.base.errors import InputError, WireError
+from spreeze_zmq.base.files import POLICY_FILE
 from spreeze_zmq.base.rollout import odd_number, within_limits
 from spreeze_zmq.base.trust import FILE, grant_of
 from spreeze_zmq.policy.actor import Actions, Actor, Drawn, Floats, is_trusted, load_class, module_of, trusted
 from spreeze_zmq.policy.description import Layer, counts, load_weights, read_layers
-from spreeze_zmq.policy.file import POLICY_FILE, read_file, write_file
+from spreeze_zmq.policy.file import read_file, write_file
 from spreeze_zmq.policy.heads import make_head
 from spreeze_zmq.policy.network import Network
 from spreeze_zmq.policy.observations import FrameStack, ObservationScaling

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spreeze_zmq.base.errors import DiskFull, InputError
-from spreeze_zmq.base.files import replacing, write_json
+from spreeze_zmq.base.files import POLICY_FILE, replacing, write_json
 from spreeze_zmq.base.trust import RUN_FILE
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.policy.file import POLICY_FILE
 from spreeze_zmq.wire.channels import SocketFolder
 
 #: Mode of a run's folder: only its user may read logs, weights and the page's address.
@@ -42,6 +41,7 @@ class RunFolder:
         recordings: one file for each incarnation of a recorded process.
         page_address: the address of the live run's page, with its token.
         invitation: the key for other machines of a live run that listens for them.
+        outbox: what processes hand to the head; on another machine alone, see :mod:`spreeze_zmq.run.outbox`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class RunFolder:
         self.run_file, self.summary = path / RUN_FILE, path / "summary.json"
         self.metrics, self.broker_state = path / "metrics.jsonl", path / "broker.json"
         self.logs, self.checkpoints, self.learning = path / "logs", path / "checkpoints", path / "learning"
-        self.recordings = path / "recordings"
+        self.recordings, self.outbox = path / "recordings", path / "outbox"
         self.best_policy, self.page_address = path / POLICY_FILE, path / "page.url"
         self.invitation = path / "join.key"
 

@@ -114,5 +114,12 @@ KINDS: dict[str, KindSpec] = {
     "signal": KindSpec(_fields("name: text, number: count")),
     "beat": KindSpec(_fields("processes: rows?, busy: number?, memory_bytes: count?")),
     "ended": KindSpec(_fields("name: text, code: count?, signal: count?, log: text")),
+    "want": KindSpec(_fields("about: text, what: text")),
+    "given": KindSpec(_fields("about: text")),
+    "piece": KindSpec(
+        _fields("about: text, path: text, begin: count, size: count"),
+        {"bytes": ArraySpec(("uint8",), 1, 1)},
+    ),
+    "taken": KindSpec(_fields("about: text, path: text, end: count")),
     "leave": KindSpec(_fields("code: count, reason: text")),
 }

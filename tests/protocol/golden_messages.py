@@ -133,6 +133,9 @@ _FIELDS = {
         "memory_bytes": 4_294_967_296,
     },
     "ended": {"name": "sampler-8", "code": 0, "log": "stopped: SIGTERM"},
+    "want": {"about": "evaluator-0.1700000000000000000", "what": "best policy"},
+    "given": {"about": "evaluator-0.1700000000000000000"},
+    "taken": {"about": "evaluator-0.1700000000000000001", "path": "policy.safetensors", "end": 300000},
     "leave": {"code": 0, "reason": "minutes 10.00 >= 10"},
 }
 
@@ -224,6 +227,9 @@ def _bodies() -> dict[str, Message]:
     keys = {"public": "p" * 40, "secret": "s" * 40, "server": "h" * 40}
     files = {"plan": np.frombuffer(b"{}", np.uint8), "bundle": np.frombuffer(b"", np.uint8)}
     messages["welcome"] = Message("welcome", {"node": "node-1", **keys}, files)
+    piece = {"about": "evaluator-0.1700000000000000001", "path": "policy.safetensors", "begin": 262144}
+    rest = {"bytes": np.frombuffer(b"the rest", np.uint8)}
+    messages["piece"] = Message("piece", {**piece, "size": 262152}, rest)
     ended = {"returns": np.array([-180.5, -20.25], np.float32), "lengths": np.array([200, 200], np.int32)}
     messages["episodes"] = Message("episodes", {}, ended)
     return messages

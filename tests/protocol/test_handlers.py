@@ -21,6 +21,8 @@ from spreeze_zmq.component import Component
 from spreeze_zmq.launcher.launcher import Launch
 from spreeze_zmq.learner import Learner
 from spreeze_zmq.learner.vault import Vault
+from spreeze_zmq.nodes.errands import KINDS as ERRANDS
+from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.half import odd_start
 from spreeze_zmq.nodes.head import Nodes
 from spreeze_zmq.nodes.listening import Listening, make_key_files
@@ -413,42 +415,62 @@ def test_a_policy_is_acted_with_or_refused(learners, data):
 @pytest.fixture(scope="module")
 def nodes(house, tmp_path_factory):
     """The head's half, which one machine has joined."""
-    plan = Listening.at("127.0.0.1", house.plan_as_read).plan.placed(Path("run"), house.sockets.path)
-    keys, guests = make_key_files(house.sockets.path, tmp_path_factory.mktemp("key") / "join.key")
+    folder = tmp_path_factory.mktemp("head")
+    plan = Listening.at("127.0.0.1", house.plan_as_read).plan.placed(folder / "run", house.sockets.path)
+    keys, guests = make_key_files(house.sockets.path, folder / "join.key")
     made = Nodes(plan, "tcp://127.0.0.1:*", b"", keys, guests, incarnation=1)
     made._on_join(b"here", {**MESSAGES["join"].fields, "packages": installed()})
+    made.place("evaluator-0", made.lent["node-1"])
     yield made
     made.router.close()
 
 
 @THOROUGH
-@given(st.sampled_from(["join", "beat", "ended", "leave"]), st.data())
+@given(st.sampled_from(["join", "beat", "ended", "leave", *ERRANDS]), st.data())
 def test_the_head_takes_anything_from_a_machine(nodes, kind, data):
-    """A machine that says something odd is heard, turned away or gone; the others stay."""
-    heard = travelled(Message(kind, changed(data, MESSAGES[kind].fields), {}, "desk2", 1))
+    """A machine that says something odd is heard, turned away or gone; the others stay. It writes no file but
+    those of a process that has its place there.
+    """
+    sent = MESSAGES[kind]
+    heard = travelled(Message(kind, changed(data, sent.fields), sent.arrays, "desk2", 1))
     if heard is None:
         return
-    waiting = [(b"there", heard)]
+    waiting = [(b"here" if kind in ERRANDS else b"there", heard)]
     receive, nodes.router.receive = nodes.router.receive, lambda: waiting.pop() if waiting else None
     try:
         nodes.serve()
     finally:
         nodes.router.receive = receive
     assert "node-1" in nodes.lent
+    found = [path for path in Path(nodes._plan.run_dir).rglob("*") if path.is_file()]
+    assert {path.name.removeprefix(".writing-in-") for path in found} <= {"policy.safetensors"}
+
+
+@THOROUGH
+@given(st.sampled_from(["given", "piece", "taken"]), st.data())
+def test_a_machine_takes_any_file_for_its_processes(tmp_path_factory, kind, data):
+    """Those that a process may ask for, below the run's folder; whatever else is refused."""
+    folder = RunFolder(tmp_path_factory.mktemp("node") / "run")
+    folder.outbox.mkdir(parents=True)
+    heard = travelled(Message(kind, changed(data, MESSAGES[kind].fields), MESSAGES[kind].arrays))
+    if heard is not None:
+        with suppress(WireError):
+            Errands(folder, lambda message: None).hear(heard)
+    assert {path.name for path in folder.path.parent.rglob("*") if path.is_file()} <= {"policy.safetensors"}
 
 
 @THOROUGH
 @given(st.data())
 def test_a_machine_starts_only_what_it_can(data):
-    """A name that is no sampler's, and numbers out of bounds, are refused."""
+    """A name of a role that stays at the head, and numbers out of bounds, are refused."""
     heard = travelled(Message("start", changed(data, MESSAGES["start"].fields), {}, "launcher", 1))
-    if heard is not None and not odd_start(heard.fields):
-        assert re.fullmatch(r"sampler-[0-9]{1,6}", heard.fields["name"])
+    if heard is not None and not odd_start(heard.fields, ["sampler", "evaluator"]):
+        assert re.fullmatch(r"(sampler|evaluator)-[0-9]{1,6}", heard.fields["name"])
         assert heard.fields["nice"] <= 19
 
 
 def test_every_kind_is_tried():
     """None is forgotten."""
-    tried = {"join", "beat", "ended", "leave", "start", "signal", "welcome"}
+    tried = {"join", "beat", "ended", "leave", "start", "signal", "welcome", *ERRANDS}
     tried |= {*REPORTS, "policy", "critic", "set", "checkpoint", "stop", "status", "scale", "rollout"}
     assert set(KINDS) - tried == {"stop_request", "stopping", "entry"}

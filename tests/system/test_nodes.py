@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.endpoints import read_keys, write_keys
+from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.wire import decode, rollout_from
 from spreeze_zmq.wire.channels import Recording, make_keys
 from tests.system.conftest import adds_up
@@ -20,6 +21,7 @@ JOIN = (sys.executable, "-m", "spreeze_zmq.commands.spreeze", "join")
 TOPOLOGY = """
 run = { env = "arm_of_mine:Arm", algorithm = "dqn", stop = { minutes = 2 } }
 algorithm = { hidden_sizes = [16], learning_starts = 256 }
+placement = { evaluator = "node" }
 components = { sampler = { count = 1 }, critic_learner = { start_timeout_s = 120 } }
 """
 MODULE = """
@@ -128,10 +130,12 @@ def rollouts_of(run):
 @pytest.mark.long("three machines' processes start one after another, and one dies")
 def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path):
     """One by the line as printed, one over ssh; nothing but the key is theirs. Each sampler has a name and
-    episodes of its own. A machine that is killed takes its processes along, and its account is closed. At the
-    end the other leaves with code 0, and nothing is left.
+    episodes of its own. A machine that is killed takes its processes along, and its account is closed. The
+    evaluator runs on one of them, in the end on the other, and the best policy is here. At the end the other
+    leaves with code 0, and nothing is left.
     """
     first = machine()
+    run.until(lambda: "evaluator-0 runs on" in run.output.read_text(), "a machine for the evaluator")
     run.until(lambda: len(takers(run)) >= 3, "rollouts of every machine", 90)
     stranger = machine(key=foreign(run, tmp_path))
     assert stranger.process.wait(60) == 2, stranger.said()
@@ -145,6 +149,9 @@ def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path):
     assert "joined arm as" in (run.folder / "logs" / "ssh-desk2.log").read_text()
     summary = run.summary()
     assert summary["failures"] == []
+    assert summary["best"]["final"]
+    assert Contestant.read(run.folder / "policy.safetensors").final
+    assert not list((run.folder / "outbox").glob("*"))
     assert all(map(adds_up, summary["samples_by_channel"].values()))
     assert all(one["in_flight"] == 0 for one in summary["samples_by_channel"].values())
     found = rollouts_of(run)

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spreeze_zmq.base.errors import SpreezeError
@@ -39,15 +39,23 @@ class VideoSchedule:
         steps: env steps; once each is reached, the best policy at that time is shown.
         import_from: the folder of the run's topology.
         trust: modules of the run's environment and algorithm, which may be there.
+        made: called with each file that is complete.
     """
 
     def __init__(
-        self, folder: RunFolder, steps: Sequence[int], import_from: Path, trust: Sequence[str]
+        self,
+        folder: RunFolder,
+        steps: Sequence[int],
+        import_from: Path,
+        trust: Sequence[str],
+        made: Callable[[Path], object] = lambda path: None,
     ) -> None:
+        self._made = made
         self._folder, self._steps = folder, sorted(steps)
         self._import_from, self._trust = str(import_from), trust
         self._writer: subprocess.Popen[bytes] | None = None
         self._waiting: list[Path] = []
+        self._video = Path()
 
     def reached(self, env_steps: int) -> None:
         """Begin the videos that are due at this number of env steps; does not wait, and is called often."""
@@ -55,10 +63,13 @@ class VideoSchedule:
             policy = self._folder.path / "videos" / f"{self._steps.pop(0)}.safetensors"
             policy.parent.mkdir(exist_ok=True)
             shutil.copyfile(self._folder.best_policy, policy)
+            self._made(policy)
             self._waiting.append(policy)
         if self._writer is not None and self._writer.poll() is not None:
             if self._writer.returncode:
                 log.warning("a video failed; see %s", self._log)
+            else:
+                self._made(self._video)
             self._writer = None
         if self._waiting and self._writer is None:
             self._begin(self._waiting.pop(0))
@@ -68,7 +79,7 @@ class VideoSchedule:
         return self._folder.logs / "videos.log"
 
     def _begin(self, policy: Path) -> None:
-        video = str(policy.with_suffix(".mp4"))
+        self._video = policy.with_suffix(".mp4")
         bind = bound_to_parent(signal.SIGKILL)
 
         def prepare() -> None:
@@ -77,7 +88,7 @@ class VideoSchedule:
 
         with self._log.open("ab") as output:
             self._writer = subprocess.Popen(
-                [*WRITER, str(policy), video, self._import_from, *self._trust],
+                [*WRITER, str(policy), str(self._video), self._import_from, *self._trust],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -30,6 +30,7 @@ from spreeze_zmq.plan.topology.components import (
 from spreeze_zmq.plan.topology.described import check_described, described
 from spreeze_zmq.plan.topology.dial import resolve_balance
 from spreeze_zmq.plan.topology.document import Source, read_source
+from spreeze_zmq.plan.topology.placement import read_placement
 from spreeze_zmq.plan.topology.reference import BALANCE, RUN, START_TIMEOUT, TABLES, key_hint, table_hint
 from spreeze_zmq.plan.topology.tables import Mistakes, read_table
 from spreeze_zmq.plan.topology.wiring import read_channels
@@ -72,6 +73,7 @@ def load(
     algorithm = _find_algorithm(run["algorithm"], mistakes)
     values, options = _read_algorithm(algorithm, tables["algorithm"], run["algorithm"], mistakes)
     learners = _learners(algorithm)
+    placement = read_placement(tables["placement"], learners, mistakes)
     declared = read_components(tables["components"], learners, read.path.parent, mistakes)
     check_without(without, mistakes)
     shipped = {role for role, component in declared.items() if component.is_shipped}
@@ -108,6 +110,7 @@ def load(
         balance=balance,
         components=components,
         channels=channels,
+        placement=placement,
         # The number of threads changes the order of sums, so a run in a fixed order measures none.
         to_measure=() if balance.in_order else left_open(declared, components, learning),
     )

@@ -12,12 +12,12 @@ from spreeze_zmq import algorithms
 from spreeze_zmq.base.machine import shipped_folder
 from spreeze_zmq.base.schema import Option, option, options_of
 from spreeze_zmq.plan.parts import BalancePlan, ChannelPlan, ComponentPlan, RunPlan, StopPlan
-from spreeze_zmq.plan.roles import CHANNELS, ROLES
+from spreeze_zmq.plan.roles import CHANNELS, HEAD, NODE, ROLES
 from spreeze_zmq.plan.topology.component_file import read_component_file
 from spreeze_zmq.plan.topology.described import DescribedEnvironment
 
 #: The tables of a topology.
-TABLES = ("run", "algorithm", "balance", "components", "channels")
+TABLES = ("run", "algorithm", "balance", "placement", "components", "channels")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,16 @@ class RunTable(DescribedEnvironment, RunPlan):
 STOP = options_of(StopPlan)
 RUN = options_of(RunTable)
 BALANCE = options_of(BalancePlan)
+PLACEMENT = tuple(
+    Option(
+        role.name,
+        "str",
+        HEAD,
+        f'"{HEAD}", where the run is started; "{NODE}", any machine that joins; or a host name, "desk*"',
+    )
+    for role in ROLES.values()
+    if not role.stays
+)
 CHANNEL = options_of(ChannelPlan)
 START_TIMEOUT = next(each for each in options_of(ComponentPlan) if each.name == "start_timeout_s")
 
@@ -144,6 +154,7 @@ def reference() -> tuple[Table, ...]:
         Table("run.stop", STOP),
         *map(algorithm_table, algorithms.names()),
         Table("balance", BALANCE),
+        Table("placement", PLACEMENT),
         *(Table(f"components.{role}", component_options(role) + _shipped_options(role)) for role in ROLES),
         *(Table(f"channels.{name}", CHANNEL) for name in CHANNELS),
     )

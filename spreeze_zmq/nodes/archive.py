@@ -1,0 +1,71 @@
+"""The run's files for the processes on one machine: takes what they hand over, gives copies of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO
+
+from spreeze_zmq.base.errors import WireError
+from spreeze_zmq.nodes.transfer import Incoming, Outgoing, fits
+from spreeze_zmq.plan.roles import ROLES
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.outbox import BEST_POLICY
+from spreeze_zmq.wire import Message
+
+
+class Archive:
+    """The head's side of a machine's :class:`Errands`.
+
+    Args:
+        folder: the run's.
+        send: sends a message to the machine.
+        holds: whether a process has its place on that machine.
+    """
+
+    def __init__(
+        self, folder: RunFolder, send: Callable[[Message], object], holds: Callable[[str], bool]
+    ) -> None:
+        self._folder, self._send, self._holds = folder, send, holds
+        self._outgoing = Outgoing(send)
+        self._incoming = Incoming(folder.path, send, self._may_write)
+        self._wanted: list[str] = []
+
+    def hear(self, message: Message) -> None:
+        """Handle a message of the machine.
+
+        Raises:
+            WireError: it is not that of a process there, or a file that such a process may not write.
+            OSError: a file cannot be read or written; the others go on.
+        """
+        if message.kind == "piece":
+            self._incoming.hear(message.fields, message.arrays["bytes"])
+        elif message.kind == "taken":
+            self._outgoing.hear(message.fields)
+        elif message.kind == "want":
+            self._wanted.append(message.fields["about"])
+            for path, file in self._files(message.fields["about"], message.fields["what"]):
+                self._outgoing.give(message.fields["about"], path, file)
+        for about in [about for about in self._wanted if not self._outgoing.holds(about)]:
+            self._wanted.remove(about)
+            self._send(Message("given", {"about": about}))
+
+    def _files(self, about: str, what: str) -> list[tuple[str, BinaryIO]]:
+        """The files of a request, each with its path below the run's folder; none where there are none."""
+        if not self._role(about):
+            raise WireError("wrong_field_type", f"want.about is {about[:80]!r}, which is no process there")
+        if what == BEST_POLICY and self._folder.best_policy.exists():
+            return [(self._folder.best_policy.name, self._folder.best_policy.open("rb"))]
+        return []
+
+    def _may_write(self, about: str, path: str) -> bool:
+        role = self._role(about)
+        return bool(role) and fits(path, ROLES[role].writes)
+
+    def _role(self, about: str) -> str:
+        """The role of the process that an errand belongs to; empty if that has no place on the machine."""
+        process = about.rpartition(".")[0]
+        return process.rpartition("-")[0] if self._holds(process) else ""
+
+    def close(self) -> None:
+        self._outgoing.close()
+        self._incoming.close()

@@ -1,0 +1,71 @@
+"""The files of a node's processes: hands theirs to the head, brings those that they ask for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from spreeze_zmq.base.files import POLICY_FILE
+from spreeze_zmq.nodes.transfer import Incoming, Outgoing, fits
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.outbox import Errand, errands
+from spreeze_zmq.wire import Message
+
+#: The kinds of message between this and the head's :class:`Archive`.
+KINDS = ("want", "given", "piece", "taken")
+#: The files that a head gives.
+GIVEN = (POLICY_FILE, "checkpoints/*/*")
+
+
+class Errands:
+    """All that this machine's processes have handed over.
+
+    Args:
+        folder: of the run, on this machine.
+        send: sends a message to the head.
+    """
+
+    def __init__(self, folder: RunFolder, send: Callable[[Message], object]) -> None:
+        self._folder, self._send = folder, send
+        self._begun: dict[str, Errand] = {}
+        self._outgoing = Outgoing(send)
+        self._incoming = Incoming(folder.path, send, lambda _, path: fits(path, GIVEN))
+
+    def run(self) -> None:
+        """Begin what is new, end what the head has."""
+        for errand in errands(self._folder):
+            name = errand.place.name
+            if name in self._begun:
+                continue
+            self._begun[name] = errand
+            for path, file in errand.files.items():
+                self._outgoing.give(name, path, file.open("rb"))
+            if errand.want:
+                self._send(Message("want", {"about": name, "what": errand.want}))
+        for name, errand in list(self._begun.items()):
+            if not errand.want and not self._outgoing.holds(name):
+                self._end(name)
+
+    def holds(self, process: str) -> bool:
+        """Whether the head has not got everything that a process has handed over."""
+        return any(errand.process == process and not errand.want for errand in errands(self._folder))
+
+    def hear(self, message: Message) -> None:
+        """Handle a message of the head. Raises WireError or OSError as :meth:`Incoming.hear` does."""
+        if message.kind == "piece":
+            self._incoming.hear(message.fields, message.arrays["bytes"])
+        elif message.kind == "taken":
+            self._outgoing.hear(message.fields)
+        elif message.kind == "given" and message.fields["about"] in self._begun:
+            self._end(message.fields["about"])
+
+    def close(self) -> None:
+        self._outgoing.close()
+        self._incoming.close()
+
+    def _end(self, name: str) -> None:
+        errand = self._begun.pop(name)
+        for path in errand.files:
+            if path.startswith(f"{self._folder.checkpoints.name}/"):
+                shutil.rmtree((self._folder.path / path).parent, ignore_errors=True)
+        errand.done()

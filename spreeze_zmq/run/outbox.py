@@ -1,0 +1,87 @@
+"""What the processes on another machine hand to the head: files, and requests for some of the run's.
+
+RUN/outbox/NAME.NUMBER/          of the process NAME; removed by the machine's half when the head has it
+    files/checkpoints/.../x.pt   a link to each file, at its path below the run's folder
+    want                         or one word instead: what the process asks for, which is then in RUN
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spreeze_zmq.run.folder import RunFolder
+
+#: The words of requests: the best policy, and the newest checkpoint as far as the role restores it.
+BEST_POLICY, CHECKPOINT = "best policy", "checkpoint"
+_FILES, _WANT = "files", "want"
+
+
+@dataclass(frozen=True)
+class Errand:
+    """One thing that a process has handed over.
+
+    Attributes:
+        place: its folder.
+        process: the name of the process.
+        want: the word of a request; empty for files.
+        files: the files, by their paths below the run's folder.
+    """
+
+    place: Path
+    process: str
+    want: str
+    files: dict[str, Path]
+
+    def done(self) -> None:
+        """Have the process see that it is done."""
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+def hand_over(folder: RunFolder, process: str, files: Iterable[Path]) -> Path:
+    """Hand files of a run's folder to the head; returns the path that exists until they are there.
+
+    Each may be replaced at once; a part of a checkpoint is removed from here once the head has it.
+    """
+    place, made = _begin(folder, process)
+    for file in files:
+        link = made / _FILES / file.relative_to(folder.path)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        os.link(file, link)
+    return made.rename(place)
+
+
+def ask_for(folder: RunFolder, process: str, word: str) -> Path:
+    """Ask the head for copies of files; returns the path that exists until they are in the run's folder."""
+    place, made = _begin(folder, process)
+    (made / _WANT).write_text(word)
+    return made.rename(place)
+
+
+def errands(folder: RunFolder) -> list[Errand]:
+    """All that has been handed over and is not done yet, the oldest first."""
+    found = []
+    for place in folder.outbox.iterdir():
+        process, _, number = place.name.rpartition(".")
+        if process and number.isdecimal():
+            found.append((int(number), _read(place, process)))
+    return [errand for _, errand in sorted(found, key=lambda pair: pair[0])]
+
+
+def _read(place: Path, process: str) -> Errand:
+    want, top = place / _WANT, place / _FILES
+    paths = [path for path in sorted(top.rglob("*")) if path.is_file()]
+    files = {path.relative_to(top).as_posix(): path for path in paths}
+    return Errand(place, process, want.read_text() if want.exists() else "", files)
+
+
+def _begin(folder: RunFolder, process: str) -> tuple[Path, Path]:
+    """The path of a new errand, and the one at which it is made."""
+    name = f"{process}.{time.time_ns()}"
+    made = folder.outbox / f".{name}"
+    made.mkdir()
+    return folder.outbox / name, made

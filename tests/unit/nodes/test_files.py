@@ -1,0 +1,136 @@
+"""Files between a node's half and the head's, over a real channel: what comes, and what does not."""
+
+import time
+
+import numpy as np
+import pytest
+
+from spreeze_zmq.nodes.archive import Archive
+from spreeze_zmq.nodes.errands import KINDS, Errands
+from spreeze_zmq.nodes.transfer import PIECE_BYTES, WINDOW_BYTES, fits
+from spreeze_zmq.plan.roles import EVALUATOR, ROLES
+from spreeze_zmq.run.folder import RunFolder
+from spreeze_zmq.run.outbox import BEST_POLICY, ask_for, hand_over
+from spreeze_zmq.wire import Message
+from spreeze_zmq.wire.channels import Dealer, Router, poll
+
+DEADLINE_S = 20.0
+NAME = "evaluator-0"
+
+
+class Pair:
+    """Two folders of one run, and all messages between them."""
+
+    def __init__(self, folder):
+        self.router = Router("tcp://127.0.0.1:*", bind=True, kinds=KINDS)
+        self.dealer = Dealer(self.router.endpoint, kinds=KINDS)
+        self.there, self.here = RunFolder(folder / "there"), RunFolder(folder / "here")
+        self.there.outbox.mkdir(parents=True)
+        self.here.path.mkdir()
+        self.peer = b""
+        self.errands = Errands(self.there, self.dealer.send)
+        self.archive = Archive(self.here, lambda message: self.router.send(self.peer, message), NAME.__eq__)
+        self.under_way = self.most_under_way = 0
+
+    def step(self):
+        """One look at either end."""
+        self.errands.run()
+        poll([self.router, self.dealer], timeout_s=0.01)
+        while (received := self.router.receive()) is not None:
+            self.peer, message = received
+            self.under_way = message.fields.get("begin", 0) + PIECE_BYTES - self._written()
+            self.most_under_way = max(self.most_under_way, self.under_way)
+            self.archive.hear(message)
+        while (message := self.dealer.receive()) is not None:
+            self.errands.hear(message)
+
+    def _written(self):
+        return max((path.stat().st_size for path in self.here.path.rglob(".writing-*")), default=0)
+
+    def until_gone(self, place):
+        """Go on until an errand is done."""
+        until_s = time.monotonic() + DEADLINE_S
+        while place.exists():
+            assert time.monotonic() < until_s
+            self.step()
+
+    def close(self):
+        """Leave nothing behind."""
+        self.errands.close()
+        self.archive.close()
+        self.dealer.close()
+        self.router.close()
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A node and a head, the evaluator on the node."""
+    made = Pair(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_file_comes_whole_as_it_was_handed_over(pair):
+    """Also one of many pieces that is replaced meanwhile; never more than a window is under way."""
+    first = np.random.default_rng(1).bytes(5 * WINDOW_BYTES + 17)
+    pair.there.best_policy.write_bytes(first)
+    place = hand_over(pair.there, NAME, [pair.there.best_policy])
+    pair.there.best_policy.unlink()
+    pair.there.best_policy.write_bytes(b"the next one")
+    pair.step()
+    assert not pair.here.best_policy.exists()
+    pair.until_gone(place)
+    assert pair.here.best_policy.read_bytes() == first
+    assert pair.there.best_policy.read_bytes() == b"the next one"
+    assert pair.most_under_way <= WINDOW_BYTES + PIECE_BYTES
+    assert [path.name for path in pair.here.path.iterdir()] == [pair.here.best_policy.name]
+
+
+def test_several_files_and_an_empty_one_come_in_their_order(pair):
+    """Each errand is done when all of its files are at the head."""
+    videos = pair.there.path / "videos"
+    videos.mkdir()
+    contents = {"1.safetensors": b"", "1.mp4": b"x" * (PIECE_BYTES + 1), "2.safetensors": b"y"}
+    for name, content in contents.items():
+        (videos / name).write_bytes(content)
+    places = [hand_over(pair.there, NAME, [videos / name]) for name in contents]
+    pair.until_gone(places[-1])
+    assert not places[0].exists()
+    assert {path.name: path.read_bytes() for path in (pair.here.path / "videos").iterdir()} == contents
+
+
+def test_what_a_process_asks_for_is_there_when_its_errand_is_done(pair):
+    """And nothing where there is no such file yet."""
+    pair.until_gone(ask_for(pair.there, NAME, BEST_POLICY))
+    assert not pair.there.best_policy.exists()
+    pair.here.best_policy.write_bytes(b"p" * (3 * PIECE_BYTES))
+    pair.until_gone(ask_for(pair.there, NAME, BEST_POLICY))
+    assert pair.there.best_policy.read_bytes() == pair.here.best_policy.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "path", ["summary.json", "../policy.safetensors", "videos/../run.json", "/etc/passwd", "videos/.mp4", ""]
+)
+def test_a_role_writes_its_own_files_alone(path):
+    """None beside them, and none outside the run's folder."""
+    assert not fits(path, ROLES[EVALUATOR].writes)
+
+
+def test_a_file_that_may_not_be_written_is_refused_and_passed_over(pair):
+    """The errand is done all the same: the process goes on, and the head has counted it."""
+    (pair.there.path / "summary.json").write_bytes(b"z" * (2 * PIECE_BYTES))
+    place = hand_over(pair.there, NAME, [pair.there.path / "summary.json"])
+    with pytest.raises(Exception, match=r"piece.path is 'summary.json', which is not evaluator-0"):
+        pair.until_gone(place)
+    pair.until_gone(place)
+    assert not list(pair.here.path.iterdir())
+
+
+def test_a_process_of_another_machine_gets_and_writes_nothing(pair):
+    """Whatever it calls itself."""
+    pair.there.best_policy.write_bytes(b"p")
+    for about in ("evaluator-1.7", "sampler-0.7", "evaluator-0", ""):
+        fields = {"about": about, "path": "policy.safetensors", "begin": 0, "size": 1}
+        with pytest.raises(Exception, match="which is n"):
+            pair.archive.hear(Message("piece", fields, {"bytes": np.zeros(1, np.uint8)}))
+    assert not list(pair.here.path.iterdir())

@@ -1,0 +1,38 @@
+"""``[placement]``: what runs on other machines; a role that stays says why."""
+
+import pytest
+
+from spreeze_zmq.base.errors import InputError, TopologyError
+from spreeze_zmq.nodes.listening import need_no_machine
+from spreeze_zmq.plan import topology
+
+
+@pytest.mark.parametrize("where", ["node", "desk2", "desk*", "?.lab-1"])
+def test_a_role_has_a_machine_or_a_pattern_of_them(where):
+    """In the plan stands what runs elsewhere, and nothing else."""
+    assert topology.load("pendulum", [f'placement.evaluator="{where}"']).placement == {"evaluator": where}
+    assert topology.load("pendulum", ["placement.evaluator=head", "placement.broker=head"]).placement == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("broker=node", r"placement.broker: it has no other place \(it writes the run's record"),
+        ("visualizer=node", "the page is served where the run was started"),
+        ("sampler=head", "samplers run here and on every machine that joins; spreeze join --samplers 0"),
+        ("evaluatr=node", 'unknown key .did you mean "evaluator"'),
+        ("evaluator=3", "expected a text in quotes, got 3"),
+        ('evaluator="desk 2"', 'expected "head", "node" or a host name, got "desk 2"'),
+    ],
+)
+def test_a_mistake_says_where_and_why(written, why):
+    """As every other key does."""
+    with pytest.raises(TopologyError, match=why):
+        topology.load("pendulum", [f"placement.{written}"])
+
+
+def test_a_run_that_listens_for_no_machine_needs_none():
+    """Else it would wait for ever."""
+    need_no_machine(topology.load("pendulum"))
+    with pytest.raises(InputError, match=r"give --listen ADDRESS, or set placement.evaluator to head"):
+        need_no_machine(topology.load("pendulum", ["placement.evaluator=node"]))
