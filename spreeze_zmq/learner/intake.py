@@ -19,8 +19,9 @@ from spreeze_zmq.wire import MAX_COUNT, Message, odd_number, rollout_from
 from spreeze_zmq.wire.channels import Puller
 
 #: A stopping learner has drained its channel when nothing has arrived for ``QUIET_S``. If samplers go on
-#: sending, it stops receiving after ``GRACE_SHARE`` of its ``stop_grace_s``.
-QUIET_S, GRACE_SHARE = 0.1, 0.8
+#: sending, it stops receiving after ``GRACE_SHARE`` of its ``stop_grace_s``. From another machine a rollout
+#: may take ``AWAY_QUIET_S``.
+QUIET_S, AWAY_QUIET_S, GRACE_SHARE = 0.1, 0.5, 0.8
 
 
 class Intake:
@@ -93,7 +94,8 @@ class Intake:
             yield from filter(self._accept, left)
         grace_s = self.component.plan.components[self.component.role].stop_grace_s
         until_s = time.monotonic() + GRACE_SHARE * grace_s
-        while self.component.poll([self.puller], timeout_s=QUIET_S, draining=True):
+        quiet_s = AWAY_QUIET_S if self.puller.remote else QUIET_S
+        while self.component.poll([self.puller], timeout_s=quiet_s, draining=True):
             if (rollout := self.take()) is not None:
                 yield rollout
             if time.monotonic() >= until_s:

@@ -16,13 +16,14 @@ import psutil
 
 from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import InputError, WireError
-from spreeze_zmq.base.machine import available_cores
+from spreeze_zmq.base.machine import allow_open_files, available_cores
 from spreeze_zmq.base.usage import busy_cpu_s
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
 from spreeze_zmq.nodes.packages import installed
 from spreeze_zmq.nodes.place import Place
+from spreeze_zmq.nodes.relay import RelayThread
 from spreeze_zmq.plan.plan import Plan
 from spreeze_zmq.supervisor import GroupSpawner, Process, ProcessSpec
 from spreeze_zmq.wire import Message, channels
@@ -73,6 +74,7 @@ class Half:
 
     def run(self) -> int:
         """Take part until the run is over, or the head is; returns the exit code."""
+        allow_open_files()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         while True:
@@ -172,8 +174,10 @@ class Life:
             kinds=KINDS,
             keys=half.invitation,
         )
+        self.relay: RelayThread | None = None
         self.processes: dict[str, Process] = {}
         self.logs: dict[str, Any] = {}
+        self.ended: list[Message] = []
         self.place: Place | None = None
         self.errands: Errands | None = None
         self.spawner: GroupSpawner | None = None
@@ -274,6 +278,8 @@ class Life:
     def _start(self, fields: Mapping[str, Any]) -> None:
         assert self.place is not None
         assert self.spawner is not None
+        if self.relay is None or self.relay.is_ending:
+            self.relay = RelayThread(self.place.wires, before=self.relay)
         name = fields["name"]
         spec = ProcessSpec(
             name=name,
@@ -292,14 +298,23 @@ class Life:
             )
 
     def _watch(self) -> None:
-        """Tell the head of each process that has ended, once the head has the files that it left."""
+        """Tell the head of each process that has ended, once the head has the files that it left; of the last
+        one, where it was to end, once all that was sent from here has left.
+        """
         for name, process in list(self.processes.items()):
             if (code := process.poll()) is not None and not self._owes(name):
                 del self.processes[name]
                 tail = self.logs[name].read_bytes()[process.log_start :][-TAIL_BYTES:]
                 log = tail.decode("utf-8", errors="replace")
                 how = {"code": code} if code >= 0 else {"signal": -code}
-                self.dealer.send(Message("ended", {"name": name, **how, "log": log}))
+                self.ended.append(Message("ended", {"name": name, **how, "log": log}))
+                if code == 0 and not self.processes and self.relay is not None:
+                    self.relay.end()
+        if self.relay is not None and self.relay.failure is not None:
+            raise self.relay.failure
+        if self.relay is None or not (self.relay.is_ending and self.relay.is_alive()):
+            while self.ended:
+                self.dealer.send(self.ended.pop(0))
 
     def _owes(self, process: str) -> bool:
         """Whether the head still takes files of a process."""
@@ -322,7 +337,9 @@ class Life:
         for process in self.processes.values():
             process.signal(signal.SIGKILL if lost else signal.SIGTERM)
         until_s = time.monotonic() + GRACE_S
-        while self.processes:
+        if lost and self.relay is not None:
+            self.relay.end(0.0)
+        while self.processes or self.ended:
             self._watch()
             if time.monotonic() > until_s:
                 for process in self.processes.values():
@@ -334,6 +351,9 @@ class Life:
             self.spawner.close()
         if self.errands is not None:
             self.errands.close()
+        if self.relay is not None:
+            self.relay.end()
+            self.relay.join()
         self.dealer.close()
         channels.terminate()
         if self.place is not None:

@@ -75,7 +75,7 @@ class Listening:
         names = list(plan.channels)
         ports = _free_ports(text, host, 1 + len(names), _candidates(match))
         remotes = [f"tcp://{host}:{port}" for port in ports]
-        buffer = max(LEAST_BUFFER, BUFFERED_ROLLOUTS * _rollout_bytes(plan))
+        buffer = max(LEAST_BUFFER, BUFFERED_ROLLOUTS * rollout_bytes(plan))
         channels = {
             name: replace(
                 plan.channels[name],
@@ -129,7 +129,7 @@ def _check_plan(text: str, plan: Plan) -> None:
         )
 
 
-def _rollout_bytes(plan: Plan) -> int:
+def rollout_bytes(plan: Plan) -> int:
     """About the size of one rollout: observations and actions are nearly all of it."""
     environment, floats = plan.environment, 8 + math.prod(plan.environment.action_shape)
     per_step = math.prod(environment.obs_shape) * np.dtype(environment.obs_dtype).itemsize + 4 * floats

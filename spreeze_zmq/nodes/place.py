@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spreeze_zmq.base.endpoints import Keys, write_keys
+from spreeze_zmq.base.endpoints import Keys, ipc_endpoint, write_keys
 from spreeze_zmq.base.errors import InputError
 from spreeze_zmq.nodes.building import build
 from spreeze_zmq.nodes.bundle import unpack
-from spreeze_zmq.plan.parts import ComponentPlan
+from spreeze_zmq.nodes.listening import rollout_bytes
+from spreeze_zmq.plan.parts import ChannelPlan, ComponentPlan
 from spreeze_zmq.plan.plan import KEYS_FILE, Plan
 from spreeze_zmq.plan.roles import SAMPLER
 from spreeze_zmq.plan.topology.component_file import find_component
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.wire.channels import SocketFolder
+
+#: Least kernel buffer between a sampler and its machine's funnel.
+LEAST_BUFFER = 4096
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A channel that the processes of a machine use over one connection.
+
+    Attributes:
+        near: as they connect to it, in the machine's folder.
+        far: as the machine connects to it.
+    """
+
+    near: ChannelPlan
+    far: ChannelPlan
 
 
 class Place:
@@ -26,6 +43,7 @@ class Place:
         plan: the run's, with the paths and endpoints of this machine.
         roles: those that may run here.
         folder: as that of a run.
+        wires: the channels that its processes share.
         sockets: holds the names of this machine's processes.
     """
 
@@ -44,7 +62,8 @@ class Place:
             self.folder.logs.mkdir(parents=True, mode=0o700)
             self.folder.outbox.mkdir()
             self.roles = roles_elsewhere(plan)
-            self.plan = _moved(plan, root, self.roles)
+            self.wires = wires_of(plan, root, self.roles)
+            self.plan = _moved(plan, root, self.roles, self.wires)
             self.folder.run_file.write_text(self.plan.to_json())
         except BaseException:
             self.sockets.remove()
@@ -61,20 +80,9 @@ def roles_elsewhere(plan: Plan) -> tuple[str, ...]:
     return (SAMPLER, *plan.placement)
 
 
-def _moved(plan: Plan, root: Path, roles: tuple[str, ...]) -> Plan:
+def _moved(plan: Plan, root: Path, roles: tuple[str, ...], wires: Mapping[str, Wire]) -> Plan:
     """The plan with this machine's folders, commands and endpoints."""
     topology = root / "bundle" / Path(plan.topology_file).name
-    channels = {
-        name: replace(
-            channel,
-            endpoint=channel.remote,
-            curve=True,
-            remote="",
-            socket_buffer_bytes=channel.remote_buffer_bytes,
-            keys=str(root / KEYS_FILE),
-        )
-        for name, channel in plan.channels.items()
-    }
     components = {
         role: _component(component, topology.parent) if role in roles else component
         for role, component in plan.components.items()
@@ -82,12 +90,49 @@ def _moved(plan: Plan, root: Path, roles: tuple[str, ...]) -> Plan:
     return replace(
         plan,
         topology_file=str(topology),
-        channels=channels,
+        channels={
+            name: wires[name].near if name in wires else _far(channel, root)
+            for name, channel in plan.channels.items()
+        },
         components=components,
         pinning={},
         recording={},
         run_dir=str(root / "run"),
         socket_dir=str(root),
+    )
+
+
+def wires_of(plan: Plan, root: Path, roles: Sequence[str]) -> dict[str, Wire]:
+    """The channels that this machine's processes share: those that they use and that others bind.
+
+    In front of a learner that takes nothing then waits what one queue holds, and of each sampler the least
+    that ZeroMQ allows.
+    """
+    used = {name for role in roles for name in plan.components[role].channels}
+    wires = {}
+    for name in sorted(used):
+        channel = plan.channels[name]
+        if channel.binds in roles:
+            continue
+        here = replace(channel, endpoint=ipc_endpoint(root / name), remote="", curve=False, keys="")
+        far = _far(channel, root)
+        if "rollout" in channel.kinds:
+            buffer = min(channel.socket_buffer_bytes, max(LEAST_BUFFER, rollout_bytes(plan)))
+            here = replace(here, high_water_mark=1, socket_buffer_bytes=buffer)
+            far = replace(far, high_water_mark=max(1, plan.balance.slack_rollouts))
+        wires[name] = Wire(here, far)
+    return wires
+
+
+def _far(channel: ChannelPlan, root: Path) -> ChannelPlan:
+    """A channel as one connects to it from here."""
+    return replace(
+        channel,
+        endpoint=channel.remote,
+        curve=True,
+        remote="",
+        socket_buffer_bytes=channel.remote_buffer_bytes,
+        keys=str(root / KEYS_FILE),
     )
 
 

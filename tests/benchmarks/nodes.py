@@ -4,6 +4,10 @@ Each machine is a namespace with its own network, host name and mounts; the head
 nothing. The environment waits in each step, so that one computer can play all of them. Needs root.
 
     python tests/benchmarks/nodes.py 1 2 4 8 --wait-ms 10 --seconds 30
+    python tests/benchmarks/nodes.py 1 --samplers 8 --hidden 256 --set run.seed=2
+
+``link`` is what the head sends and receives over its network, ``sending`` the share of a core that ZeroMQ's
+thread of the learner that publishes the policy takes, ``publication`` its interval and size.
 """
 
 import argparse
@@ -17,7 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
-BRIDGE, NAME, NETWORK = "spreeze-br", "spreeze-n", "10.77.0"
+import psutil
+
+from spreeze_zmq.wire.channels import SENDING_THREADS
+
 MODULE = '''
 import time
 import gymnasium
@@ -53,7 +60,7 @@ algorithm = "sac"
 stop = {{ minutes = 20 }}
 
 [algorithm]
-hidden_sizes = [32, 32]
+hidden_sizes = [{hidden}, {hidden}]
 learning_starts = 1000
 
 [balance]
@@ -71,17 +78,21 @@ def call(*words):
 
 
 @contextlib.contextmanager
-def network(count):
-    """A bridge with a namespace for the head and for each machine; removed at the end with all processes."""
-    names = [f"{NAME}{number}" for number in range(count + 1)]
+def network(count, first="10.77.0"):
+    """A bridge with a namespace for the head and for each machine, whose addresses begin with ``first``;
+    removed at the end with all processes.
+    """
+    own = first.split(".")[1]
+    bridge, names = f"sz{own}-br", [f"sz{own}-n{number}" for number in range(count + 1)]
     try:
-        call("ip", "link", "add", BRIDGE, "type", "bridge")
-        call("ip", "link", "set", BRIDGE, "up")
+        call("ip", "link", "add", bridge, "type", "bridge")
+        call("ip", "link", "set", bridge, "up")
         for number, name in enumerate(names):
+            port = f"sz{own}-{number}"
             call("ip", "netns", "add", name)
-            call("ip", "link", "add", f"sp{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
-            call("ip", "link", "set", f"sp{number}", "master", BRIDGE, "up")
-            call("ip", "-n", name, "addr", "add", f"{NETWORK}.{number + 1}/24", "dev", "eth0")
+            call("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            call("ip", "link", "set", port, "master", bridge, "up")
+            call("ip", "-n", name, "addr", "add", f"{first}.{number + 1}/24", "dev", "eth0")
             for device in ("eth0", "lo"):
                 call("ip", "-n", name, "link", "set", device, "up")
         yield names
@@ -91,7 +102,7 @@ def network(count):
             for pid in pids.stdout.split():
                 subprocess.run(["kill", "-9", pid], check=False)
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-        subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", bridge], capture_output=True, check=False)
 
 
 def statuses(run):
@@ -113,13 +124,38 @@ def wait_for(condition, deadline_s=120):
     raise TimeoutError(f"nothing in {deadline_s} s")
 
 
-def measured(folder, names, seconds):
+def link_bytes(name):
+    """Bytes that a namespace has sent and received."""
+    files = [f"/sys/class/net/eth0/statistics/{way}_bytes" for way in ("tx", "rx")]
+    said = subprocess.run(["ip", "netns", "exec", name, "cat", *files], capture_output=True, text=True)
+    return [int(word) for word in said.stdout.split()]
+
+
+def sending_s(status):
+    """CPU seconds of ZeroMQ's thread of the process that publishes the policy."""
+    process = psutil.Process(status["processes"]["actor_learner-0"]["pid"])
+    names = {thread.id: Path(f"/proc/{process.pid}/task/{thread.id}/comm") for thread in process.threads()}
+    return sum(
+        thread.user_time + thread.system_time
+        for thread in process.threads()
+        if names[thread.id].read_text().startswith(SENDING_THREADS)
+    )
+
+
+def marks(run, head):
+    """The newest status, the bytes on the head's network and the CPU seconds of who sends, now."""
+    status = list(statuses(run))[-1]
+    return status, *link_bytes(head), sending_s(status), time.monotonic()
+
+
+def measured(folder, names, arguments):
     """One run that every machine joins; its figures over the last seconds before it is stopped."""
     (folder / "waiting.py").write_text(MODULE)
     python = [sys.executable, "-m"]
     run, said = folder / "run", folder / "head.out"
-    launch = ["spreeze_zmq.commands.launch", folder / "waiting.toml", "--listen", f"{NETWORK}.1"]
+    launch = ["spreeze_zmq.commands.launch", folder / "waiting.toml", "--listen", f"{arguments.network}.1"]
     launch += ["--run-dir", run, "--without", "sampler"]
+    launch += [word for each in arguments.set for word in ("--set", each)]
     with said.open("w") as output:
         head = subprocess.Popen(
             ["ip", "netns", "exec", names[0], *python, *launch], stdout=output, stderr=output, cwd=folder
@@ -127,7 +163,14 @@ def measured(folder, names, seconds):
     address = wait_for(lambda: re.search(r"spreeze join (tcp://[\d.:]+)", said.read_text()))[1]
     machines = []
     for name in names[1:]:
-        join = [*python, "spreeze_zmq.commands.spreeze", "join", address, "--samplers", "1"]
+        join = [
+            *python,
+            "spreeze_zmq.commands.spreeze",
+            "join",
+            address,
+            "--samplers",
+            str(arguments.samplers),
+        ]
         inside = ["unshare", "--uts", "--mount", "ip", "netns", "exec", name]
         with (run / "join.key").open() as key, (folder / f"{name}.out").open("w") as output:
             machines.append(
@@ -136,16 +179,23 @@ def measured(folder, names, seconds):
     wait_for(lambda: any(len(s.get("machines", {})) == len(machines) for s in statuses(run)))
     wait_for(lambda: any(s["state"] == "training" for s in statuses(run)))
     time.sleep(5.0)  # until each machine's first rollouts have come
-    first = list(statuses(run))[-1]
-    time.sleep(seconds)
-    last = list(statuses(run))[-1]
+    first, sent, received, cpu_s, began_s = marks(run, names[0])
+    time.sleep(arguments.seconds)
+    last, *after, end_s = marks(run, names[0])
     head.send_signal(signal.SIGINT)
     code = head.wait(60)
     codes = [machine.wait(30) for machine in machines]
     summary = json.loads((run / "summary.json").read_text())
-    span_s = last["t_s"] - first["t_s"]
+    span_s, wall_s = last["t_s"] - first["t_s"], end_s - began_s
     return {
         "machines": len(machines),
+        "samplers": len(machines) * arguments.samplers,
+        "link": {
+            "sent_mb_per_s": round((after[0] - sent) / wall_s / 1e6, 3),
+            "received_mb_per_s": round((after[1] - received) / wall_s / 1e6, 3),
+        },
+        "sending": round((after[2] - cpu_s) / wall_s, 4),
+        "publication": last["publication"]["actor_learner"],
         "env_steps_per_s": (last["env_steps"] - first["env_steps"]) / span_s,
         "replay_ratio": summary["replay_ratio"]["measured"],
         "policy_lag": summary["policy_lag"],
@@ -160,12 +210,18 @@ def main():
     parser.add_argument("counts", type=int, nargs="+", metavar="N", help="machines beside the head")
     parser.add_argument("--wait-ms", type=float, default=10.0, help="of each step")
     parser.add_argument("--seconds", type=float, default=30.0, help="measured of each run")
+    parser.add_argument("--samplers", type=int, default=1, help="on each machine")
+    parser.add_argument("--hidden", type=int, default=32, help="units of each of the two layers")
+    parser.add_argument("--network", default="10.77.0", help="first numbers of the machines' addresses")
+    parser.add_argument("--set", action="append", default=[], help="as of spreeze-launch")
     arguments = parser.parse_args()
     for count in arguments.counts:
-        with tempfile.TemporaryDirectory() as place, network(count) as names:
+        with tempfile.TemporaryDirectory() as place, network(count, arguments.network) as names:
             folder = Path(place)
-            (folder / "waiting.toml").write_text(TOPOLOGY.format(wait_s=arguments.wait_ms / 1000))
-            print(json.dumps(measured(folder, names, arguments.seconds)), flush=True)
+            (folder / "waiting.toml").write_text(
+                TOPOLOGY.format(wait_s=arguments.wait_ms / 1000, hidden=arguments.hidden)
+            )
+            print(json.dumps(measured(folder, names, arguments)), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from spreeze_zmq.base.errors import ChannelError
 from spreeze_zmq.plan.parts import ChannelPlan
 from spreeze_zmq.wire.channels.connections import make_keys
 from spreeze_zmq.wire.channels.folder import Claim, SocketFolder
+from spreeze_zmq.wire.channels.forwarding import Forwarder, Funnel, Relay, Upstream
 from spreeze_zmq.wire.channels.pub_sub import Publisher, Subscriber
 from spreeze_zmq.wire.channels.push_pull import Puller, Pusher
 from spreeze_zmq.wire.channels.recording import Entry, Recording, RecordingWriter
@@ -27,6 +28,7 @@ __all__ = [
     "Claim",
     "Dealer",
     "Entry",
+    "Forwarder",
     "Publisher",
     "Puller",
     "Pusher",
@@ -37,6 +39,7 @@ __all__ = [
     "Subscriber",
     "make_keys",
     "open_channel",
+    "open_forwarder",
     "poll",
     "terminate",
 ]
@@ -49,6 +52,7 @@ ENDS: dict[str, tuple[type[Channel], bool]] = {
     "pull": (Puller, True),
     "pub": (Publisher, True),
     "sub": (Subscriber, False),
+    "xsub": (Upstream, False),
 }
 
 
@@ -76,6 +80,20 @@ def open_channel(plan: ChannelPlan, end: str, sender: str, incarnation: int) -> 
         remote=remote,
         remote_buffer_bytes=plan.remote_buffer_bytes,
     )
+
+
+def open_forwarder(near: ChannelPlan, far: ChannelPlan) -> Forwarder:
+    """Take the place of who binds a channel, for the processes of this machine.
+
+    Args:
+        near: the channel as they have it; this end binds it.
+        far: as this machine has it, to connect to who binds it elsewhere.
+
+    Raises:
+        ChannelError: as :func:`open_channel`.
+    """
+    kind, ends = (Relay, ("pub", "xsub")) if near.pattern == "pub_sub" else (Funnel, ("pull", "push"))
+    return kind(*(open_channel(plan, end, "", 0) for plan, end in zip((near, far), ends, strict=True)))
 
 
 def poll(

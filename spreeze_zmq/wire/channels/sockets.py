@@ -120,7 +120,7 @@ class Channel:
         self._claim = Claim.take(path) if bind and path is not None else None
         self.socket: zmq.Socket[bytes] = this_thread.context.socket(self._type)
         # The backend's ``send``: checks of unused options in pyzmq's wrapper would double its time.
-        self._send_frame: Callable[[Buffer, int, bool], Any] = super(  # type: ignore[misc]
+        self.send_frame: Callable[[Buffer | zmq.Frame, int, bool], Any] = super(  # type: ignore[misc]
             zmq.Socket, self.socket
         ).send
         # ZeroMQ sets these of tcp connections alone; an ipc one has its own.
@@ -231,7 +231,7 @@ class Channel:
 
     def _send(self, frames: list[Buffer]) -> bool:
         """Send; False if no queue has room, which only the first frame can show."""
-        send, left = self._send_frame, len(frames)
+        send, left = self.send_frame, len(frames)
         try:
             for frame in frames:
                 left -= 1

@@ -1,0 +1,154 @@
+"""Forwards the messages of a channel's many ends on one machine over one connection, unread and uncopied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import zmq
+
+from spreeze_zmq.wire.channels.sockets import Channel, terminate
+
+#: Most messages that one channel forwards before the others have their turn.
+BURST = 100
+_SNDMORE = int(zmq.SNDMORE)
+
+
+class Upstream(Channel):
+    """A SUB whose subscriptions are passed through: each is sent on, also a repeated one."""
+
+    _type = zmq.XSUB
+
+
+class Forwarder(Protocol):
+    """One channel of a machine.
+
+    Attributes:
+        near: the end that this machine's processes connect to.
+        far: the end that connects to who binds the channel, on another machine.
+        num_bytes: forwarded so far.
+        is_blocked: whether the other machine takes nothing, so that the senders here wait.
+    """
+
+    num_bytes: int
+
+    @property
+    def is_blocked(self) -> bool: ...
+
+    @property
+    def near(self) -> Channel: ...
+
+    @property
+    def far(self) -> Channel: ...
+
+    def waits(self) -> list[tuple[Any, int]]:
+        """Sockets and what is awaited of each, as ``zmq_poll`` takes them."""
+
+    def serve(self) -> bool:
+        """Forward what is there, without a wait; False if nothing was, or nothing had room."""
+
+
+class Relay:
+    """``pub_sub``: what is published comes once and goes to every subscriber here, of which a slow one loses
+    messages; every subscription goes to the publisher, which repeats its latest messages.
+    """
+
+    def __init__(self, near: Channel, far: Channel) -> None:
+        self.near, self.far = near, far
+        self.num_bytes, self.is_blocked = 0, False
+
+    def waits(self) -> list[tuple[Any, int]]:
+        """For messages, and for subscriptions."""
+        return [(self.near.socket, zmq.POLLIN), (self.far.socket, zmq.POLLIN)]
+
+    def serve(self) -> bool:
+        """Forward messages and subscriptions."""
+        any_came = False
+        for _ in range(BURST):
+            subscription, message = _frames(self.near), _frames(self.far)
+            if not subscription and not message:
+                break
+            any_came = True
+            _send(self.far, subscription)
+            _send(self.near, message)
+            self.num_bytes += sum(map(len, message))
+        return any_came
+
+
+class Funnel:
+    """``push_pull``: the messages of all senders here go to one receiver. None is dropped: while the receiver
+    takes none, the queues fill up, and the senders wait.
+    """
+
+    def __init__(self, near: Channel, far: Channel) -> None:
+        self.near, self.far = near, far
+        self.num_bytes = 0
+        self._held: list[zmq.Frame] = []
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a message waits for room."""
+        return bool(self._held)
+
+    def waits(self) -> list[tuple[Any, int]]:
+        """For a message, or for room for the one in hand."""
+        return [(self.far.socket, zmq.POLLOUT)] if self._held else [(self.near.socket, zmq.POLLIN)]
+
+    def serve(self) -> bool:
+        """Forward messages as long as there is room."""
+        any_sent = False
+        for _ in range(BURST):
+            frames = self._held or _frames(self.near)
+            self._held = []
+            if not frames:
+                break
+            if not _send(self.far, frames):
+                self._held = frames
+                break
+            any_sent = True
+            self.num_bytes += sum(map(len, frames))
+        return any_sent
+
+
+def forward(forwarders: Sequence[Forwarder], timeout_s: float) -> bool:
+    """Forward what there is, after a wait for it; returns whether there was anything, or there still is."""
+    waits = [wait for forwarder in forwarders for wait in forwarder.waits()]
+    zmq.zmq_poll(waits, math.ceil(1000 * timeout_s))
+    for forwarder in forwarders:
+        forwarder.far.attend()
+    served = [forwarder.serve() for forwarder in forwarders]
+    return any(served) or any(forwarder.is_blocked for forwarder in forwarders)
+
+
+def close(forwarders: Sequence[Forwarder], linger_s: float) -> None:
+    """Close both ends of each, and end this thread's use of ZeroMQ once what is queued has left."""
+    for forwarder in forwarders:
+        for end in (forwarder.near, forwarder.far):
+            end.socket.linger = math.ceil(1000 * max(0.0, linger_s))
+            end.close()
+    terminate()
+
+
+def _frames(channel: Channel) -> list[zmq.Frame]:
+    """The frames of the next message; empty if none waits."""
+    receive = channel.socket.recv
+    try:
+        frames = [receive(copy=False)]
+    except zmq.Again:
+        return []
+    while frames[-1].more:
+        frames.append(receive(copy=False))
+    return frames
+
+
+def _send(channel: Channel, frames: list[zmq.Frame]) -> bool:
+    """Send on; False if there is no room, which only the first frame can show."""
+    left = len(frames)
+    try:
+        for frame in frames:
+            left -= 1
+            channel.send_frame(frame, _SNDMORE if left else 0, False)
+    except zmq.Again:
+        return False
+    return True
