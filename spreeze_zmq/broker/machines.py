@@ -8,6 +8,10 @@ from typing import Any
 
 from spreeze_zmq.broker.figures import ProcessRecord, Rates
 from spreeze_zmq.broker.rows import inner
+from spreeze_zmq.plan.roles import SAMPLER
+
+#: The figures that the launcher tells.
+FIGURES = ("host", "cores", "busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s")
 
 
 @dataclass
@@ -19,8 +23,11 @@ class Machine:
         cores: that the run may use.
         busy: cores that are busy, with this run or with other programs.
         memory_bytes: in use.
+        sent_bytes_per_s: by its processes over the network to the head.
+        received_bytes_per_s: by them.
         samplers: how many run there.
         env_steps_per_s: that these push.
+        blocked: mean share of their time in which nobody took what they had, 0 to 1.
         processes: their names.
     """
 
@@ -28,8 +35,11 @@ class Machine:
     cores: int
     busy: float
     memory_bytes: int
+    sent_bytes_per_s: float
+    received_bytes_per_s: float
     samplers: int = 0
     env_steps_per_s: float = 0.0
+    blocked: float = 0.0
     processes: tuple[str, ...] = inner(tuple)
 
 
@@ -46,8 +56,8 @@ class Machines:
             self._machines.pop(fields["node"], None)
             return
         names = tuple(fields["processes"])
-        figures = fields["host"], fields["cores"], fields["busy"], fields["memory_bytes"]
-        self._machines[fields["node"]] = Machine(*figures, samplers=len(names), processes=names)
+        figures = {name: fields[name] for name in FIGURES}
+        self._machines[fields["node"]] = Machine(**figures, samplers=len(names), processes=names)
 
     def have(self, name: str) -> bool:
         """Whether a process runs on one of them."""
@@ -59,4 +69,6 @@ class Machines:
             there = [processes[name] for name in machine.processes if name in processes]
             self._rates.add(node, sum(one.pushed for one in there), now_s)
             machine.env_steps_per_s = self._rates.rate(node, now_s)
+            blocked = [one.blocked for one in there if one.role == SAMPLER and not one.gone]
+            machine.blocked = sum(blocked) / max(1, len(blocked))
         return {"machines": dict(self._machines)} if self._machines else {}

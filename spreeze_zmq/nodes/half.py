@@ -18,6 +18,7 @@ from spreeze_zmq.base.endpoints import Keys
 from spreeze_zmq.base.errors import InputError, WireError
 from spreeze_zmq.base.machine import allow_open_files, available_cores
 from spreeze_zmq.base.usage import busy_cpu_s
+from spreeze_zmq.broker.figures import Rates
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.errands import Errands
 from spreeze_zmq.nodes.head import BEAT_S, HEAD_LOST, HEAD_LOST_S, KINDS, OVER, REFUSED
@@ -39,7 +40,7 @@ SIGNALS, MOST_THREADS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL), 1024
 TAIL_BYTES = 16 * 1024
 #: After this silence it is tried whether anybody listens at the head's address.
 DOUBT_S = 2.0
-#: The load of this machine is measured over this time.
+#: The load of this machine, and of its link, is measured over this time.
 LOAD_S = 2.0
 #: Why a machine leaves whose ssh client is gone.
 UNREAD = "nobody reads its output any more"
@@ -182,7 +183,7 @@ class Life:
         self.errands: Errands | None = None
         self.spawner: GroupSpawner | None = None
         self.heard_s = time.monotonic()
-        self.next_beat_s, self.load = 0.0, Load()
+        self.next_beat_s, self.load, self.rates = 0.0, Load(), Rates(LOAD_S)
         self.is_leaving = False
         self.next_doubt_s = self.heard_s + DOUBT_S
 
@@ -326,7 +327,15 @@ class Life:
             for name, process in self.processes.items()
         }
         fields = {"processes": rows, "busy": self.load.busy(), "memory_bytes": psutil.virtual_memory().used}
-        self.dealer.send(Message("beat", fields))
+        self.dealer.send(Message("beat", {**fields, **self._link()}))
+
+    def _link(self) -> dict[str, float]:
+        """Bytes a second over the connections that this machine's processes share."""
+        now_s, rates = time.monotonic(), {}
+        for way in ("sent", "received"):
+            self.rates.add(way, 0 if self.relay is None else self.relay.num_bytes(way), now_s)
+            rates[f"{way}_bytes_per_s"] = self.rates.rate(way, now_s)
+        return rates
 
     # --- the end
 

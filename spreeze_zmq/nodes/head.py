@@ -78,6 +78,7 @@ class Node:
         heard_s: when it was heard last, by the clock of :class:`Nodes`.
         busy: cores that are busy there.
         memory_bytes: in use there.
+        sent_bytes_per_s: by its processes to the head; ``received_bytes_per_s`` from it.
         processes: by name.
         archive: the run's files for them.
     """
@@ -90,6 +91,8 @@ class Node:
     heard_s: float
     busy: float = 0.0
     memory_bytes: int = 0
+    sent_bytes_per_s: float = 0.0
+    received_bytes_per_s: float = 0.0
     processes: dict[str, RemoteProcess] = field(default_factory=dict)
     archive: Archive | None = None
 
@@ -101,6 +104,8 @@ class Node:
             "cores": self.cores,
             "busy": self.busy,
             "memory_bytes": self.memory_bytes,
+            "sent_bytes_per_s": self.sent_bytes_per_s,
+            "received_bytes_per_s": self.received_bytes_per_s,
             "processes": list(self.processes),
             "gone": gone,
         }
@@ -282,7 +287,8 @@ class Nodes:
     def _hear(self, node: Node, message: Message) -> list[NodeEvent]:
         fields = message.fields
         if message.kind == "beat":
-            node.busy, node.memory_bytes = fields.get("busy", 0.0), fields.get("memory_bytes", 0)
+            for name in ("busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s"):
+                setattr(node, name, fields.get(name, 0))
             for name, row in fields.get("processes", {}).items():
                 if process := node.processes.get(name):
                     process.pid, process.has_printed = row.get("pid", 0), row.get("printed") is True

@@ -27,6 +27,7 @@ class RelayThread(threading.Thread):
 
     Attributes:
         failure: why it has ended by itself; None while it has not.
+        forwarders: of each channel, as soon as it is open.
     """
 
     def __init__(self, wires: Mapping[str, Wire], before: RelayThread | None = None) -> None:
@@ -34,6 +35,7 @@ class RelayThread(threading.Thread):
         self._wires, self._before = wires, before
         self._until_s: float | None = None
         self.failure: Exception | None = None
+        self.forwarders: list[Forwarder] = []
         self.start()
 
     def end(self, flush_s: float = FLUSH_S) -> None:
@@ -46,11 +48,15 @@ class RelayThread(threading.Thread):
         """Whether it was told to end."""
         return self._until_s is not None
 
+    def num_bytes(self, way: str) -> int:
+        """Bytes ``sent`` to the head, or ``received`` from it, so far."""
+        return sum(one.num_bytes for one in self.forwarders if one.way == way)
+
     def run(self) -> None:
         """Forward."""
         if self._before is not None:
             self._before.join()
-        forwarders: list[Forwarder] = []
+        forwarders = self.forwarders
         try:
             for wire in self._wires.values():
                 forwarders.append(open_forwarder(wire.near, wire.far))

@@ -77,8 +77,8 @@ KINDS: dict[str, KindSpec] = {
     "workers": KindSpec(_fields("role: text, count: count, reason: text")),
     "machine": KindSpec(
         _fields(
-            "node: text, host: text, cores: count, busy: number, memory_bytes: count, processes: names, "
-            "gone: flag"
+            "node: text, host: text, cores: count, busy: number, memory_bytes: count, "
+            "sent_bytes_per_s: number, received_bytes_per_s: number, processes: names, gone: flag"
         )
     ),
     "stop_request": KindSpec(_fields("reason: text")),
@@ -112,7 +112,12 @@ KINDS: dict[str, KindSpec] = {
     ),
     "start": KindSpec(_fields("name: text, nice: count, threads: count, orphaned: count")),
     "signal": KindSpec(_fields("name: text, number: count")),
-    "beat": KindSpec(_fields("processes: rows?, busy: number?, memory_bytes: count?")),
+    "beat": KindSpec(
+        _fields(
+            "processes: rows?, busy: number?, memory_bytes: count?, sent_bytes_per_s: number?, "
+            "received_bytes_per_s: number?"
+        )
+    ),
     "ended": KindSpec(_fields("name: text, code: count?, signal: count?, log: text")),
     "want": KindSpec(_fields("about: text, what: text")),
     "given": KindSpec(_fields("about: text")),

@@ -7,6 +7,7 @@ from statistics import fmean, median
 
 from spreeze_zmq.broker.doctor.plan_rules import NORMAL_ENTROPY
 from spreeze_zmq.broker.doctor.vitals import Finding, Rule, Vitals, whole_numbers
+from spreeze_zmq.plan.roles import CRITIC_LEARNER
 
 #: Probability of the targets on one end of the range of returns: a fresh network has 0.01 to 0.02 there.
 END_MASS = 0.2
@@ -31,6 +32,9 @@ FEW_UPDATES_PER_S, FEW_AFTER_S = 0.5, 20.0
 LONG_WARM_UP_S = 40.0
 #: Share of the CPUs that other programs hold, while at most this share is idle.
 CROWDED, HARDLY_IDLE = 0.35, 0.1
+
+#: Share of their time in which both the samplers of a machine and the learner wait for each other.
+WAITS_FOR_LINK = 0.3
 
 
 def end_atoms(vitals: Vitals) -> Finding | None:
@@ -209,6 +213,25 @@ def no_rise(vitals: Vitals) -> Finding | None:
     )
 
 
+def slow_link(vitals: Vitals) -> Finding | None:
+    """Samplers elsewhere whose rollouts the network holds up, while the learner has none."""
+    starved = vitals.typical(f"{CRITIC_LEARNER} starved") or 0.0
+    if starved < WAITS_FOR_LINK:
+        return None
+    for node, row in vitals.status.get("machines", {}).items():
+        blocked = vitals.typical(f"{node} blocked") or 0.0
+        if blocked >= WAITS_FOR_LINK:
+            carries = f"{row.get('sent_bytes_per_s', 0.0) / 1e6:.3g} MB/s"
+            return Finding(
+                f"samplers on {row['host']} are blocked {blocked:.0%} of the time while {CRITIC_LEARNER} "
+                f"starves {starved:.0%}: the link to {row['host']} carries {carries}",
+                "the network between the two is full, and more samplers there make nothing more",
+                f"a faster link to {row['host']}, fewer samplers there, or smaller observations",
+                rank=2,
+            )
+    return None
+
+
 LEARNING_RULES: tuple[Rule, ...] = (
     end_atoms,
     temperature,
@@ -218,5 +241,6 @@ LEARNING_RULES: tuple[Rule, ...] = (
     loss_grows,
     crowded,
     few_updates,
+    slow_link,
     no_rise,
 )

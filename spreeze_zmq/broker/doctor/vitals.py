@@ -157,7 +157,11 @@ class Vitals:
         self.critic_loss.add(status["gauges"].get("critic_loss"))
         went_back = about.get("went_back")
         self.went_back = max(self.went_back, len(went_back) if isinstance(went_back, list) else 0)
-        self._recent.append((t_s, {**status["gauges"], **status["experience"], **status["machine"]}))
+        waits = {f"{role} starved": row.get("starved", 0.0) for role, row in status["workers"].items()}
+        status["machines"] = _machines(about.get("machines"))
+        waits |= {f"{name} blocked": row.get("blocked", 0.0) for name, row in status["machines"].items()}
+        figures = {**status["gauges"], **status["experience"], **status["machine"], **waits}
+        self._recent.append((t_s, figures))
         while self._recent[0][0] < t_s - LONGEST_WINDOW_S:
             self._recent.popleft()
 
@@ -303,6 +307,15 @@ def found_by(rules: Iterable[Rule], vitals: Vitals) -> dict[str, Finding]:
     """By name, what the rules find in a run now."""
     found = {rule.__name__: rule(vitals) for rule in rules}
     return {name: replace(finding, name=name) for name, finding in found.items() if finding is not None}
+
+
+def _machines(rows: Any) -> dict[str, dict[str, Any]]:
+    """The numbers of each machine that has joined, and its ``host``."""
+    return {
+        node: {"host": str(row.get("host", node)), **numbers(row)}
+        for node, row in (rows.items() if isinstance(rows, Mapping) else ())
+        if isinstance(row, Mapping)
+    }
 
 
 def _mean_of(values: Sequence[float]) -> tuple[float, float]:

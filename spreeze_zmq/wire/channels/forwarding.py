@@ -27,10 +27,12 @@ class Forwarder(Protocol):
     Attributes:
         near: the end that this machine's processes connect to.
         far: the end that connects to who binds the channel, on another machine.
-        num_bytes: forwarded so far.
+        way: ``sent`` to the other machine, or ``received`` from it.
+        num_bytes: forwarded that way so far.
         is_blocked: whether the other machine takes nothing, so that the senders here wait.
     """
 
+    way: str
     num_bytes: int
 
     @property
@@ -53,6 +55,8 @@ class Relay:
     """``pub_sub``: what is published comes once and goes to every subscriber here, of which a slow one loses
     messages; every subscription goes to the publisher, which repeats its latest messages.
     """
+
+    way = "received"
 
     def __init__(self, near: Channel, far: Channel) -> None:
         self.near, self.far = near, far
@@ -80,6 +84,8 @@ class Funnel:
     """``push_pull``: the messages of all senders here go to one receiver. None is dropped: while the receiver
     takes none, the queues fill up, and the senders wait.
     """
+
+    way = "sent"
 
     def __init__(self, near: Channel, far: Channel) -> None:
         self.near, self.far = near, far

@@ -36,6 +36,7 @@ class Lived:
         self.gauges = {"critic_loss": 1.0, "q_mean": -10.0, "temperature": 0.1, "entropy": -1.0}
         self.env_steps = self.updates = 0
         self.heard = []
+        self.waits = {}
 
     def see(self, **arrays):
         """Have the sampler's newest rollout hold these arrays."""
@@ -44,6 +45,7 @@ class Lived:
     def report(self, role, **figures):
         """A report of the first process of a role."""
         clock = {"busy": self.t_s, "blocked": 0.0, "starved": 0.0, "idle": 0.0}
+        clock |= {name: share * self.t_s for name, share in self.waits.get(role, {}).items()}
         fields = {
             "role": role,
             "name": f"{role}-0",
@@ -108,6 +110,27 @@ def constant(shape, value):
 
 
 SHAPE = (16, 16)
+
+
+@pytest.mark.parametrize(("starved", "found"), [(0.6, ["slow_link"]), (0.0, [])])
+def test_a_link_that_holds_up_rollouts_is_named(starved, found):
+    """Its machine and what it carries: samplers there are blocked while the learner starves. A learner that
+    has enough blocks them, too.
+    """
+    run = Lived()
+    about = {"node": "node-1", "host": "desk2", "cores": 8, "busy": 7.5, "memory_bytes": 1 << 30}
+    about |= {"sent_bytes_per_s": 11.9e6, "received_bytes_per_s": 2e5}
+    run.record.machines.take({**about, "processes": ["sampler-0"], "gone": False})
+    run.waits = {
+        "sampler": {"busy": 0.2, "blocked": 0.8},
+        "critic_learner": {"busy": 1.0 - starved, "starved": starved},
+    }
+    assert run.live(12) == found
+    for row in run.heard:
+        assert row["seen"] == (
+            "samplers on desk2 are blocked 80% of the time while critic_learner starves 60%: "
+            "the link to desk2 carries 11.9 MB/s"
+        )
 
 
 @pytest.mark.parametrize(
