@@ -12,6 +12,7 @@ from spreeze_zmq.base.errors import WireError
 from spreeze_zmq.base.files import read_journal, write_json
 from spreeze_zmq.broker.balancer import Balancer
 from spreeze_zmq.broker.crowd import smaller
+from spreeze_zmq.broker.hosts import HERE
 from spreeze_zmq.broker.notes import RESUMED, Notes
 from spreeze_zmq.broker.problems import Refused
 from spreeze_zmq.broker.record import RunRecord
@@ -229,7 +230,8 @@ class Broker:
         """Let the balancer decide from the rates, write these in the journal, and carry out a change."""
         self.next_balance_s = self.now_s + BALANCE_INTERVAL_S
         num_samplers, training = self.record.num_workers(SAMPLER), self.state == "training"
-        change = self.balancer.step(num_samplers, self.now_s, training=training)
+        machines = self.record.machines.present
+        change = self.balancer.step(num_samplers, self.now_s, training=training, machines=machines)
         rows = self.notes.rows_due("balance", len(self.record.processes), self.now_s)
         self.notes.journal.write("balance", self.now_s, self.balancer.figures(self.now_s, rows=rows))
         if change is not None:
@@ -239,8 +241,7 @@ class Broker:
     def carry_out(self, change: Change) -> None:
         """Ask the launcher to change a number of processes, or the processes to change an option."""
         if not change.option:
-            self.note("scale", vars(change))
-            self.say("scale", role=change.role, count=change.count, reason=change.reason)
+            self.scale(change)
             return
         self.note("set", vars(change))
         self.record.take_move(change.role, change.option, change.count, change.reason, self.now_s)
@@ -248,6 +249,17 @@ class Broker:
         if change.role in self.plan.learning.learners:  # without a reason, which is shown only once
             for role in set(self.plan.learning.learners) - {change.role}:
                 self.say("set", role=role, option=change.option, value=change.count)
+
+    def scale(self, change: Change) -> None:
+        """Ask the launcher to change the number of samplers on each machine that gets another one."""
+        about = {"role": change.role, "before": change.before, "count": change.count, "reason": change.reason}
+        self.note("scale", about)
+        for host, count in change.hosts.items():
+            if host == HERE:
+                self.say("scale", role=change.role, count=count, reason=change.reason)
+            else:
+                why = self.record.machines.change(host, count, change.reason)
+                self.say("scale", role=change.role, count=count, reason=why, node=host)
 
     def end(self, reason: str) -> None:
         """Begin the end of the run: a last checkpoint, then the stop."""

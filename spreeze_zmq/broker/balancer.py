@@ -6,13 +6,17 @@ The caller passes all times, in seconds since the run began, and carries the dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any
 
 from spreeze_zmq.base.machine import available_cores
 from spreeze_zmq.base.usage import Gpus, busy_cpu_s
+from spreeze_zmq.broker.hosts import HERE, Host
 from spreeze_zmq.broker.knobs import SMALLEST_BATCH, BatchSize, Knob, Samplers
+from spreeze_zmq.broker.machines import Machine
 from spreeze_zmq.broker.rule import Change, Rule
+from spreeze_zmq.broker.window import Window
 from spreeze_zmq.broker.windows import Windows
 from spreeze_zmq.plan import tuning
 from spreeze_zmq.plan.plan import Plan
@@ -23,6 +27,8 @@ from spreeze_zmq.plan.tuning import Tuning
 SETTLE_S = 1.0
 #: The seconds that the journal's figures of each process cover.
 JOURNAL_S = 4.0
+#: The machines of a run that nobody has joined.
+NONE: Mapping[str, Machine] = MappingProxyType({})
 
 
 class Balancer:
@@ -40,15 +46,18 @@ class Balancer:
         first, *others = plan.learning.learners
         critics = [f"{first}-{index}" for index in range(plan.components[first].count.initial)]
         followers = [f"{role}-0" for role in others]
-        own = plan.components[SAMPLER].count.maximum
+        own = plan.components[SAMPLER].count.maximum if plan.components[SAMPLER].launched else 0
         self.windows = Windows(plan.balance.replay_ratio, self.cores, critics, followers, own)
         self.samplers, self.batch_size = _samplers(plan), _batch_size(plan)
         knobs: list[Knob | None] = [self.samplers, self.batch_size]
-        self.rule = Rule([knob for knob in knobs if knob is not None and knob.movable])
+        self.rule = Rule([knob for knob in knobs if knob is not None])
         self.last_change = ""
         self._decision: dict[str, Any] = {}
         self._since_s = 0.0
         self._training = False
+        self._own = self.samplers.minimum, self.samplers.maximum, self.samplers.movable
+        self._hosts: dict[str, Host] = {}
+        self._before: dict[str, int] = {}
 
     def take(self, sender: str, incarnation: int, fields: Mapping[str, Any], now_s: float) -> None:
         """Enter a report."""
@@ -69,25 +78,28 @@ class Balancer:
         if self.batch_size is not None:
             self.batch_size.present = batch_size
 
-    def step(self, num_samplers: int, now_s: float, *, training: bool) -> Change | None:
+    def step(
+        self, num_samplers: int, now_s: float, *, training: bool, machines: Mapping[str, Machine] = NONE
+    ) -> Change | None:
         """The change to make now, if any; to be called about once a second.
 
         Args:
-            num_samplers: how many samplers the launcher keeps; 0 where it keeps none.
+            num_samplers: how many samplers the launcher keeps on its own machine; 0 where it keeps none.
             now_s: the time.
             training: the learners have begun to train.
+            machines: the other machines of the run, by name.
         """
         self.windows.take_busy(busy_cpu_s(), now_s)
         if training != self._training:
             self._training = training
             self.disturb(now_s)
-        if num_samplers == 0:
-            return None
-        self.samplers.present = num_samplers
+        hosts = self._look(num_samplers, machines)
         granule = self._granule() if training else 0.0  # whether samplers sleep shows in any window
-        window = self.windows.window(num_samplers, granule, self._since_s, now_s)
+        window = self.windows.window(hosts, granule, self._since_s, now_s)
         if window is None:
             return None
+        self.samplers.look(window)
+        self._hosts = {host.name: host for host in window.hosts}
         change = self.rule.decide(window, now_s) if training else self.rule.begin(window)
         steady = window.steady and training
         self._decision = self.rule.figures(window) if steady else {**self._decision, "steady": False}
@@ -96,11 +108,41 @@ class Balancer:
             self.disturb(now_s)
             if change.option:
                 self.set_batch_size(change.count)
+            else:
+                change = replace(change, hosts=self._spread(change.count, window))
         return change
 
+    def _look(self, num_samplers: int, machines: Mapping[str, Machine]) -> list[Host]:
+        """The machines as they are now, each with what a sampler made there when it was last measured."""
+        minimum, maximum, movable = self._own
+        least, most = (minimum, maximum) if movable and num_samplers else (num_samplers, num_samplers)
+        hosts = [Host(self.cores, 0.0, HERE, num_samplers, least, most)]
+        hosts += [
+            Host(machine.cores, machine.busy, name, machine.samplers, 0, machine.most)
+            for name, machine in machines.items()
+        ]
+        self.windows.machines = {
+            process: name for name, machine in machines.items() for process in machine.processes
+        }
+        known = self._hosts
+        return [
+            replace(host, makes_per_s=known[host.name].makes_per_s) if host.name in known else host
+            for host in hosts
+        ]
+
+    def _spread(self, count: int, window: Window) -> dict[str, int]:
+        """The numbers of a change by machine; one that goes back restores those before it."""
+        now = {host.name: host.samplers for host in window.hosts}
+        counts, self._before = self._before, now
+        if counts.keys() != now.keys() or sum(counts.values()) + self.samplers.by_hand != count:
+            counts = self.samplers.spread(count, window)
+        return {name: number for name, number in counts.items() if number != now[name]}
+
     def tuning(self) -> Tuning | None:
-        """The settled number of samplers, for the next run; None where it is fixed or has not settled."""
-        if not (self.samplers.movable and self.rule.settled):
+        """The settled number of samplers, for the next run; None where it is fixed or has not settled, or
+        where other machines had a part in it.
+        """
+        if not (self.samplers.movable and self.rule.settled) or len(self._hosts) > 1:
             return None
         figures = self._decision
         return Tuning(figures["samplers"], figures["produced_per_s"], figures["trained_per_s"])

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from spreeze_zmq.broker.windows import LARGE, NOTICEABLE, Window, mean, total
+from spreeze_zmq.broker.hosts import BY_HAND, HERE, spread
+from spreeze_zmq.broker.window import LARGE, NOTICEABLE, Window, mean, total
 
 #: Growing must raise the trained transitions/s by this share, shrinking may cost the other one.
 GAIN, LOSS = 0.08, 0.03
@@ -59,8 +60,26 @@ class Knob:
         return min(max(value, self.minimum), self.maximum)
 
 
+@dataclass
 class Samplers(Knob):
-    """The number of sampler processes: just enough to produce what the learners could take."""
+    """The number of sampler processes, on all machines: just enough to produce what the learners could take.
+
+    Attributes:
+        by_hand: how many of them somebody has started by hand.
+    """
+
+    by_hand: int = 0
+
+    def look(self, window: Window) -> None:
+        """Take over the present number and its bounds from the machines; who was started by hand stays."""
+        self.by_hand = sum(spell.host == BY_HAND for spell in window.samplers)
+        self.present = self.by_hand + sum(host.samplers for host in window.hosts)
+        self.minimum = max(1, self.by_hand + sum(host.minimum for host in window.hosts))
+        self.maximum = self.by_hand + sum(host.maximum for host in window.hosts)
+
+    def spread(self, count: int, window: Window) -> dict[str, int]:
+        """How many of ``count`` samplers each machine has."""
+        return spread(count - self.by_hand, window.hosts, self._rooms(window))
 
     def wanted(self, window: Window) -> tuple[int, str]:
         """More where the critic-learner starves and samplers do not wait for newer policies themselves;
@@ -73,7 +92,7 @@ class Samplers(Knob):
     def _more(self, window: Window) -> tuple[int, str]:
         makes, takes = window.makes_per_s, window.takes_per_s
         lacking = max(0.0, (1 + LOSS) * takes - sum(makes)) / max(makes)
-        count = self.within(self.present + min(math.ceil(lacking), self._room(window)))
+        count = self.within(self.present + min(math.ceil(lacking), sum(self._rooms(window).values())))
         starved = f"critic_learner starved {window.starved:.0%} of the time"
         produced = f"{window.produced_per_s:,.0f} samples a second where it could take {takes:,.0f}"
         return count, f"{starved}, {produced}"
@@ -99,20 +118,28 @@ class Samplers(Knob):
         if window.short_of_policies > NOTICEABLE or not 0 < cores < SLEEPS:
             return self.present, ""
         why = f"nothing is trained yet, and a sampler uses {cores:.2f} of a core for "
-        count = max(self.present, round(min(self.maximum, window.cores / cores)))
-        return count, why + f"{max(window.makes_per_s):,.0f} samples a second"
+        more = sum(
+            max(0, round(min(host.maximum, host.cores / cores)) - host.samplers) for host in window.hosts
+        )
+        return self.within(self.present + more), why + f"{max(window.makes_per_s):,.0f} samples a second"
 
     def _cores_each(self, window: Window) -> float:
         """Cores that a sampler uses while it works, if it does not wait for them."""
         return total(window.samplers, "cpu") / sum(window.work(spell) for spell in window.samplers)
 
-    def _room(self, window: Window) -> int:
-        """How many more samplers the free cores allow, rounded up; none below ``GAIN`` of all cores."""
+    def _rooms(self, window: Window) -> dict[str, int]:
+        """How many more samplers the free cores of each machine allow, rounded up; none below ``GAIN`` of all
+        its cores.
+        """
         cores = self._cores_each(window)
-        if cores < SLEEPS:
-            return self.maximum
-        free = window.cores - sum(total(group, "cpu") for group in window.groups)
-        return math.ceil(free / cores) if free > GAIN * window.cores else 0
+        rooms = {host.name: host.maximum - host.samplers for host in window.hosts}
+        for host in window.hosts:
+            if cores >= SLEEPS:
+                here = [spell for group in window.groups for spell in group if spell.host == HERE]
+                free = host.cores - (total(here, "cpu") if host.name == HERE else host.busy_cores)
+                more = math.ceil(free / cores) if free > GAIN * host.cores else 0
+                rooms[host.name] = min(more, rooms[host.name])
+        return rooms
 
 
 @dataclass

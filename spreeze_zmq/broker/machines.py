@@ -11,7 +11,10 @@ from spreeze_zmq.broker.rows import inner
 from spreeze_zmq.plan.roles import SAMPLER
 
 #: The figures that the launcher tells.
-FIGURES = ("host", "cores", "busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s")
+FIGURES = (
+    *("host", "cores", "busy", "memory_bytes", "sent_bytes_per_s", "received_bytes_per_s"),
+    *("most", "samplers"),
+)
 
 
 @dataclass
@@ -25,7 +28,9 @@ class Machine:
         memory_bytes: in use.
         sent_bytes_per_s: by its processes over the network to the head.
         received_bytes_per_s: by them.
-        samplers: how many run there.
+        most: the most samplers that may run there.
+        samplers: how many shall run there.
+        why: the broker's last change of that number, in words; empty where there was none.
         env_steps_per_s: that these push.
         blocked: mean share of their time in which nobody took what they had, 0 to 1.
         processes: their names.
@@ -37,7 +42,9 @@ class Machine:
     memory_bytes: int
     sent_bytes_per_s: float
     received_bytes_per_s: float
+    most: int
     samplers: int = 0
+    why: str = ""
     env_steps_per_s: float = 0.0
     blocked: float = 0.0
     processes: tuple[str, ...] = inner(tuple)
@@ -55,9 +62,24 @@ class Machines:
         if fields["gone"]:
             self._machines.pop(fields["node"], None)
             return
-        names = tuple(fields["processes"])
-        figures = {name: fields[name] for name in FIGURES}
-        self._machines[fields["node"]] = Machine(**figures, samplers=len(names), processes=names)
+        former = self._machines.get(fields["node"])
+        self._machines[fields["node"]] = Machine(
+            **{name: fields[name] for name in FIGURES},
+            why="" if former is None else former.why,
+            processes=tuple(fields["processes"]),
+        )
+
+    def change(self, node: str, count: int, why: str) -> str:
+        """Note that a machine shall run another number of samplers, and why; returns that in one line."""
+        machine = self._machines[node]
+        machine.why = f"{machine.samplers} -> {count} there; {why}"
+        machine.samplers = count
+        return f"{machine.host} ({node}): {machine.why}"
+
+    @property
+    def present(self) -> dict[str, Machine]:
+        """Those that are part of the run."""
+        return dict(self._machines)
 
     def have(self, name: str) -> bool:
         """Whether a process runs on one of them."""
@@ -71,4 +93,4 @@ class Machines:
             machine.env_steps_per_s = self._rates.rate(node, now_s)
             blocked = [one.blocked for one in there if one.role == SAMPLER and not one.gone]
             machine.blocked = sum(blocked) / max(1, len(blocked))
-        return {"machines": dict(self._machines)} if self._machines else {}
+        return {"machines": self.present} if self._machines else {}

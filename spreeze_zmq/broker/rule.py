@@ -7,12 +7,12 @@ cost ``LOSS``. Pure arithmetic; the caller passes the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spreeze_zmq.broker.knobs import GAIN, LOSS, Knob, Samplers
-from spreeze_zmq.broker.windows import LARGE, Window
+from spreeze_zmq.broker.window import LARGE, Window
 
 #: The rest after a value that did not pay; it doubles after each further one.
 REST_S = 120.0
@@ -30,6 +30,7 @@ class Change:
         count: the new value.
         reason: one line, in figures.
         option: the component's option to set; empty for the number of processes.
+        hosts: the new number of processes on each machine that gets another one.
     """
 
     role: str
@@ -37,6 +38,7 @@ class Change:
     count: int
     reason: str
     option: str = ""
+    hosts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -91,7 +93,7 @@ class Rule:
     """Decides on changes, one window after another.
 
     Attributes:
-        knobs: the numbers that may change, in order of precedence.
+        knobs: the numbers, in order of precedence; those that are not ``movable`` stay.
         settled: the last steady window called for no change, and none was made since.
     """
 
@@ -107,11 +109,12 @@ class Rule:
         if not window.steady:
             return None
         trained_per_s, self.settled = window.trained_per_s, False
-        for knob in self.knobs:
+        knobs = [knob for knob in self.knobs if knob.movable]
+        for knob in knobs:
             knob.tried[knob.present] = trained_per_s
         if (back := self._judge(window, now_s)) is not None:
             return back
-        for knob in self.knobs:
+        for knob in knobs:
             wanted, why = knob.wanted(window)
             value = knob.within(wanted)
             if value != knob.present and not self._rest(knob).holds(
@@ -125,7 +128,7 @@ class Rule:
     def begin(self, window: Window) -> Change | None:
         """The change to make, if any, before anything is trained, when no gain can be measured."""
         for knob in self.knobs:
-            if isinstance(knob, Samplers):
+            if isinstance(knob, Samplers) and knob.movable:
                 value, why = knob.wanted_to_begin(window)
                 return _change(knob, value, why) if value != knob.present else None
         return None
@@ -145,12 +148,13 @@ class Rule:
             "useful": window.useful,
             "sampler_makes_per_s": max(window.makes_per_s),
             "learners_take_per_s": window.takes_per_s,
-            "busy_cores": window.busy_cores,
+            "busy_cores": window.here.busy_cores,
             "trial": self._trial is not None,
-            **{knob.option: knob.present for knob in self.knobs if knob.option},
+            **{knob.option: knob.present for knob in self.knobs if knob.option and knob.movable},
             "tried_trained_per_s": {
                 knob.option or "samplers": {str(value): rate for value, rate in sorted(knob.tried.items())}
                 for knob in self.knobs
+                if knob.movable
             },
         }
 

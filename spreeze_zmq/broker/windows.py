@@ -1,12 +1,15 @@
-"""Turns the processes' cumulative reports into the rates of a common window of time, for ``knobs``."""
+"""Turns the processes' cumulative reports into the rates of a common window of time."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from spreeze_zmq.broker.hosts import BY_HAND, HERE, Host, first_to_keep
+from spreeze_zmq.broker.window import LARGE, Spell, Window
 
 #: Window lengths in seconds: the first one that holds ``MIN_GRANULES`` rollouts, or updates, is taken.
 LENGTHS_S = (5.0, 10.0, 20.0, 30.0)
@@ -15,151 +18,8 @@ MIN_GRANULES = 8
 COVERED = 0.6
 #: A report replaces the one before it if they are closer together than this.
 LEAST_GAP_S = 0.05
-#: From this share of busy cores on, processes compete for cores.
-CROWDED = 0.85
-#: Smaller shares of time, in which a process is busy or waits, do not count.
-NOTICEABLE = 0.1
-#: Rates that differ by this share have changed; this share of waiting is far too much.
-LARGE = 0.25
 #: Largest relative difference between a steady window's replay ratio and the target.
 OFF_RATIO = 0.15
-#: Lower bound of shares that are divided by.
-LEAST_SHARE = 0.01
-
-
-@dataclass(frozen=True)
-class Spell:
-    """Shares and rates of one process between two of its reports; rates are transitions/s.
-
-    Attributes:
-        role: its role.
-        index: its number within the role.
-        span_s: seconds by its own clock.
-        busy: share of ``span_s`` in which it worked or waited for a core.
-        blocked: share in which a peer accepted no more.
-        starved: share in which a peer sent nothing.
-        cpu: cores used.
-        produced_per_s: pushed.
-        received_per_s: received and kept.
-        refused_per_s: received and dropped, for example as too old.
-        trained_per_s: trained on.
-    """
-
-    role: str
-    index: int
-    span_s: float
-    busy: float
-    blocked: float
-    starved: float
-    cpu: float
-    produced_per_s: float = 0.0
-    received_per_s: float = 0.0
-    refused_per_s: float = 0.0
-    trained_per_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Window:
-    """The rates of all processes over the same seconds, and the load of the machine.
-
-    Attributes:
-        samplers: by index, from 0.
-        critics: the learners whose updates the replay ratio counts; several are summed.
-        followers: the other learners.
-        replay_ratio: the target.
-        cores: cores that the run may use.
-        busy_cores: how many of them were busy, with this run or with other programs.
-        steady: the rates did not drift and kept the ratio; only then is anything decided.
-    """
-
-    samplers: tuple[Spell, ...]
-    critics: tuple[Spell, ...]
-    followers: tuple[Spell, ...]
-    replay_ratio: float
-    cores: int
-    busy_cores: float
-    steady: bool = True
-
-    @property
-    def groups(self) -> tuple[tuple[Spell, ...], ...]:
-        """All measured processes."""
-        return self.samplers, self.critics, self.followers
-
-    @property
-    def trained_per_s(self) -> float:
-        """Transitions/s trained on, the figure that every change is judged by."""
-        return total(self.critics, "trained_per_s")
-
-    @property
-    def received_per_s(self) -> float:
-        """Transitions/s that the critic-learners kept."""
-        return total(self.critics, "received_per_s")
-
-    @property
-    def produced_per_s(self) -> float:
-        return total(self.samplers, "produced_per_s")
-
-    @property
-    def starved(self) -> float:
-        """Mean share of time in which the critic-learners starved."""
-        return mean(self.critics, "starved")
-
-    @property
-    def blocked(self) -> float:
-        """Mean share of time in which the samplers were blocked."""
-        return mean(self.samplers, "blocked")
-
-    @property
-    def short_of_policies(self) -> float:
-        """Mean share of time in which the samplers waited for a newer policy."""
-        return mean(self.samplers, "starved")
-
-    @property
-    def useful(self) -> float:
-        """Share of the arriving transitions that the critic-learners keep; the rest is too old."""
-        arrived = self.received_per_s + total(self.critics, "refused_per_s")
-        return self.received_per_s / arrived if arrived > 0 else 1.0
-
-    @property
-    def measured_ratio(self) -> float:
-        """Transitions trained on for each one received; 0 where none was."""
-        return self.trained_per_s / self.received_per_s if self.received_per_s > 0 else 0.0
-
-    @property
-    def core_share(self) -> float:
-        """The share of its busy time in which a process has a core: 1 on a machine with idle cores, else the
-        largest share of any process.
-        """
-        if self.busy_cores < CROWDED * self.cores:
-            return 1.0
-        at_work = [spell for group in self.groups for spell in group if spell.busy >= NOTICEABLE]
-        return min(1.0, max((spell.cpu / spell.busy for spell in at_work), default=1.0))
-
-    def work(self, spell: Spell) -> float:
-        """The share of its time that a process's work would take without waiting for a core."""
-        waited = spell.cpu * (1 / max(self.core_share, LEAST_SHARE) - 1)
-        return max(spell.busy - waited, min(spell.cpu, spell.busy), LEAST_SHARE)
-
-    @property
-    def makes_per_s(self) -> list[float]:
-        """Useful samples/s of which each sampler is capable, neither blocked nor waiting for a core."""
-        return [self.useful * spell.produced_per_s / self.work(spell) for spell in self.samplers]
-
-    @property
-    def takes_per_s(self) -> float:
-        """Samples/s that the critic-learners could take if they never starved or waited for a core."""
-        works = sum(self.work(spell) for spell in self.critics) / len(self.critics)
-        return self.trained_per_s / works / self.replay_ratio
-
-
-def total(spells: Sequence[Spell], name: str) -> float:
-    """The sum of one figure over processes."""
-    return float(sum(getattr(spell, name) for spell in spells))
-
-
-def mean(spells: Sequence[Spell], name: str) -> float:
-    """The mean of one figure over processes; 0 for none."""
-    return total(spells, name) / max(1, len(spells))
 
 
 class Windows:
@@ -170,8 +30,11 @@ class Windows:
         cores: cores that the run may use.
         critics: names of the processes whose updates the replay ratio counts.
         followers: names of the other learners' processes.
-        own: samplers whose number is below this are the launcher's on this machine; the others, on machines
-            that joined or started by hand, have no part in the windows but what learners receive from them.
+        own: the launcher's samplers on its machine have numbers below this.
+
+    Attributes:
+        machines: name of a sampler -> its machine, for those on other ones. Who is neither there nor one of
+            the launcher's was started by hand.
     """
 
     def __init__(
@@ -183,6 +46,7 @@ class Windows:
         own: float = math.inf,
     ) -> None:
         self.replay_ratio, self.cores, self.own = replay_ratio, cores, own
+        self.machines: Mapping[str, str] = {}
         self.critics, self.followers = critics, followers
         self._lives: dict[str, tuple[str, int]] = {}
         self._taken: dict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
@@ -230,12 +94,12 @@ class Windows:
         (began_s, before_s), (ended_s, after_s) = within[0], within[-1]
         return min(float(self.cores), max(0.0, after_s - before_s) / (ended_s - began_s))
 
-    def window(self, num_samplers: int, granule: float, since_s: float, now_s: float) -> Window | None:
+    def window(self, hosts: Sequence[Host], granule: float, since_s: float, now_s: float) -> Window | None:
         """The shortest window that ends now and holds enough rollouts; None if there is none since the last
-        change, or if not all processes have reported.
+        change, or if not all processes of the launcher's own machine have reported.
 
         Args:
-            num_samplers: the number of samplers that must have reported.
+            hosts: the machines; their load and what a sampler there makes are as last known.
             granule: transitions that arrive, or are needed, at once.
             since_s: the time of the last change.
             now_s: the end of the window.
@@ -243,23 +107,35 @@ class Windows:
         for length_s in LENGTHS_S:
             if now_s - length_s < since_s:
                 return None
-            window = self._window(num_samplers, granule, now_s - length_s, now_s)
+            window = self._window(hosts, granule, now_s - length_s, now_s)
             if window is None or window.received_per_s * length_s >= MIN_GRANULES * granule:
                 return window
         return window
 
-    def _window(self, num_samplers: int, granule: float, from_s: float, to_s: float) -> Window | None:
+    def _window(self, hosts: Sequence[Host], granule: float, from_s: float, to_s: float) -> Window | None:
         spells = self.spells(from_s, to_s)
-        there = {name for name, spell in spells.items() if spell.role == "sampler" and spell.index < self.own}
-        names = [f"sampler-{index}" for index in range(num_samplers)]
-        if there != set(names) or not names or not {*self.critics, *self.followers} <= spells.keys():
+        samplers = self._samplers(spells)
+        own = {f"sampler-{index}" for host in hosts if host.name == HERE for index in range(host.samplers)}
+        here = {name for name, spell in samplers.items() if spell.host == HERE}
+        if here != own or not samplers or not {*self.critics, *self.followers} <= spells.keys():
             return None
-        samplers, critics, followers = (
-            tuple(spells[name] for name in group) for group in (names, self.critics, self.followers)
+        critics, followers = (
+            tuple(spells[name] for name in group) for group in (self.critics, self.followers)
         )
         busy = self.busy_cores(from_s, to_s)
-        window = Window(samplers, critics, followers, self.replay_ratio, self.cores, busy)
+        hosts = [replace(host, busy_cores=busy) if host.name == HERE else host for host in hosts]
+        window = Window(tuple(samplers.values()), critics, followers, self.replay_ratio, tuple(hosts))
+        window = _in_order(window)
         return replace(window, steady=self._is_steady(window, granule, from_s, to_s))
+
+    def _samplers(self, spells: Mapping[str, Spell]) -> dict[str, Spell]:
+        """The samplers among them, each with its machine."""
+        found = {}
+        for name, spell in spells.items():
+            if spell.role == "sampler":
+                elsewhere = self.machines.get(name, BY_HAND if spell.index >= self.own else HERE)
+                found[name] = replace(spell, host=elsewhere)
+        return found
 
     def _is_steady(self, window: Window, granule: float, from_s: float, to_s: float) -> bool:
         """Whether the ratio was kept and both halves agree, to the precision of whole rollouts."""
@@ -278,6 +154,22 @@ class Windows:
 
     def _within(self, name: str, from_s: float, to_s: float) -> list[tuple[float, dict[str, float]]]:
         return [entry for entry in self._reports[name] if from_s <= entry[0] <= to_s]
+
+
+def _in_order(window: Window) -> Window:
+    """The same with what one sampler of each machine makes, and everything in the order of keeping."""
+    makes: dict[str, list[float]] = defaultdict(list)
+    for spell, makes_per_s in zip(window.samplers, window.makes_per_s, strict=True):
+        makes[spell.host].append(makes_per_s)
+    hosts = first_to_keep(
+        [
+            replace(host, makes_per_s=sum(made) / len(made)) if (made := makes[host.name]) else host
+            for host in window.hosts
+        ]
+    )
+    places = {BY_HAND: -1, **{host.name: place for place, host in enumerate(hosts)}}
+    samplers = sorted(window.samplers, key=lambda spell: (places.get(spell.host, -1), spell.index))
+    return replace(window, hosts=tuple(hosts), samplers=tuple(samplers))
 
 
 def _append(entries: deque[Any], entry: Any, now_s: float) -> None:
@@ -308,5 +200,7 @@ def _spell(role: str, name: str, first: Mapping[str, float], last: Mapping[str, 
     """The shares and rates between two reports; the index is -1 for a name without a number."""
     index = name.rpartition("-")[2]
     span_s = max(last["span_s"] - first["span_s"], 1e-9)
-    rates = {key: max(0.0, last[key] - first[key]) / span_s for key in last if key != "span_s"}
+    rates: dict[str, Any] = {
+        key: max(0.0, last[key] - first[key]) / span_s for key in last if key != "span_s"
+    }
     return Spell(role, int(index) if index.isdecimal() else -1, span_s, **rates)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--samplers",
         type=int,
         metavar="N",
-        help="how many (default: one on each core; 0 for other roles alone)",
+        help="at most (default: as many as the run has use for, one a core at first; 0: for other roles)",
     )
 
 

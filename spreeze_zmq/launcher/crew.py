@@ -70,17 +70,19 @@ class Crew:
         self.counts[role] = count
         self.fill()
 
-    def lend(self, node: Node) -> list[str]:
-        """Start the samplers of a machine that has joined; returns their names, which no process of the run
-        has had: the numbers after those of the head's own.
+    def lend(self, node: Node, count: int) -> None:
+        """Start or stop samplers of another machine until there are ``count``, those that came last first.
+        Their names are such as no process of the run has had: the numbers after those of the head's own.
         """
         assert self._nodes is not None
-        names = [self._lease() for _ in range(node.samplers)]
-        for name in names:
+        self.supervisor.stop(node.wanted[count:])
+        del node.wanted[count:]
+        for _ in range(count - len(node.wanted)):
+            name = self._lease()
+            node.wanted.append(name)
             self._nodes.place(name, node)
             self.supervisor.start(self._spec(SAMPLER, int(name.rpartition("-")[2])))
             self.deadlines.begin(name)
-        return names
 
     def _lease(self) -> str:
         """A name for a process on another machine; its lock here keeps it from those started by hand."""

@@ -121,8 +121,13 @@ class Launch:
         self.crew.scale(role, count)
         self.tell("workers", role=role, count=count, reason=reason)
 
-    def obey(self, role: str, count: int, reason: str) -> None:
-        """Scale a role as the broker asks, within the range of the topology."""
+    def obey(self, scale: Mapping[str, Any]) -> None:
+        """Scale a role as the broker asks, within the range of the topology, or samplers of a machine."""
+        role, count, reason = scale["role"], scale["count"], scale["reason"]
+        if "node" in scale:
+            if self.lending is not None:
+                self.lending.scale(scale["node"], count, reason)
+            return
         component = self.plan.components.get(role)
         if component is None or not component.launched:
             self.view.note(f"{role}: the broker asks for {count}, but nothing of this role is launched here")
@@ -176,7 +181,7 @@ class Launch:
             elif message.kind == "stop" and {"launcher", "*"} & set(message.fields["roles"]):
                 self.stop_reason = self.stop_reason or message.fields["reason"]
             elif message.kind == "scale":
-                self.obey(message.fields["role"], message.fields["count"], message.fields["reason"])
+                self.obey(message.fields)
             elif message.kind == "set" and message.fields.get("reason"):
                 self.view.note(message.fields["reason"])
 

@@ -54,14 +54,22 @@ class Lending:
             if isinstance(event, TurnedAway | NotWritten):
                 self._note(event.line)
             elif isinstance(event, Joined):
-                names = [] if self.is_over else self._crew.lend(event.node)
-                self._tell("machine", **event.node.about())
-                self._note(texts.joined(event.node, names))
+                node = event.node
+                self._crew.lend(node, 0 if self.is_over else min(node.cores, node.most))
+                self._tell("machine", **node.about())
+                self._note(texts.joined(node))
             else:
                 self._close(event)
         if not self.is_over:
             self._crew.fill()
             self._note_waiting()
+
+    def scale(self, name: str, count: int, reason: str) -> None:
+        """Have a machine run another number of samplers, as the broker asks; one that is gone has none."""
+        if (node := self.nodes.lent.get(name)) is not None and not self.is_over:
+            self._crew.lend(node, min(count, node.most))
+            self._tell("machine", **node.about())
+            self._note(reason)
 
     def show(self) -> None:
         """Tell the broker of each machine, and the user of each ssh connection that has ended."""

@@ -55,8 +55,9 @@ def how_to_join(address: str, folder: RunFolder) -> str:
     return f"other machines join: ssh MACHINE spreeze join {address} < {key}"
 
 
-def joined(node: Node, names: Sequence[str]) -> str:
+def joined(node: Node) -> str:
     """That a machine has joined, in one line."""
+    names = node.wanted
     runs = f"{names[0]} to {names[-1]}" if len(names) > 1 else "".join(names) or "nothing"
     return f"{node.host} has joined as {node.name}: {node.cores} cores; it runs {runs}"
 

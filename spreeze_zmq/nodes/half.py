@@ -61,13 +61,13 @@ class Half:
     Args:
         head: the address of the channel, ``tcp://HOST:PORT``.
         invitation: opens that channel.
-        samplers: how many to run here; None for one on each core.
+        samplers: the most to run here; None for as many as the head finds right.
     """
 
     def __init__(self, head: str, invitation: Keys, samplers: int | None = None) -> None:
         self.head, self.invitation = head, invitation
         self.cores = available_cores()
-        self.samplers = self.cores if samplers is None else samplers
+        self.most = samplers
         self.node, self.stop_reason = "", ""
         self.until_s = time.monotonic() + PATIENCE_S
         self._output = select.poll()
@@ -208,8 +208,9 @@ class Life:
 
     def _join(self) -> None:
         host, half = socket.gethostname(), self.half
-        fields = {"host": host, "cores": half.cores, "samplers": half.samplers, "packages": installed()}
-        self.dealer.send(Message("join", {**fields, "before": half.node}))
+        fields = {"host": host, "cores": half.cores, "packages": installed(), "before": half.node}
+        most = {} if half.most is None else {"samplers": half.most}
+        self.dealer.send(Message("join", {**fields, **most}))
         until_s = time.monotonic() + ANSWER_S
         while (message := self._receive()) is None:
             half.check_wanted()
@@ -224,8 +225,8 @@ class Life:
         self.spawner = GroupSpawner([self.place.sockets.path])
         self.errands = Errands(self.place.folder, self.dealer.send)
         half.node = message.fields["node"]
-        number = f"{half.samplers} sampler{'s' * (half.samplers != 1)}"
-        half.say(f"joined {plan.name} as {half.node}: {number} on {half.cores} cores")
+        bound = f", at most {half.most} samplers" if half.most is not None else ""
+        half.say(f"joined {plan.name} as {half.node} with {half.cores} cores{bound}")
 
     # --- taking part
 

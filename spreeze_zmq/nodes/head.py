@@ -19,7 +19,7 @@ from spreeze_zmq.nodes.archive import Archive
 from spreeze_zmq.nodes.errands import KINDS as ERRANDS
 from spreeze_zmq.nodes.packages import difference, installed
 from spreeze_zmq.plan.plan import Plan
-from spreeze_zmq.plan.roles import NODE
+from spreeze_zmq.plan.roles import NODE, SAMPLER
 from spreeze_zmq.run.folder import RunFolder
 from spreeze_zmq.supervisor import Process, ProcessSpec, Spawner
 from spreeze_zmq.wire import Message
@@ -73,26 +73,28 @@ class Node:
         name: unique in the run; a machine that comes back has another one.
         host: as the machine calls itself.
         cores: that a run may use.
-        samplers: that it wants to run.
+        most: the most samplers that it may run.
         peer: address of its connection.
         heard_s: when it was heard last, by the clock of :class:`Nodes`.
         busy: cores that are busy there.
         memory_bytes: in use there.
         sent_bytes_per_s: by its processes to the head; ``received_bytes_per_s`` from it.
-        processes: by name.
+        wanted: the names of the samplers that shall run there.
+        processes: those that run, by name.
         archive: the run's files for them.
     """
 
     name: str
     host: str
     cores: int
-    samplers: int
+    most: int
     peer: bytes
     heard_s: float
     busy: float = 0.0
     memory_bytes: int = 0
     sent_bytes_per_s: float = 0.0
     received_bytes_per_s: float = 0.0
+    wanted: list[str] = field(default_factory=list)
     processes: dict[str, RemoteProcess] = field(default_factory=dict)
     archive: Archive | None = None
 
@@ -106,6 +108,8 @@ class Node:
             "memory_bytes": self.memory_bytes,
             "sent_bytes_per_s": self.sent_bytes_per_s,
             "received_bytes_per_s": self.received_bytes_per_s,
+            "most": self.most,
+            "samplers": len(self.wanted),
             "processes": list(self.processes),
             "gone": gone,
         }
@@ -266,8 +270,9 @@ class Nodes:
         events: list[NodeEvent] = []
         if former := self.lent.get(fields["before"]):
             events.append(self._lose(former, "it has joined again"))
-        samplers = min(fields["samplers"], MOST_SAMPLERS)
-        node = Node(f"node-{next(self._numbers)}", host, fields["cores"], samplers, peer, self._clock())
+        cores = fields["cores"]
+        most = fields.get("samplers", max(cores, self._plan.components[SAMPLER].count.maximum))
+        node = Node(f"node-{next(self._numbers)}", host, cores, min(most, MOST_SAMPLERS), peer, self._clock())
         keys = make_keys()
         (self._guests / node.name).write_text(keys.public)
         welcome = {"node": node.name, "public": keys.public, "secret": keys.secret, "server": self._server}

@@ -78,7 +78,8 @@ KINDS: dict[str, KindSpec] = {
     "machine": KindSpec(
         _fields(
             "node: text, host: text, cores: count, busy: number, memory_bytes: count, "
-            "sent_bytes_per_s: number, received_bytes_per_s: number, processes: names, gone: flag"
+            "sent_bytes_per_s: number, received_bytes_per_s: number, most: count, samplers: count, "
+            "processes: names, gone: flag"
         )
     ),
     "stop_request": KindSpec(_fields("reason: text")),
@@ -99,13 +100,13 @@ KINDS: dict[str, KindSpec] = {
     "entry": KindSpec(_fields("topic: text, t_s: number, about: map"), retained=True, retained_by=("topic",)),
     "stop": KindSpec(_fields("roles: names, reason: text"), retained=True),
     "checkpoint": KindSpec(_fields("folder: text, env_steps: count?")),
-    "scale": KindSpec(_fields("role: text, count: count, reason: text")),
+    "scale": KindSpec(_fields("role: text, count: count, reason: text, node: text?")),
     "set": KindSpec(
         _fields("role: text, option: text, value: any, reason: text?"),
         retained=True,
         retained_by=("role", "option"),
     ),
-    "join": KindSpec(_fields("host: text, cores: count, samplers: count, packages: map, before: text")),
+    "join": KindSpec(_fields("host: text, cores: count, samplers: count?, packages: map, before: text")),
     "welcome": KindSpec(
         _fields("node: text, public: text, secret: text, server: text"),
         {"plan": ArraySpec(("uint8",), 1, 1), "bundle": ArraySpec(("uint8",), 1, 1)},

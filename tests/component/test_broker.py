@@ -133,6 +133,23 @@ def test_samplers_that_gain_nothing_leave_again(peers):
     assert ", 1 trained 3" in back["reason"]
 
 
+@pytest.mark.parametrize("peers", [["components.sampler.count=1"]], indirect=True)
+def test_starving_learners_get_samplers_of_a_machine_that_joined(peers):
+    """The launcher's own number is fixed. The machine's row says how many it runs, and why."""
+    voices = begin(peers, 1, 1000)
+    voices.append(Voice(peers, "sampler", 1, 1000, cpu=0.05, busy=1.0))
+    about = {"node": "node-1", "host": "desk2", "cores": 8, "busy": 0.1, "memory_bytes": 1, "most": 4}
+    about |= {"sent_bytes_per_s": 0.0, "received_bytes_per_s": 0.0}
+    say(peers, "machine", **about, samplers=1, processes=["sampler-1"], gone=False)
+    scale = run(peers, voices, "scale")
+    assert (scale["role"], scale["count"], scale["node"]) == ("sampler", 4, "node-1")
+    assert scale["reason"].startswith(
+        "desk2 (node-1): 1 -> 4 there; samplers 2 -> 5: critic_learner starved 80 %"
+    )
+    status = run(peers, voices, "status", lambda fields: fields["machines"]["node-1"]["samplers"] == 4)
+    assert scale["reason"].endswith(status["machines"]["node-1"]["why"])
+
+
 @pytest.mark.parametrize(
     "peers", [["components.sampler.count=1", "algorithm.batch_size=auto"]], indirect=True
 )

@@ -100,6 +100,8 @@ _FIELDS = {
         "memory_bytes": 4_294_967_296,
         "sent_bytes_per_s": 11_900_000.5,
         "received_bytes_per_s": 360_000.0,
+        "most": 8,
+        "samplers": 2,
         "processes": ["sampler-8", "sampler-9"],
         "gone": False,
     },

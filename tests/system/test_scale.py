@@ -53,6 +53,11 @@ def changes(run):
     return [(count, reason) for _, count, reason in workers.get("sampler", ())]
 
 
+def obey(launch, role, count, reason):
+    """Have a launcher do what the broker asks."""
+    launch.obey({"role": role, "count": count, "reason": reason})
+
+
 def samplers(launch):
     """The samplers that are kept alive."""
     return sorted(launch.supervisor.names())
@@ -61,10 +66,10 @@ def samplers(launch):
 def test_what_the_broker_wants_is_kept_within_the_topology(launch):
     """Eight of at most three are three; the reason is one line of the view."""
     launch.start()
-    launch.obey("sampler", 8, "samplers 1 -> 8: because")
+    obey(launch, "sampler", 8, "samplers 1 -> 8: because")
     assert samplers(launch) == ["sampler-0", "sampler-1", "sampler-2"]
     assert "samplers 1 -> 8: because" in launch.view.lines
-    launch.obey("critic_learner", 2, "two")
+    obey(launch, "critic_learner", 2, "two")
     assert len(samplers(launch)) == 3
     assert "nothing of this role is launched here" in launch.view.lines[-1]
 
@@ -72,10 +77,10 @@ def test_what_the_broker_wants_is_kept_within_the_topology(launch):
 def test_a_name_that_is_still_leaving_is_taken_up_again(launch):
     """Fewer, then at once more: the old process ends first, then the new one starts under its name."""
     launch.start()
-    launch.obey("sampler", 2, "two")
+    obey(launch, "sampler", 2, "two")
     leaving = launch.supervisor.pids()["sampler-1"]
-    launch.obey("sampler", 1, "one")
-    launch.obey("sampler", 2, "two again")
+    obey(launch, "sampler", 1, "one")
+    obey(launch, "sampler", 2, "two again")
     assert launch.supervisor.pids()["sampler-1"] == leaving
     until_s = time.monotonic() + 20
     while launch.supervisor.pids().get("sampler-1", leaving) == leaving and time.monotonic() < until_s:
@@ -113,7 +118,7 @@ def test_processes_run_where_the_layout_says(tmp_path):
     run = Launch(plan, RunFolder.create("pinned", str(tmp_path / "run")), Notes())
     try:
         run.start()
-        run.obey("sampler", 2, "two")
+        obey(run, "sampler", 2, "two")
         found = {name: os.sched_getaffinity(pid) for name, pid in run.supervisor.pids().items()}
     finally:
         run.finish()

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from spreeze_zmq.broker.hosts import Host
 from spreeze_zmq.broker.knobs import Samplers
 from spreeze_zmq.broker.rule import Rule
-from spreeze_zmq.broker.windows import Spell, Window
+from spreeze_zmq.broker.window import Spell, Window
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,9 @@ class Plant:
         busy = min(1.0, trained * self.actor_cpu_s / share)
         actor = Spell("actor_learner", 0, 5.0, busy, 0.0, 1 - busy, trained * self.actor_cpu_s)
         used = min(self.pace(count, share)[1], self.cores)
-        return Window(tuple(samplers), (critic,), (actor,), self.replay_ratio, self.cores, used)
+        return Window(
+            tuple(samplers), (critic,), (actor,), self.replay_ratio, (Host(self.cores, used, samplers=count),)
+        )
 
 
 def live(plant_at, count, seconds, low=1, high=8, noise=lambda: 1.0, start_s=2.0, window_s=5.0):

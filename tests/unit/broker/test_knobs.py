@@ -7,7 +7,7 @@ from plant import Plant, run
 
 from spreeze_zmq.broker.knobs import SPARE, BatchSize, Samplers
 from spreeze_zmq.broker.rule import Rule
-from spreeze_zmq.broker.windows import Spell
+from spreeze_zmq.broker.window import Spell
 
 #: A curve as small networks have it, transitions/s of one core: 64 to 8,192, of which 2,048 suffice.
 CURVE = {64: 50e3, 128: 95e3, 256: 170e3, 512: 280e3, 1024: 390e3, 2048: 470e3, 4096: 500e3, 8192: 510e3}

@@ -353,6 +353,7 @@ def test_a_process_elsewhere_is_load_of_its_own_machine():
     assert run.others.own_cpu_s == 2.0
     about = {"node": "node-1", "host": "desk2", "cores": 8, "busy": 7.5, "memory_bytes": 1 << 30}
     about |= {"sent_bytes_per_s": 1e6, "received_bytes_per_s": 0.0}
+    about |= {"most": 8, "samplers": 1}
     run.machines.take({**about, "processes": ["sampler-8"], "gone": False})
     run.take_report("sampler-8", 1, report("sampler", cpu_s=40.0, pushed={"critic_learner": 640}), 1.0)
     assert run.others.own_cpu_s == 2.0

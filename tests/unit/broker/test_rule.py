@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plant import Plant, live, run
 
+from spreeze_zmq.broker.hosts import Host
 from spreeze_zmq.broker.knobs import GAIN, Samplers
 from spreeze_zmq.broker.rule import REST_S, Rule
-from spreeze_zmq.broker.windows import Spell, Window
+from spreeze_zmq.broker.window import Spell, Window
 
 #: Four of these samplers feed the learners: a step is mostly waiting.
 NAPPING = Plant(sampler_wait_s=2e-3, sampler_cpu_s=1e-4, critic_cpu_s=7e-5, actor_cpu_s=7e-5)
@@ -245,7 +246,7 @@ def recorded(line):
         spells[name] = Spell(role, int(index), 4.0, **{**SHARES, **figures})
     samplers = tuple(spell for name, spell in sorted(spells.items()) if spell.role == "sampler")
     critic, actor = spells["critic_learner-0"], spells["actor_learner-0"]
-    return Window(samplers, (critic,), (actor,), 32.0, 2, line["busy_cores"])
+    return Window(samplers, (critic,), (actor,), 32.0, (Host(2, line["busy_cores"]),))
 
 
 def test_a_recorded_run_of_waiting_environments_is_decided_as_it_was_right():
@@ -338,12 +339,16 @@ def test_no_series_of_rates_breaks_the_limits(series, low, more):
         samplers = tuple(spell("sampler", i, (rest * count)[i]) for i in range(count))
         critics = (spell("critic_learner", 0, critic),)
         knob.present = count
-        change = rule.decide(Window(samplers, critics, (), 8.0, 128, busy_cores, steady), float(now_s))
+        change = rule.decide(
+            Window(samplers, critics, (), 8.0, (Host(128, busy_cores),), steady), float(now_s)
+        )
         if change is not None:
             assert low <= change.count <= low + more
             assert change.count != change.before == count
             assert "\n" not in change.reason
-        begun = rule.begin(Window(samplers, critics, (), 8.0, 128, busy_cores))
+        begun = rule.begin(
+            Window(samplers, critics, (), 8.0, (Host(128, busy_cores, samplers=len(samplers)),))
+        )
         assert begun is None or count < begun.count <= low + more
 
 
@@ -373,7 +378,7 @@ def test_nobody_leaves_whose_samples_are_taken():
     )
     critic = Spell("critic_learner", 0, 5.0, 0.94, 0.0, 0.06, 0.89, 0.0, 2244.0, 0.0, 32 * 2244.0)
     actor = Spell("actor_learner", 0, 5.0, 0.8, 0.0, 0.2, 0.29)
-    window = Window(samplers, (critic,), (actor,), 32.0, 2, 1.19)
+    window = Window(samplers, (critic,), (actor,), 32.0, (Host(2, 1.19),))
     assert sum(window.makes_per_s[:3]) < window.produced_per_s
     change = Rule([Samplers(5, 1, 8)]).decide(window, 0.0)
     assert change is None or sum(window.makes_per_s[: change.count]) >= window.produced_per_s

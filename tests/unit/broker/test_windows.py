@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from spreeze_zmq.broker.hosts import BY_HAND, HERE, Host
 from spreeze_zmq.broker.windows import Windows
 
 CORES = 4
@@ -13,7 +14,7 @@ GRANULE = 16.0
 
 def last(windows, num_samplers, since_s, now_s, granule=GRANULE):
     """The window that ends now."""
-    return windows.window(num_samplers, granule, since_s, now_s)
+    return windows.window([Host(CORES, 0.0, samplers=num_samplers)], granule, since_s, now_s)
 
 
 def report(role, t_s, *, busy=1.0, blocked=0.0, per_s=0.0, slow=1.0):
@@ -50,7 +51,7 @@ def test_shares_and_rates_are_those_between_two_reports():
     assert (sampler.index, sampler.busy, sampler.blocked, sampler.cpu) == (1, 0.75, 0.25, 0.5)
     assert sampler.produced_per_s == 50
     assert (window.received_per_s, window.trained_per_s) == (100, 800)
-    assert (window.busy_cores, window.cores) == (3.0, CORES)
+    assert (window.here.busy_cores, window.here.cores) == (3.0, CORES)
     assert window.measured_ratio == 8.0
     assert window.steady
 
@@ -74,13 +75,17 @@ def test_another_number_of_samplers_than_expected_says_nothing():
     assert last(fed(10), 3, 0.0, 10.0) is None
 
 
-def test_samplers_elsewhere_keep_nobody_from_deciding():
-    """One on another machine, or started by hand, has a number after those of the launcher's."""
+def test_each_sampler_counts_on_its_machine():
+    """One that has joined, or that somebody started by hand: its number is after those of the launcher's."""
     windows = fed(10)
-    windows.own = 1
-    window = last(windows, 1, 0.0, 10.0)
-    assert [spell.index for spell in window.samplers] == [0]
-    assert window.received_per_s == 100
+    windows.own, windows.machines = 1, {"sampler-1": "node-1"}
+    hosts = [Host(CORES, 0.0, samplers=1), Host(2, 2.0, "node-1", samplers=1)]
+    window = windows.window(hosts, GRANULE, 0.0, 10.0)
+    assert {spell.host: spell.index for spell in window.samplers} == {HERE: 0, "node-1": 1}
+    assert window.core_shares == {HERE: 1.0, "node-1": 0.5 / 0.75}  # its own cores are all in use
+    assert [host.makes_per_s > 60 for host in window.hosts] == [True, True]
+    windows.machines = {}
+    assert [spell.host for spell in last(windows, 1, 0.0, 10.0).samplers] == [BY_HAND, HERE]
 
 
 def test_a_ratio_that_is_not_kept_is_not_steady():
@@ -190,10 +195,10 @@ def test_time_that_is_waited_for_a_core_is_no_work():
     window = last(fed(10), 2, 0.0, 10.0)
     first, second = window.samplers
     busy, asleep = replace(first, busy=1.0, cpu=0.5), replace(second, busy=1.0, cpu=0.1)
-    crowded = replace(window, samplers=(busy, asleep), critics=(), followers=(), busy_cores=3.9)
-    assert crowded.core_share == 0.5
+    crowded = replace(window, samplers=(busy, asleep), critics=(), followers=(), hosts=(Host(CORES, 3.9),))
+    assert crowded.core_shares[HERE] == 0.5
     assert crowded.makes_per_s == pytest.approx([100, 50 / 0.9])
-    assert replace(crowded, busy_cores=2.0).makes_per_s == [50, 50]
+    assert replace(crowded, hosts=(Host(CORES, 2.0),)).makes_per_s == [50, 50]
 
 
 def test_rates_do_not_depend_on_how_many_streams_fit_in_a_report():
