@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from spreeze_zmq.base.endpoints import read_keys, write_keys
+from spreeze_zmq.base.files import read_journal
 from spreeze_zmq.evaluation.contestant import Contestant
 from spreeze_zmq.wire import decode, rollout_from
 from spreeze_zmq.wire.channels import Recording, make_keys
@@ -116,6 +117,16 @@ def takers(run):
     return {stream.partition("/")[0] for streams in receipts for stream in streams}
 
 
+def evaluates_again(run):
+    """Whether an evaluation has come from a second life of the evaluator."""
+    lives = 0
+    for entry in read_journal(run.folder / "metrics.jsonl"):
+        lives += entry["kind"] == "hello" and entry["role"] == "evaluator"
+        if lives >= 2 and entry["kind"] == "evaluation":
+            return True
+    return False
+
+
 def rollouts_of(run):
     """By sampler, the observations of each rollout that its learner received."""
     found = {}
@@ -144,6 +155,7 @@ def test_machines_that_join_are_parts_of_one_run(run, machine, tmp_path):
     run.until(lambda: "is gone: not heard for 5 s" in run.output.read_text(), "the loss of a machine")
     before = run.summary()["env_steps"]
     run.until(lambda: run.summary()["env_steps"] > before + 1000, "that the others go on")
+    run.until(lambda: evaluates_again(run), "an evaluation on the other machine")
     run.interrupt()
     assert run.end() == 0, run.said()
     assert "joined arm as" in (run.folder / "logs" / "ssh-desk2.log").read_text()
