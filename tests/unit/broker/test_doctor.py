@@ -120,6 +120,7 @@ def test_a_link_that_holds_up_rollouts_is_named(starved, found):
     run = Lived()
     about = {"node": "node-1", "host": "desk2", "cores": 8, "busy": 7.5, "memory_bytes": 1 << 30}
     about |= {"sent_bytes_per_s": 11.9e6, "received_bytes_per_s": 2e5}
+    about |= {"most": 8, "samplers": 1}
     run.record.machines.take({**about, "processes": ["sampler-0"], "gone": False})
     run.waits = {
         "sampler": {"busy": 0.2, "blocked": 0.8},
